@@ -9,11 +9,11 @@ from graphs import kernels as kernels
 from graphs.advice import Advice as Advice
 from graphs.advice import Candidate as Candidate
 from graphs.advice import advise as advise
-from graphs.builders import CutRoads as CutRoads
 from graphs.builders import Roads as Roads
-from graphs.builders import cut_roads as cut_roads
+from graphs.builders import SplitRoads as SplitRoads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
+from graphs.builders import split_roads as split_roads
 from graphs.costs import walk_costs as walk_costs
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import DisconnectedWarning as DisconnectedWarning
@@ -54,8 +54,8 @@ from graphs.precisions import RoadField as RoadField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.roads import NearestPositions as NearestPositions
+from graphs.roads import RoadEdges as RoadEdges
 from graphs.roads import RoadNetwork as RoadNetwork
-from graphs.roads import Stretches as Stretches
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
 from graphs.walks import choose_p_halt as choose_p_halt

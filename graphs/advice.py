@@ -29,11 +29,26 @@ from graphs.walks import max_p_halt
 
 Floats = NDArray[np.float64]
 
-_SEEDS, _DRAWS = 4, 4
+_NUM_CENTERS = 4
+"""The number of random nodes whose neighborhoods are the sample."""
+_NUM_DRAWS = 4
+"""The number of draws over which the error of walks is averaged."""
 _WALKERS = (64, 32, 16, 8, 4)
-MAX_FLOPS, MAX_FLOPS_PER_NODE = 2e11, 4e6
+"""The numbers of walkers that are tried until the walks are within the budget."""
+MAX_FLOPS = 2e11
+"""The largest number of operations of a Cholesky factor, about 20 seconds."""
+MAX_FLOPS_PER_NODE = 4e6
+"""The largest number of operations per node of a rational approximation."""
 _MAX_SPECTRAL_ERROR = 0.01
-_TOLERANCE, _MAX_TERMS, _MAX_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
+"""The largest relative error of the spectrum of a rational approximation."""
+_TOLERANCE = 1e-10
+"""The size, relative to the largest, below which Chebyshev coefficients are dropped."""
+_MAX_TERMS = 2000
+"""The largest number of terms of a Chebyshev series."""
+_MAX_EIGENVECTORS = 2000
+"""The largest number of nodes for which all eigenvectors replace the series."""
+_MAX_SPARSE_DENSITY = 0.1
+"""The largest density of vectors that are stored as a sparse matrix."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +59,8 @@ class Candidate:
         features: "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
         options: Options of the function that computes the features.
         error: The relative error |Phi Phi^T - K| / |K| in the Frobenius norm, over the sampled nodes. For walks it is
-            the root mean square of four draws. It is 0 for "precision", and the largest relative error of the spectrum
-            for "rational".
+            the root mean square over several draws (four in `advise`). It is 0 for "precision", and the largest
+            relative error of the spectrum for "rational".
         nonzeros: The mean number of non-zeros per row, of the Cholesky factor for "precision" and "rational".
 
     Examples:
@@ -200,8 +215,8 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
         analysis = resolvent_field(graph, int(order) + 1).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    most = min(MAX_FLOPS, MAX_FLOPS_PER_NODE * graph.num_nodes)
-    if terms**3 * analysis.flops > most or terms**2 * analysis.num_bytes > machine_memory() / 2:
+    max_flops = min(MAX_FLOPS, MAX_FLOPS_PER_NODE * graph.num_nodes)
+    if terms**3 * analysis.flops > max_flops or terms**2 * analysis.num_bytes > machine_memory() / 2:
         return None
     error = RationalField(graph, order, terms).error(shift)
     if error > _MAX_SPECTRAL_ERROR:
@@ -260,7 +275,7 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     now: Any = U @ before
     total = series[0] * before[positions].toarray() + series[1] * now[positions].toarray()
     for coefficient in series[2:]:
-        if sp.issparse(now) and now.nnz > _SPARSE * graph.num_nodes * n:
+        if sp.issparse(now) and now.nnz > _MAX_SPARSE_DENSITY * graph.num_nodes * n:
             before, now = before.toarray(), now.toarray()
         before, now = now, 2 * (U @ now) - before
         rows = now[positions]
@@ -301,21 +316,21 @@ def node_sample(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
         >>> len(node_sample(graphs.Graph.from_grid((9, 9)), 16, seed=0))
         16
     """
-    keys = random.derive(np.array([seed], np.uint64), np.arange(_SEEDS))
-    wanted, taken = min(num_nodes, graph.num_nodes), dict[int, None]()
+    keys = random.derive(np.array([seed], np.uint64), np.arange(_NUM_CENTERS))
+    wanted, chosen = min(num_nodes, graph.num_nodes), dict[int, None]()
     indptr, indices = graph.adjacency.indptr, graph.adjacency.indices
     for k, key in enumerate(keys):
-        share = -(-wanted * (k + 1) // _SEEDS)
+        target = -(-wanted * (k + 1) // _NUM_CENTERS)
         ring = [int(key % np.uint64(graph.num_nodes))]
         seen = set(ring)
-        while ring and len(taken) < share:
+        while ring and len(chosen) < target:
             for node in ring:
-                if len(taken) < share:
-                    taken[node] = None
+                if len(chosen) < target:
+                    chosen[node] = None
             following = [int(b) for a in ring for b in indices[indptr[a] : indptr[a + 1]]]
             ring = [b for b in dict.fromkeys(following) if b not in seen]
             seen.update(ring)
-    return np.array(sorted(taken), dtype=np.int64)
+    return np.array(sorted(chosen), dtype=np.int64)
 
 
 def _candidates(
@@ -353,7 +368,7 @@ def _candidates(
     for hops in sorted({0, degree // 2, max(degree - 1, 0), degree}):
         for walkers in _WALKERS:
             options: dict[str, Any] = {"num_walkers": walkers, "p_halt": chosen, "exact_hops": hops}
-            draws = [sample_walks(graph, labels, seed=seed + k, **options) for k in range(_DRAWS)]
+            draws = [sample_walks(graph, labels, seed=seed + k, **options) for k in range(_NUM_DRAWS)]
             if np.mean([len(draw.pattern.indices) for draw in draws]) <= budget * len(sample):
                 yield measured("walks", options, draws)
                 break
@@ -368,7 +383,7 @@ def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: Gr
     why = {
         "chebyshev": f"A polynomial is accurate within the budget of {budget} non-zeros ({reach}).",
         "taylor": f"A truncated power series is accurate within the budget of {budget} non-zeros ({reach}).",
-        "spectrum": f"{budget} eigenvectors carry most of the kernel's variance.",
+        "spectrum": f"{budget} eigenvectors have most of the kernel's variance.",
         "rational": f"The relative error of its spectrum is {best.error:.1g}, and its Cholesky factor has "
         f"{best.nonzeros:.0f} non-zeros per row.",
         "precision": f"It is exact, and its Cholesky factor has {best.nonzeros:.0f} non-zeros per row.",

@@ -36,8 +36,8 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
     """
     if is_count(value) and least <= value and (most is None or value <= most):
         return int(value)
-    what = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} {_end(most)}"
-    raise InvalidArgumentError(f"{name} must be {what}, got {short_repr(value)}.")
+    requirement = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} {_end(most)}"
+    raise InvalidArgumentError(f"{name} must be {requirement}, got {short_repr(value)}.")
 
 
 def check_counts(**values: Any) -> None:
@@ -132,13 +132,13 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
     """
     try:
         given = values if hasattr(values, "__array__") else np.array(values, dtype=object)
-        foreign = np.iscomplexobj(values) or _holds_words(given)
+        foreign = np.iscomplexobj(values) or _has_text_or_booleans(given)
         return np.zeros(0) if foreign else np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return np.zeros(0)
 
 
-def _holds_words(given: Any) -> bool:
+def _has_text_or_booleans(given: Any) -> bool:
     """Return whether values contain text or booleans, which numpy would convert."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     if kind == "O":
@@ -161,11 +161,11 @@ def is_hashable(value: Any) -> bool:
     return True
 
 
-def check_fits(what: str, size: float, remedy: str, max_memory: float | None = None) -> None:
+def check_fits(subject: str, size: float, remedy: str, max_memory: float | None = None) -> None:
     """Check that a result fits into memory, before it is allocated.
 
     Args:
-        what: The subject of the message, plural, such as "The eigenvectors".
+        subject: The subject of the message, plural, such as "The eigenvectors".
         size: The size of the result in bytes.
         remedy: A sentence that ends the message.
         max_memory: The memory allowed, in bytes. If None, the memory of this machine.
@@ -181,7 +181,7 @@ def check_fits(what: str, size: float, remedy: str, max_memory: float | None = N
     if not size <= allowed:
         bound = "more than this machine has" if max_memory is None else "more than max_memory allows"
         raise MemoryBudgetError(
-            f"{what} take up to {size / 2**20:,.4g} MiB, {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
+            f"{subject} take up to {size / 2**20:,.4g} MiB, {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
         )
 
 

@@ -74,10 +74,13 @@ class HaltingDistribution:
         return 1 / self.p_halt - 1 if isinstance(self.p_halt, float) else float(np.sum(self.p_halt[1:]))
 
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
-        """Return the quantiles of the length at u in (0, 1), shape of u.
+        """Return quantiles of the length.
 
         Args:
             u: Probabilities in (0, 1), of any shape.
+
+        Returns:
+            The smallest length l with P(length <= l) > u for each entry, int64, in the shape of u.
         """
         if isinstance(self.p_halt, float):
             return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
@@ -354,8 +357,9 @@ def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: 
     """
     survival = halting.survival(length)
     above = 1 - np.arange(1, num_quantiles + 1) / num_quantiles
-    share = np.clip(survival[None, :] - above[:, None], 0.0, 1 / num_quantiles) * num_quantiles
-    return np.asarray(np.divide(share, survival, out=np.zeros_like(share), where=survival > 0))
+    conditional_survival = np.clip(survival[None, :] - above[:, None], 0.0, 1 / num_quantiles) * num_quantiles
+    zeros = np.zeros_like(conditional_survival)
+    return np.asarray(np.divide(conditional_survival, survival, out=zeros, where=survival > 0))
 
 
 LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
@@ -365,4 +369,6 @@ LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
     "systematic": Systematic,
     "learned": Tuples,
 }
+"""The couplings of lengths by name."""
 STEP_COUPLINGS = ("independent", "stratified", "repelling")
+"""The couplings of the steps of walkers at the same node."""

@@ -261,13 +261,13 @@ class DuplicateRoadsWarning(GraphWarning):
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     network = graphs.RoadNetwork.from_lines(lines, metric="euclidean")
         >>> print(caught[0].message)  # doctest: +ELLIPSIS
-        1 stretch repeats another, on road 1. Copies count as parallel roads. Pass duplicates="merge" to...
+        1 edge repeats another, on road 1. Copies count as parallel roads. Pass duplicates="merge" to...
         >>> network = graphs.RoadNetwork.from_lines(lines, metric="euclidean", duplicates="merge")
     """
 
 
 class DisconnectedWarning(GraphWarning):
-    """The domain of a field is not connected. The message says how many parts it has. Connect them, if possible.
+    """The domain of a field is not connected. The message says how many components it has. Connect them, if possible.
 
     Examples:
         >>> import warnings
@@ -276,7 +276,7 @@ class DisconnectedWarning(GraphWarning):
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     field = graphs.MeshField((corners, [(0, 1, 2), (3, 4, 5)]))
         >>> print(caught[0].message)  # doctest: +ELLIPSIS
-        The mesh has 2 parts that are not connected, so the field is independent on them. Merge vertices...
+        The mesh has 2 connected components, on which the field is independent. Merge vertices that...
     """
 
 
@@ -295,7 +295,10 @@ class NegativeCotangentsWarning(GraphWarning):
 
 
 class LargeVarianceWarning(GraphWarning):
-    """Random walks estimate this kernel with a large, though finite, variance. Use more walkers or a smaller `p_halt`.
+    """Random-walk features of a kernel have a large, but finite, variance.
+
+    The warning is raised if the total weight of a row has a relative variance above 1 for independent walk lengths. Use
+    more walkers, a smaller `p_halt`, or features without walks.
 
     Examples:
         >>> import warnings
@@ -309,7 +312,9 @@ class LargeVarianceWarning(GraphWarning):
 
 
 class InfiniteVarianceWarning(GraphWarning):
-    """Random walks have no finite second moment for this kernel and halting probability. Use a smaller `p_halt`.
+    """Random-walk features of a kernel have an infinite variance for a halting probability.
+
+    Use a smaller `p_halt`.
 
     Examples:
         >>> import warnings

@@ -29,11 +29,21 @@ from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
-MAX_TERMS, LEAST = 8, 0.01
-WIDEST = math.log(1e8)
+MAX_TERMS = 8
+"""The largest number of fractions."""
+MIN_POWER = 0.01
+"""The smallest power. The largest one is 1 - MIN_POWER."""
+MAX_LOG_RANGE = math.log(1e8)
 """The largest log R. Wider ranges use its fractions, with larger errors, which `error` returns."""
-_POINTS, _NODES, _GRID, _EASED = 40, 16, 400, 6
-_NARROWEST = 0.125
+_NUM_RANGES = 40
+"""The number of values of log R at which fractions are fitted, for interpolation."""
+_NODES_PER_TERM = 16
+"""The number of values of t per fraction at which a fit evaluates errors."""
+_GRID_PER_TERM = 400
+"""The number of values of t per fraction at which the largest error is searched."""
+_NUM_CONTINUATION_STEPS = 6
+"""The number of powers from 1/2 to the given power whose fits start each other."""
+_MIN_LOG_RANGE_FACTOR = 0.125
 """The smallest log R over the squared number of fractions. Below it the error is about 1e-6, near rounding."""
 
 
@@ -71,49 +81,50 @@ class FractionalPower:
     """
 
     def __init__(self, power: float, terms: int) -> None:
-        if not LEAST <= power <= 1 - LEAST:
+        if not MIN_POWER <= power <= 1 - MIN_POWER:
             raise InvalidArgumentError(
-                f"The fractional part of a power must lie from {LEAST} to {1 - LEAST}, got {power:g}. Use an integer."
+                f"The fractional part of a power must lie from {MIN_POWER} to {1 - MIN_POWER}, got {power:g}. Use an "
+                "integer."
             )
         self.power, self.terms = power, check_count("terms", terms, 1, MAX_TERMS)
-        self._domain = (_NARROWEST * terms**2, WIDEST)
-        chebyshev_nodes = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
-        widths = self._domain[0] + (chebyshev_nodes + 1) / 2 * (self._domain[1] - self._domain[0])
-        coefficients = np.empty((_POINTS, 2 * terms))
+        self._domain = (_MIN_LOG_RANGE_FACTOR * terms**2, MAX_LOG_RANGE)
+        chebyshev_nodes = np.sort(np.cos(np.pi * (np.arange(_NUM_RANGES) + 0.5) / _NUM_RANGES))
+        log_ranges = self._domain[0] + (chebyshev_nodes + 1) / 2 * (self._domain[1] - self._domain[0])
+        coefficients = np.empty((_NUM_RANGES, 2 * terms))
         fitted = min(power, 1 - power)
-        start = _spread(0.5, terms, widths[-1])
-        for eased in np.geomspace(0.5, fitted, _EASED)[:-1]:
-            start = _fitted(eased, terms, widths[-1], start)
-        for i in reversed(range(_POINTS)):  # from the widest range to the narrowest, each from the last
-            start = coefficients[i] = _fitted(fitted, terms, widths[i], start)
+        start = _midpoint_rule(0.5, terms, log_ranges[-1])
+        for step_power in np.geomspace(0.5, fitted, _NUM_CONTINUATION_STEPS)[:-1]:
+            start = _fitted(step_power, terms, log_ranges[-1], start)
+        for i in reversed(range(_NUM_RANGES)):  # from the widest range to the narrowest, each from the last
+            start = coefficients[i] = _fitted(fitted, terms, log_ranges[i], start)
         if fitted < power:
             poles, weights = np.split(coefficients, 2, axis=1)
-            coefficients = np.hstack([widths[:, None] - poles, fitted * widths[:, None] + weights - poles])
-        self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in coefficients.T]
+            coefficients = np.hstack([log_ranges[:, None] - poles, fitted * log_ranges[:, None] + weights - poles])
+        self._logs = [Chebyshev.fit(log_ranges, column, _NUM_RANGES - 1, self._domain) for column in coefficients.T]
         self._slopes = [series.deriv() for series in self._logs]
 
-    def at(self, width: float) -> PartialFractions:
-        """Return the fractions for [1, R], log R = width, with derivatives in the width.
+    def at(self, log_range: float) -> PartialFractions:
+        """Return the fractions for [1, R], with derivatives in log R.
 
         Args:
-            width: log R, at least 0.
+            log_range: log R, at least 0.
         """
         low, high = self._domain
-        inside = min(max(width, low), high)
+        inside = min(max(log_range, low), high)
         logs = np.array([series(inside) for series in self._logs])
-        slopes = np.array([series(inside) for series in self._slopes]) * (low < width < high)
+        slopes = np.array([series(inside) for series in self._slopes]) * (low < log_range < high)
         values = np.exp(logs)
         m = self.terms
         return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
-    def error(self, width: float) -> float:
-        """Return the largest relative error over [1, R], log R = width.
+    def error(self, log_range: float) -> float:
+        """Return the largest relative error over [1, R].
 
         Args:
-            width: log R, at least 0.
+            log_range: log R, at least 0.
         """
-        t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
-        fraction = self.at(width)
+        t = np.exp(np.linspace(0.0, log_range, _GRID_PER_TERM * self.terms))
+        fraction = self.at(log_range)
         return float(np.abs(t**self.power * (fraction.weights / (t[:, None] + fraction.poles)).sum(axis=1) - 1).max())
 
 
@@ -133,14 +144,14 @@ def fractional_power(power: float, terms: int) -> FractionalPower:
     return FractionalPower(power, terms)
 
 
-def min_num_terms(power: float, width: float, error: float) -> int:
+def min_num_terms(power: float, log_range: float, error: float) -> int:
     """Return the minimum number of fractions with a relative error of at most `error`.
 
     It is at most 8, even if the error is then larger.
 
     Args:
         power: The power f.
-        width: The logarithm of R.
+        log_range: The logarithm of R.
         error: The relative error allowed.
 
     Examples:
@@ -149,34 +160,36 @@ def min_num_terms(power: float, width: float, error: float) -> int:
         3
     """
     counts = range(1, MAX_TERMS)
-    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MAX_TERMS)
+    return next((m for m in counts if fractional_power(power, m).error(log_range) <= error), MAX_TERMS)
 
 
-def _spread(power: float, terms: int, width: float) -> Floats:
+def _midpoint_rule(power: float, terms: int, log_range: float) -> Floats:
     """Return log poles and log weights (2 m,) of the midpoint rule in log s for t^-f.
 
     t^-f = sin(pi f) / pi times the integral of s^-f / (t + s) ds.
     """
-    poles = width * (np.arange(terms) + 0.5) / terms
-    return np.concatenate([poles, (1 - power) * poles + math.log(width / terms * math.sin(math.pi * power) / math.pi)])
+    poles = log_range * (np.arange(terms) + 0.5) / terms
+    return np.concatenate(
+        [poles, (1 - power) * poles + math.log(log_range / terms * math.sin(math.pi * power) / math.pi)]
+    )
 
 
-def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
+def _fitted(power: float, terms: int, log_range: float, start: Floats) -> Floats:
     """Return log poles and log weights (2 m,) of least squared relative error."""
-    count = _NODES * terms + 8
-    t = np.exp(width * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
+    count = _NODES_PER_TERM * terms + 8
+    t = np.exp(log_range * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
 
-    def parts(logs: Floats) -> tuple[Floats, Floats]:
+    def terms_and_ratios(logs: Floats) -> tuple[Floats, Floats]:
         poles, weights = np.exp(logs[:terms]), np.exp(logs[terms:])
         return t**power * weights / (t + poles), poles / (t + poles)
 
-    def left(logs: Floats) -> Floats:
-        return np.asarray(parts(logs)[0].sum(axis=1) - 1)
+    def residuals(logs: Floats) -> Floats:
+        return np.asarray(terms_and_ratios(logs)[0].sum(axis=1) - 1)
 
     def slopes(logs: Floats) -> Floats:
-        terms_of, shares = parts(logs)
-        return np.concatenate([-terms_of * shares, terms_of], axis=1)
+        terms_of, ratios = terms_and_ratios(logs)
+        return np.concatenate([-terms_of * ratios, terms_of], axis=1)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        solution = least_squares(left, start, slopes, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+        solution = least_squares(residuals, start, slopes, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
     return np.asarray(solution.x, dtype=np.float64)

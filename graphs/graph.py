@@ -15,7 +15,7 @@ from graphs.builders.lattices import GridLabels
 from graphs.checks import check_choice, check_fits, is_hashable, short_repr
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
-from graphs.sources import Sources, freeze
+from graphs.sources import GraphConstructors, freeze
 
 _MAX_DENSE = 20_000
 """The largest number of nodes for dense linear algebra."""
@@ -35,7 +35,7 @@ class Spectrum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Graph(Sources):
+class Graph(GraphConstructors):
     """An undirected weighted graph.
 
     Build it with one of the `from_...` class methods, which `graphs.sources` defines. Two graphs are equal only if they
@@ -90,13 +90,13 @@ class Graph(Sources):
     def with_laplacian(self, laplacian: str) -> "Graph":
         """Return the same graph with another Laplacian L.
 
+        The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
+        in [0, 2] as well, and power series in U = I - L converge for both Laplacians. Let s be the scale. Then exp(-t
+        (D - W)) is Diffusion(lengthscale=sqrt(2 t s)). Likewise (2 nu / kappa^2 + D - W)^-nu is Matern(nu, kappa
+        sqrt(s)) divided by s^nu.
+
         Args:
             laplacian: "normalized" for L = I - D^(-1/2) W D^(-1/2), or "combinatorial" for L = (D - W) / max_a d_a.
-
-        The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
-            in [0, 2] as well, and power series in U = I - L converge for both Laplacians. Let s be the scale. Then
-            exp(-t (D - W)) is Diffusion(lengthscale=sqrt(2 t s)). Likewise (2 nu / kappa^2 + D - W)^-nu is Matern(nu,
-            kappa sqrt(s)) divided by s^nu.
 
         Raises:
             InvalidArgumentError: If the name is unknown.
@@ -163,11 +163,11 @@ class Graph(Sources):
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
             raise UnknownNodeError("Nodes must be labels, got a boolean mask. Pass the labels where the mask is true.")
         listed = labels.tolist() if isinstance(labels, np.ndarray) else _listed(labels)
-        plain = [_in_tuples(label) for label in listed]
+        plain = [_lists_to_tuples(label) for label in listed]
         table = self._positions
         for label in plain:
             known = is_hashable(label) and label in table
-            if not known or (_is_truth(label) and not _is_truth(self.labels[table[label]])):
+            if not known or (_is_boolean(label) and not _is_boolean(self.labels[table[label]])):
                 example = short_repr(self.labels[0])
                 raise UnknownNodeError(
                     f"Nodes must be labels of the graph, such as {example}, got {short_repr(label)}."
@@ -319,12 +319,12 @@ def _listed(labels: Any) -> list[Any]:
     return list(labels)
 
 
-def _in_tuples(label: Any) -> Any:
+def _lists_to_tuples(label: Any) -> Any:
     """Return a label with lists as tuples."""
-    return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
+    return tuple(_lists_to_tuples(part) for part in label) if isinstance(label, list) else label
 
 
-def _is_truth(label: Any) -> bool:
+def _is_boolean(label: Any) -> bool:
     """Return whether a label is True or False, which Python counts as numbers."""
     return isinstance(label, bool | np.bool_)
 
@@ -341,7 +341,7 @@ def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
         ) from error
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
         return _check_positions(given, len(labels))
-    if listed is not given and any(_is_truth(part) for label in listed for part in label):
+    if listed is not given and any(_is_boolean(part) for label in listed for part in label):
         raise UnknownNodeError(f"Labels of a grid must be tuples of integers, not booleans, got {short_repr(given)}.")
     return labels.positions(rows.astype(np.int64))
 
@@ -359,7 +359,7 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
             f"Nodes must be integers 0..{num_nodes - 1} of shape (n,), got {positions.dtype} of shape "
             f"{positions.shape}."
         )
-    if listed is not given and any(map(_is_truth, listed)):
+    if listed is not given and any(map(_is_boolean, listed)):
         raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, not booleans, got {short_repr(given)}.")
     outside = (positions < 0) | (positions >= num_nodes)
     if outside.any():

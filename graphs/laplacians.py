@@ -39,7 +39,7 @@ def normalized_shift(
     weights = np.ldexp(W.data, -(power[rows] + power[W.indices]))
     values = weights / (root[rows] * root[W.indices])  # the same product for (a, b) and (b, a)
     matrix = sp.csr_array((values, W.indices, W.indptr), shape=W.shape)
-    return _tidy(matrix + sp.diags_array(isolated.astype(np.float64))) if isolated.any() else matrix
+    return _canonical(matrix + sp.diags_array(isolated.astype(np.float64))) if isolated.any() else matrix
 
 
 def combinatorial_shift(
@@ -67,10 +67,10 @@ def combinatorial_shift(
     rest = (largest - degrees) / largest
     rest[rest < _ROUNDING] = 0.0
     moves = sp.csr_array((W.data / largest, W.indices, W.indptr), shape=W.shape)
-    return _tidy(moves + sp.diags_array(rest))
+    return _canonical(moves + sp.diags_array(rest))
 
 
-def _tidy(matrix: sp.sparray) -> sp.csr_array:
+def _canonical(matrix: sp.sparray) -> sp.csr_array:
     matrix = sp.csr_array(matrix)
     matrix.eliminate_zeros()
     matrix.sort_indices()

@@ -27,9 +27,10 @@ Floats = NDArray[np.float64]
 
 CHUNK_WALKERS = 2**15
 """The largest number of walkers that advance together."""
-DENSE = 1500
+MAX_EXACT_NODES = 1500
 """The largest number of nodes for which the trace of a cost is exact."""
 _PROBES = 16
+"""The number of random vectors that estimate the trace for larger graphs."""
 
 
 @np.errstate(under="ignore")
@@ -52,6 +53,8 @@ def pagerank(
     weight, and nodes without neighbors lead to any node. The latter is computed exactly, so walkers start on the other
     nodes only.
 
+    Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", Eq. 79).
+
     Args:
         graph: The graph.
         p_halt: The halting probability p, in (0, 1).
@@ -62,8 +65,6 @@ def pagerank(
         num_quantiles: The number of quantile bins of "sigma", at least 2. A given permutation determines it.
         permutation: The permutation of "sigma". If None, that of `match_pagerank_quantiles` for this graph.
         num_threads: The number of threads. If None, one per core. It does not change the estimate.
-
-    Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", Eq. 79).
 
     Returns:
         The estimates in the order of the nodes, (N,), float64.
@@ -102,7 +103,7 @@ def pagerank(
         )
     coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
-    ends = _ends(model, reachable, int(num_walkers), halting, coupling, step_coupling, seed, num_threads)
+    ends = _count_final_nodes(model, reachable, int(num_walkers), halting, coupling, step_coupling, seed, num_threads)
     p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
     return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
@@ -116,7 +117,7 @@ def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: i
 
     A pair of walkers from node i adds to sum_j Var the probability that both end on one node. Averaged over i this is
     cost(q, q') = tr(A_q A_q'^T). Here A_q = sum_l P(length = l | quantile q) P^l, and P is the transition matrix (Reid
-    et al. 2024, App. E, Eq. 82, summed over end nodes). The trace is exact for up to 1500 nodes. For larger graphs it
+    et al. 2024, App. E, Eq. 82, summed over end nodes). The trace is exact for up to 1,500 nodes. For larger graphs it
     is estimated by 16 random sign vectors of a fixed internal seed.
 
     Args:
@@ -144,9 +145,9 @@ def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: i
         "Use fewer quantiles, a larger p_halt, or a smaller graph like it.",
     )
     reach = quantile_survival(halting, num_quantiles, longest) * halting.survival(longest)
-    shares = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
+    length_probabilities = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
     transposed = transposed_moves(graph)
-    if graph.num_nodes <= DENSE:
+    if graph.num_nodes <= MAX_EXACT_NODES:
         vectors = np.eye(graph.num_nodes)
     else:
         vectors = np.random.default_rng(0).choice([-1.0, 1.0], (graph.num_nodes, _PROBES))
@@ -155,7 +156,7 @@ def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: i
         now, ahead = vectors[:, first : first + _PROBES], np.zeros((num_quantiles, graph.num_nodes, _PROBES))
         ahead = ahead[:, :, : now.shape[1]]
         for power in range(longest + 1):
-            ahead += shares[:, power, None, None] * now
+            ahead += length_probabilities[:, power, None, None] * now
             now = transposed @ now
         flat = ahead.reshape(num_quantiles, -1)
         cost += flat @ flat.T
@@ -190,7 +191,7 @@ def _coupling(
     return Sigma.from_array(permutation)
 
 
-def _ends(
+def _count_final_nodes(
     model: TransitionModel,
     starts: NDArray[np.int64],
     num_walkers: int,
@@ -201,7 +202,7 @@ def _ends(
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return the number of walkers (N,) that end on each node."""
-    from graphs.walks.compiled import walk_to_the_end
+    from graphs.walks.compiled import final_nodes
 
     number, matrix = random.resolve_seed(seed), model.matrix
     cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)
@@ -213,7 +214,7 @@ def _ends(
             random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.STEPS)
         )
         drawn = coupling.draw(length_keys[:, None], num_walkers, halting)
-        out: NDArray[np.int32] = walk_to_the_end(matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code)
+        out: NDArray[np.int32] = final_nodes(matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code)
         return out
 
     total = np.zeros(model.graph.num_nodes)

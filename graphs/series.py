@@ -17,9 +17,16 @@ from graphs.errors import InvalidArgumentError
 Vector = NDArray[np.float64]
 Function = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
 
-_RADII = 240
-_CHECKED, _FARTHEST, _NEGLIGIBLE = 4096, 64.0, 1e-11
-_ALIASING = 39.0  # -log of 2^-56
+_NUM_RADII = 240
+"""The number of radii that are compared for entire functions."""
+_CHECK_POINTS = 4096
+"""The number of points on a circle at which a function is checked to be analytic."""
+_MAX_RADIUS = 64.0
+"""The largest radius of convergence that is tried."""
+_NEGLIGIBLE = 1e-11
+"""The relative size of coefficients of negative powers below which a function counts as analytic."""
+_ALIASING = 39.0
+"""-log of the aliasing error 2^-56."""
 
 
 def root_coefficients(
@@ -48,7 +55,7 @@ def root_coefficients(
     largest = radius * np.exp(-_ALIASING / points) if bounded else 1e4 * (length + 1)
     circle, powers = np.exp(2j * np.pi * np.arange(points) / points), np.arange(length + 1)
     best, error = np.zeros(length + 1), np.full(length + 1, np.inf)
-    radii = largest * 0.7 ** np.arange(6) if bounded else np.geomspace(largest, 1e-6, _RADII)
+    radii = largest * 0.7 ** np.arange(6) if bounded else np.geomspace(largest, 1e-6, _NUM_RADII)
     for r in radii:
         log_root = _continuous_half(log_function(r * circle))
         if log_root is None:
@@ -91,7 +98,7 @@ def analytic_radius(
         2.0
     """
     check_analytic(log_function)
-    low, high = 1.0, _FARTHEST
+    low, high = 1.0, _MAX_RADIUS
     if _is_analytic(log_function, high):
         return np.inf
     while high > 1.005 * low:
@@ -127,11 +134,11 @@ def _is_analytic(log_function: Function, r: float) -> bool:
 
     The logarithm must not wind around the circle (zeros inside), and the root must have no negative powers (poles).
     """
-    log_root = _continuous_half(log_function(r * np.exp(2j * np.pi * np.arange(_CHECKED) / _CHECKED)))
+    log_root = _continuous_half(log_function(r * np.exp(2j * np.pi * np.arange(_CHECK_POINTS) / _CHECK_POINTS)))
     if log_root is None:
         return False
-    scaled = np.abs(np.fft.fft(np.exp(log_root - log_root.real.max()))) / _CHECKED
-    return bool(scaled[_CHECKED // 2 :].max() < _NEGLIGIBLE)
+    scaled = np.abs(np.fft.fft(np.exp(log_root - log_root.real.max()))) / _CHECK_POINTS
+    return bool(scaled[_CHECK_POINTS // 2 :].max() < _NEGLIGIBLE)
 
 
 def _continuous_half(logs: NDArray[np.complex128]) -> NDArray[np.complex128] | None:

@@ -17,7 +17,7 @@ from graphs.errors import SelfLoopsDroppedWarning
 
 
 @dataclass(frozen=True, eq=False)
-class Sources:
+class GraphConstructors:
     """The data of a graph, with one class method for each source; use `graphs.Graph`.
 
     Attributes:
@@ -130,18 +130,18 @@ class Sources:
         (`trimesh.Trimesh.face_adjacency` omits such edges). Vertices are not merged: use `mesh.merge_vertices()` or
         `load_mesh` for meshes whose faces repeat their corners. Vertices of no face are isolated nodes.
 
+        Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
+        shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
+        it. With cotangent weights D - W is the piecewise linear finite element Laplacian (Pinkall and Polthier 1993,
+        "Computing Discrete Minimal Surfaces and Their Conjugates"). Edges with a weight of 0 up to rounding are
+        omitted.
+
         Args:
             mesh: A `trimesh.Trimesh`, or any object with `vertices` (V, 3) and `faces` (F, 3). A `trimesh.Scene` is
                 concatenated by its `to_mesh()`. A path is read by `graphs.load_mesh`.
             nodes: "faces" or "vertices".
             weights: "unit" for weight 1. "edge-length" for (mean length) / (length), as for roads. "cotangent", for
                 vertices, for half the sum of the cotangents of the angles opposite to the edge.
-
-        Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
-        shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
-        it. With cotangent weights D - W is the piecewise linear finite element Laplacian (Pinkall and Polthier 1993,
-        "Computing Discrete Minimal Surfaces and Their Conjugates"). Edges with a weight of 0 up to rounding are
-        omitted.
 
         Raises:
             InvalidGraphError: If there are no faces, or faces are not triangles of vertices. For "edge-length" and
@@ -265,7 +265,8 @@ class Sources:
                 nodes large degrees and, with kernels of the normalized Laplacian, a larger prior variance.
             snap: Points of lines within this distance meet, in meters or the units of the plane. A line that this
                 closes is omitted, unless there is a sensor on it. For rounded or hand-digitized files, try 1 meter.
-            duplicates: Treatment of lines, or stretches of them, with the same points: "parallel" roads, or "merge".
+            duplicates: Treatment of lines, or of edges between vertices, with the same points: "parallel" roads, or
+                "merge".
 
         Raises:
             InvalidGraphError: If a road without length meets no other, a sensor is outside its road or on another
@@ -274,7 +275,7 @@ class Sources:
                 at least 0.
 
         Warns:
-            DuplicateRoadsWarning: If there are parallel stretches with the same points.
+            DuplicateRoadsWarning: If there are parallel edges with the same points.
             DisconnectedWarning: If there are sensors, and a component of the roads has none.
 
         Examples:

@@ -10,11 +10,14 @@ from graphs.checks import check_count, check_fits, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 
-DENSE = 1500
+MAX_EXACT_NODES = 1500
 """The largest number of nodes for which a spectral measure is exact."""
 _PROBES = 8
+"""The number of random vectors whose spectral measures are averaged."""
 _LANCZOS_STEPS = 40
+"""The largest number of steps of the Lanczos method."""
 _MAX_MOMENTS = 100_000
+"""The largest number of Chebyshev moments."""
 
 
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -37,7 +40,7 @@ def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.floa
     check_graph(graph)
     matrix = graph.shift_operator
     size = graph.num_nodes
-    if size <= DENSE:
+    if size <= MAX_EXACT_NODES:
         return np.clip(eigvalsh(matrix.toarray()), -1.0, 1.0), np.full(size, 1 / size)
     generator = np.random.default_rng(0)
     points, weights = [], []

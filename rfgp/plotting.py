@@ -301,7 +301,7 @@ def plot_road_field(
 ) -> Axes:
     """Plot values (N,) of crossings and sensors along their roads.
 
-    A piece of road has the average value of its ends. The axes are longitude and latitude in degrees, or the units of
+    A road segment has the average value of its ends. The axes are longitude and latitude in degrees, or the units of
     the plane.
 
     Raises:
@@ -317,10 +317,10 @@ def plot_road_field(
     """
     numbers = _node_values(field, values, field.roads, "roads")
     axes = axes or new_axes()
-    pieces = field.pieces()
+    segments = field.segments()
     scale = _color_scale(numbers, colors)
-    shades = [scale.to_rgba((numbers[piece.source] + numbers[piece.target]) / 2) for piece in pieces]
-    axes.add_collection(LineCollection([piece.shape for piece in pieces], colors=shades, linewidths=2, zorder=1))
+    shades = [scale.to_rgba((numbers[segment.source] + numbers[segment.target]) / 2) for segment in segments]
+    axes.add_collection(LineCollection([segment.shape for segment in segments], colors=shades, linewidths=2, zorder=1))
     observed = field.coordinates[field.graph.index(field.nodes)]
     axes.plot(*observed.T, "o", markersize=3, color="black", markerfacecolor="white", markeredgewidth=0.6, zorder=2)
     axes.autoscale_view()

@@ -11,7 +11,7 @@ from graphs.builders.networks import from_networkx as from_networkx
 from graphs.builders.networks import read_gml as read_gml
 from graphs.builders.points import from_points as from_points
 from graphs.builders.road_files import read_roads as read_roads
-from graphs.builders.roads import CutRoads as CutRoads
 from graphs.builders.roads import Roads as Roads
-from graphs.builders.roads import cut_roads as cut_roads
+from graphs.builders.roads import SplitRoads as SplitRoads
 from graphs.builders.roads import from_roads as from_roads
+from graphs.builders.roads import split_roads as split_roads

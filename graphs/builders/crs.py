@@ -9,7 +9,9 @@ from graphs.checks import check_choice, short_repr
 from graphs.errors import FileFormatError
 
 _NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
+"""The pattern of a name, with the code as a group."""
 _DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
+"""OGC names of geographic systems, longitude and latitude in degrees."""
 # fmt: off
 _DEGREES = frozenset({
     4326, 4148, 4149, 4150, 4167, 4171, 4230, 4240, 4258, 4267, 4269, 4272, 4275, 4277, 4283, 4289, 4314, 4490, 4612,
@@ -73,7 +75,7 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     if "crs" not in content:
         return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
     name = _name_of(content["crs"])
-    crs = None if name is None else _known(name)
+    crs = None if name is None else _known_system(name)
     if crs is None and metric is None:
         more = (
             ""
@@ -107,7 +109,7 @@ def _name_of(member: Any) -> str | None:
     return name if member.get("type") == "name" and isinstance(name, str) else None
 
 
-def _known(name: str) -> CoordinateSystem | None:
+def _known_system(name: str) -> CoordinateSystem | None:
     """Return the system of a name such as "EPSG:4326", or None if unknown."""
     match = _NAME.search(name.strip())
     code = (match[1] or match[2]).upper() if match else ""
@@ -118,10 +120,10 @@ def _known(name: str) -> CoordinateSystem | None:
         return CoordinateSystem("euclidean", "")
     if number in _METERS or any(low <= number <= high for low, high in _METER_RANGES):
         return CoordinateSystem("euclidean", "m")
-    return _looked_up(name)
+    return _pyproj_system(name)
 
 
-def _looked_up(name: str) -> CoordinateSystem | None:
+def _pyproj_system(name: str) -> CoordinateSystem | None:
     """Return the system of a name as pyproj knows it, or None."""
     try:
         from pyproj import CRS

@@ -276,11 +276,11 @@ def _as_weights(weights: ArrayLike, count: int) -> NDArray[np.float64]:
     return values
 
 
-def _listed(items: Any, what: str, wanted: str) -> list[Any]:
+def _listed(items: Any, subject: str, wanted: str) -> list[Any]:
     """Return a list; arrays and tensors are converted to plain numbers."""
     plain = items.tolist() if hasattr(items, "tolist") else items
     if not isinstance(plain, Iterable):
-        raise InvalidGraphError(f"{what} must be a sequence of {wanted}, got {short_repr(items)}.")
+        raise InvalidGraphError(f"{subject} must be a sequence of {wanted}, got {short_repr(items)}.")
     return list(plain)
 
 

@@ -33,8 +33,11 @@ _MARKS = (
     (b"\x7fELF", "a program"),
     (b"version https://git-lfs", "a Git LFS pointer in place of the file"),
 )
+"""The first bytes of files of other formats, with their names."""
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+"""The functions that open compressed files, by the first bytes."""
 _CHUNK = 1 << 20
+"""The number of bytes that are unpacked at once."""
 
 
 def recognize(head: bytes) -> str | None:

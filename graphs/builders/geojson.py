@@ -26,13 +26,14 @@ from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
 T = TypeVar("T")
 R = TypeVar("R")
 
-_PLACE = ("edge", "fraction")
+_POSITION = ("edge", "fraction")
 """The properties with the position of a sensor."""
-_FAULTS = 5
+_MAX_LISTED_FAULTS = 5
 """The number of faulty features that a message lists."""
-_SHOWN = 8
+_MAX_LISTED_NAMES = 8
 """The number of names that a message lists."""
 _KINDS = ("Point", "LineString", "MultiLineString")
+"""The types of geometries that are read."""
 
 
 class Feature(NamedTuple):
@@ -80,20 +81,20 @@ def read_geojson(
     content = _collection(file)
     system = read_crs(content, metric, file)
     skipped: Counter[str] = Counter()
-    roads, sensors = _sorted(content["features"], file, target, skip, skipped)
+    roads, sensors = _roads_and_sensors(content["features"], file, target, skip, skipped)
     if not roads:
         raise FileFormatError(f"{file} has no LineString with points. There are no roads.")
     name = target or ""
     if not skip and (fault := missing_property([sensor.properties for sensor in sensors], name)):
         raise FileFormatError(f"{file}: {fault}")
     lines = as_lines([road.points for road in roads], system.metric)
-    edges, fractions, kept = _placed(sensors, lines, within, file, system.unit, skip, skipped)
+    edges, fractions, kept = _locate_sensors(sensors, lines, within, file, system.unit, skip, skipped)
     sensors = [sensor for sensor, is_kept in zip(sensors, kept, strict=True) if is_kept]
     properties = tuple(sensor.properties for sensor in sensors)
     values = _read_values(properties, name, file, skip, skipped)
     if +skipped:
-        what = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
-        warn(SkippedFeaturesWarning(f"{file}: {what}."))
+        description = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
+        warn(SkippedFeaturesWarning(f"{file}: {description}."))
     return Roads(
         [road.points for road in roads],
         edges,
@@ -133,23 +134,23 @@ def missing_property(
     numbers: dict[str, list[float]] = {}
     for sensor in sensors:
         for key, value in sensor.items():
-            if key not in _PLACE and is_number(value):
+            if key not in _POSITION and is_number(value):
                 numbers.setdefault(key, []).append(value)
     if numbers:
         order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
-        best = [short_repr(key) for key in order[:_SHOWN]]
+        best = [short_repr(key) for key in order[:_MAX_LISTED_NAMES]]
         return (
             f"no sensor has the property {short_repr(name)}; they have numbers in {', '.join(best)}. Pass one of them, "
             f"as in target={best[0]}."
         )
     others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
-    names = ", ".join(map(short_repr, others[:_SHOWN])) or "none at all"
+    names = ", ".join(map(short_repr, others[:_MAX_LISTED_NAMES])) or "none at all"
     return f"no sensor has the property {short_repr(name)}, nor another that holds numbers (they have {names})."
 
 
-def _counted(count: int, what: str) -> str:
+def _counted(count: int, subject: str) -> str:
     """Return "2 sensors not observed" for 2 and "sensor not observed"."""
-    thing, _, rest = what.partition(" ")
+    thing, _, rest = subject.partition(" ")
     return f"{count} {thing}{'s' * (count > 1)} {rest}"
 
 
@@ -171,7 +172,7 @@ def _collection(file: Path) -> Mapping[str, Any]:
     return found
 
 
-def _sorted(
+def _roads_and_sensors(
     features: Sequence[Any], file: Path, target: str | None, skip: bool, skipped: Counter[str]
 ) -> tuple[list[_Road], list[Feature]]:
     """Return the roads and sensors among features, and count skipped features."""
@@ -209,11 +210,11 @@ def _sorted(
                 "skip=True to leave others out."
             )
 
-    _each(read, features, file)
+    _read_each(read, features, file)
     return roads, sensors
 
 
-def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list[R]:
+def _read_each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list[R]:
     """Read each entry with its number and return the results.
 
     Raises:
@@ -226,9 +227,9 @@ def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list
         except FileFormatError as error:
             faults.append(str(error))
     if faults:
-        begin = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
-        more = f"\nand {len(faults) - _FAULTS:,} more." if len(faults) > _FAULTS else ""
-        raise FileFormatError(begin + "\n".join(faults[:_FAULTS]) + more)
+        start = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
+        more = f"\nand {len(faults) - _MAX_LISTED_FAULTS:,} more." if len(faults) > _MAX_LISTED_FAULTS else ""
+        raise FileFormatError(start + "\n".join(faults[:_MAX_LISTED_FAULTS]) + more)
     return results
 
 
@@ -295,7 +296,7 @@ def with_target(
 def _read_values(
     sensors: Sequence[Mapping[str, Any]], name: str, file: Path, skip: bool, skipped: Counter[str]
 ) -> NDArray[np.float64]:  # (S,)
-    values = _each(lambda properties, i: _read_value(properties, name, i, skip, skipped), sensors, file)
+    values = _read_each(lambda properties, i: _read_value(properties, name, i, skip, skipped), sensors, file)
     return np.array(values, dtype=np.float64)
 
 
@@ -320,7 +321,7 @@ def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: boo
         skipped["number written as text"] += 1
         return written
     if not skip and name not in properties:
-        names = ", ".join(map(repr, list(properties)[:_SHOWN])) or "none"
+        names = ", ".join(map(repr, list(properties)[:_MAX_LISTED_NAMES])) or "none"
         raise FileFormatError(
             f"sensor {number} must have the property {name!r}, got {names}. Use null for a value that was not "
             "measured, or pass skip=True."
@@ -345,7 +346,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _placed(
+def _locate_sensors(
     sensors: Sequence[Feature],
     lines: Lines,
     within: float | None,
@@ -358,12 +359,10 @@ def _placed(
 
     Positions in the properties `edge` and `fraction` take precedence over the nearest position.
     """
-    named = np.array(
-        [all(sensor.properties.get(name) is not None for name in _PLACE) for sensor in sensors], dtype=bool
-    )
+    named = np.array([all(s.properties.get(name) is not None for name in _POSITION) for s in sensors], dtype=bool)
     edges, fractions, apart = (np.zeros(len(sensors)) for _ in range(3))
     for i in np.flatnonzero(named).tolist():
-        edges[i], fractions[i] = _named_place(sensors[i].properties, i, file)
+        edges[i], fractions[i] = _given_position(sensors[i].properties, i, file)
     others = np.flatnonzero(~named)
     if len(others):
         points = np.array([sensors[i].coordinates for i in others.tolist()])
@@ -390,8 +389,8 @@ def _placed(
     return edges[near].astype(np.int64), fractions[near], near
 
 
-def _named_place(properties: Mapping[str, Any], number: int, file: Path) -> tuple[float, float]:
-    given = [properties[name] for name in _PLACE]
+def _given_position(properties: Mapping[str, Any], number: int, file: Path) -> tuple[float, float]:
+    given = [properties[name] for name in _POSITION]
     try:
         edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
     except (TypeError, ValueError, OverflowError) as error:

@@ -14,6 +14,7 @@ from graphs.checks import as_numbers, check_fits, is_count, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _MAX = int(np.iinfo(np.int32).max)
+"""The largest number of nodes, and of entries of the adjacency matrix."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def from_grid(
     for offset in _offsets(len(long), diagonals):
         pairs.append(_shifted(positions, offset, [wraps[axis] for axis in long]))
         lengths.append(math.hypot(*(step / scale for step, move in zip(steps[long], offset, strict=True) if move)))
-    weights = _weigh(np.array(lengths), np.array([len(sources) for sources, _ in pairs]), spacing is not None)
+    weights = _inverse_lengths(np.array(lengths), np.array([len(sources) for sources, _ in pairs]), spacing is not None)
     empty = [np.zeros(0, dtype=np.int64)]
     sources, targets = (np.concatenate(empty + [pair[end] for pair in pairs]) for end in range(2))
     coordinates = None
@@ -158,7 +159,7 @@ def _shifted(
     return sources.ravel(), targets.ravel()
 
 
-def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
+def _inverse_lengths(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
     """Return 1 / length, or (mean length) / (length), by the counts of lengths."""
     if counts.sum() == 0:
         return np.zeros(0)
@@ -174,8 +175,8 @@ def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bo
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else ()
-    whole = all(is_count(size) and size > 0 for size in sizes)
-    if not sizes or not whole:
+    are_counts = all(is_count(size) and size > 0 for size in sizes)
+    if not sizes or not are_counts:
         raise InvalidArgumentError(f"shape must be a tuple of positive integers, such as (20, 30), got {shape!r}.")
     return tuple(int(size) for size in sizes)
 

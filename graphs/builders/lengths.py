@@ -11,7 +11,7 @@ from graphs.errors import InvalidGraphError
 
 def scale_to_unit(
     points: NDArray[np.float64],  # (n, d)
-    what: str,
+    subject: str,
 ) -> tuple[NDArray[np.float64], float]:
     """Return points (n, d) divided by their largest coordinate, and this number.
 
@@ -20,7 +20,7 @@ def scale_to_unit(
 
     Args:
         points: The points.
-        what: The name of a row, for messages, such as "Vertex".
+        subject: The name of a row, for messages, such as "Vertex".
 
     Raises:
         InvalidGraphError: If a coordinate is not a finite number.
@@ -35,7 +35,7 @@ def scale_to_unit(
     wrong = ~np.isfinite(points).all(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise InvalidGraphError(f"{what} {row} must have finite coordinates, got {points[row].tolist()}.")
+        raise InvalidGraphError(f"{subject} {row} must have finite coordinates, got {points[row].tolist()}.")
     scale = float(np.abs(points).max(initial=0.0)) or 1.0
     return points / scale, scale
 
@@ -59,7 +59,7 @@ def inverse_lengths(
     lengths: NDArray[np.float64],  # (E,)
     sources: NDArray[Any],  # (E,)
     targets: NDArray[Any],  # (E,)
-    what: str,
+    subject: str,
     remedy: str,
 ) -> NDArray[np.float64]:  # (E,)
     """Return (mean length) / (length), (E,).
@@ -70,7 +70,7 @@ def inverse_lengths(
         lengths: Lengths (E,).
         sources: Positions (E,) of the first nodes, for messages.
         targets: Positions (E,) of the second nodes.
-        what: The name of nodes, for messages, such as "Vertices".
+        subject: The name of nodes, for messages, such as "Vertices".
         remedy: A sentence that ends the message.
 
     Raises:
@@ -90,7 +90,7 @@ def inverse_lengths(
     if wrong.any():
         worst = int(wrong.argmax())
         raise InvalidGraphError(
-            f"{what} of an edge must differ, got {sources[worst]} and {targets[worst]} with the same coordinates "
+            f"{subject} of an edge must differ, got {sources[worst]} and {targets[worst]} with the same coordinates "
             f"({counted(int(wrong.sum()), 'such edge')}). Then (mean length) / (length) is infinite. {remedy}"
         )
     return np.asarray(weights)

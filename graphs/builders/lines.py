@@ -61,8 +61,8 @@ class Lines(NamedTuple):
         target = fraction * self.lengths[line]
         before = last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
         span = self.reached[before + 1] - self.reached[before]
-        share = np.clip((target - self.reached[before]) / np.where(span > 0, span, 1.0), 0.0, 1.0)
-        return interpolated(self.points[before], self.points[before + 1], share, self.metric)
+        along = np.clip((target - self.reached[before]) / np.where(span > 0, span, 1.0), 0.0, 1.0)
+        return interpolated(self.points[before], self.points[before + 1], along, self.metric)
 
     def in_space(self) -> Floats:  # (M, 2) or (M, 3)
         """Return Cartesian coordinates: of the plane, or on the globe in meters."""
@@ -72,15 +72,15 @@ class Lines(NamedTuple):
 def interpolated(
     starts: Floats,  # (n, 2)
     ends: Floats,  # (n, 2)
-    share: Floats,  # (n,)
+    fraction: Floats,  # (n,)
     metric: str,
 ) -> Floats:  # (n, 2)
-    """Return points at shares of segments that are straight in the coordinates.
+    """Return points at fractions of segments that are straight in the coordinates.
 
     Args:
         starts: The first points (n, 2) of the segments.
         ends: The last points (n, 2) of the segments.
-        share: Shares (n,) of the segments, from 0 to 1.
+        fraction: Fractions (n,) of the segments, from 0 to 1.
         metric: "haversine" or "euclidean".
 
     Examples:
@@ -92,10 +92,10 @@ def interpolated(
     """
     step = ends - starts
     if metric == "euclidean":
-        return starts + share[:, None] * step
+        return starts + fraction[:, None] * step
     turns = 360 * np.round(step[:, 0] / 360)
     step[:, 0] -= turns
-    points = starts + share[:, None] * step
+    points = starts + fraction[:, None] * step
     longitude, crosses = points[:, 0], turns != 0
     seam = np.where(np.maximum(starts[:, 0], ends[:, 0]) > 180, 360.0 * (turns < 0), np.where(turns < 0, 180.0, -180.0))
     beyond = crosses & np.where(turns < 0, longitude > seam, longitude < seam)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.builders.components import component_of_nodes
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh
-from graphs.builders.parts import connected_parts
 from graphs.builders.triangles import angles, read_triangles
 from graphs.checks import check_choice, short_repr
 from graphs.errors import (
@@ -22,8 +22,9 @@ from graphs.errors import (
 )
 
 _ROUNDING = 1e-12
-"""Relative size below which a sum of cotangents counts as 0."""
+"""The relative size below which a sum of cotangents counts as 0."""
 _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
+"""The remedy for edges without length."""
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
@@ -79,11 +80,11 @@ def as_triangles(
             raise InvalidGraphError(
                 "A scene must contain a triangle mesh, got one without. Paths and points are not meshes."
             )
-    given, corners = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else _parts(mesh)
+    given, corners = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else _vertices_and_faces(mesh)
     return read_triangles(given, corners, dimensions)
 
 
-def _parts(mesh: Any) -> tuple[Any, Any]:
+def _vertices_and_faces(mesh: Any) -> tuple[Any, Any]:
     """Return the vertices and faces of an object; point clouds have no faces."""
     if not hasattr(mesh, "vertices"):
         raise InvalidGraphError(
@@ -104,8 +105,8 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
         return
     site = np.empty(len(vertices), dtype=np.int64)
     site[used[order]] = np.cumsum(first) - 1
-    parts, merged = _num_parts(np.searchsorted(used, faces)), _num_parts(site[faces])
-    fewer = f", which has {parts} parts instead of {merged}" if merged < parts else ""
+    total, merged = _num_components(np.searchsorted(used, faces)), _num_components(site[faces])
+    fewer = f", which has {total} connected components instead of {merged}" if merged < total else ""
     message = (
         f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
         "Merge them with mesh.merge_vertices(), or read the file with graphs.load_mesh, which does."
@@ -113,14 +114,14 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
     warnings.warn(DisconnectedWarning(message), stacklevel=4)
 
 
-def _num_parts(faces: NDArray[np.int64]) -> int:
+def _num_components(faces: NDArray[np.int64]) -> int:
     """Return the number of components of faces (F, 3) that use all vertices."""
-    parts = connected_parts(faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel(), int(faces.max()) + 1)
-    return int(parts.max()) + 1
+    components = component_of_nodes(faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel(), int(faces.max()) + 1)
+    return int(components.max()) + 1
 
 
 class _Sides(NamedTuple):
-    """The S sides of all faces, without those that begin and end at one vertex."""
+    """The S sides of all faces, without those that start and end at one vertex."""
 
     low: NDArray[np.int64]  # (S,) the lower vertex
     high: NDArray[np.int64]  # (S,)

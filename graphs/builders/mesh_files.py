@@ -22,8 +22,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", *MESHIO_SUFFIXES)
+"""The suffixes of files of meshes."""
 _MERGED = 2e-8
-"""The largest distance of a vertex of a file from the merged one; trimesh rounds to 1e-8."""
+"""The largest distance of a vertex of a file from the merged one. trimesh rounds to 1e-8."""
 _GEOMETRY = {"x", "y", "z", "nx", "ny", "nz", "s", "t", "u", "v", "texture_u", "texture_v", "texcoord", "texnumber"}
 _GEOMETRY |= {"red", "green", "blue", "alpha", "diffuse_red", "diffuse_green", "diffuse_blue", "flags"}
 """Properties of a PLY file that are coordinates, normals, textures or colors."""

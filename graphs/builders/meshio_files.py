@@ -12,6 +12,7 @@ from graphs.errors import FileFormatError, InvalidGraphError, requires_extra
 Floats = NDArray[np.float64]
 
 MESHIO_SUFFIXES = (".vtk", ".msh")
+"""The suffixes of files that meshio reads."""
 
 
 def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:

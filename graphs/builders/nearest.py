@@ -28,7 +28,7 @@ _CHORD = 1000.0
 """The longest chord on the globe, in meters."""
 _SLACK = 1e-9
 """The relative tolerance of distances, for rounding errors."""
-DEFAULT_LIMIT_SHARE = 0.1
+DEFAULT_LIMIT_FRACTION = 0.1
 """The default limit of distances from lines in a plane and from surfaces, in diagonals of the bounding box."""
 DEFAULT_LIMIT_METERS = 500.0
 """The default limit of distances from lines on the globe, in meters."""
@@ -60,7 +60,7 @@ def distance_limit(
         0.5
     """
     if within is None:
-        return DEFAULT_LIMIT_METERS if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
+        return DEFAULT_LIMIT_METERS if lines.metric == "haversine" else DEFAULT_LIMIT_FRACTION * lines.diagonal
     check_limit(within)
     return within
 
@@ -104,8 +104,8 @@ class LineProjections(NamedTuple):
 class _Chords(NamedTuple):
     """Straight segments (q,) in the plane or in space."""
 
-    start: Integers  # (q,) the point of the lines at the begin of the segment
-    low: Floats  # (q,) share of the segment at which each chord begins
+    start: Integers  # (q,) the point of the lines at the start of the segment
+    low: Floats  # (q,) fraction of the segment at which each chord starts
     high: Floats  # (q,)
     starts: Floats  # (q, c)
     ends: Floats  # (q, c)
@@ -145,10 +145,10 @@ def project_on_lines(
             groups = tree.query_ball_point(block[rows], reach[rows])
             row = np.repeat(np.arange(len(rows)), [len(group) for group in groups])
             near = owner[np.array([sample for group in groups for sample in group], dtype=np.int64)]
-            distance, share = _projected(block[rows][row], chords.starts[near], chords.ends[near])
+            distance, along = _projected(block[rows][row], chords.starts[near], chords.ends[near])
             best = _first_least(row, distance, near, rounding)
             chosen = near[best]
-            along = chords.low[chosen] + share[best] * (chords.high[chosen] - chords.low[chosen])
+            along = chords.low[chosen] + along[best] * (chords.high[chosen] - chords.low[chosen])
             fraction = _fractions(lines, chords.start[chosen], along)
             blocks.append(LineProjections(line[chosen], fraction, distance[best]))
     projections = LineProjections(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
@@ -169,7 +169,7 @@ def _chords(lines: Lines) -> _Chords:
     step = np.arange(len(start)) - np.repeat(np.cumsum(counts) - counts, counts)
     low, high = step / np.repeat(counts, counts), (step + 1) / np.repeat(counts, counts)
     first, second = lines.points[start], lines.points[start + 1]
-    starts, ends = (in_space(interpolated(first, second, share, lines.metric), lines.metric) for share in (low, high))
+    starts, ends = (in_space(interpolated(first, second, along, lines.metric), lines.metric) for along in (low, high))
     return _Chords(start, low, high, starts, ends)
 
 
@@ -180,16 +180,16 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
     gaps = np.maximum(1, np.ceil(length / apart)).astype(np.int64) if apart > 0 else np.ones(len(length), dtype=int)
     owner = np.repeat(np.arange(len(starts)), gaps + 1)
     step = np.arange(len(owner)) - np.repeat(np.cumsum(gaps + 1) - gaps - 1, gaps + 1)
-    share = (step / gaps[owner])[:, None]
-    return owner, starts[owner] + share * (ends - starts)[owner], apart * (1 + _SLACK)
+    along = (step / gaps[owner])[:, None]
+    return owner, starts[owner] + along * (ends - starts)[owner], apart * (1 + _SLACK)
 
 
 def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Return distances (k,) of points from segments, and shares (k,) along these."""
+    """Return distances (k,) of points from segments, and fractions (k,) along these."""
     steps = ends - starts
     squared = (steps**2).sum(1)
-    share = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
-    return np.linalg.norm(points - starts - share[:, None] * steps, axis=1), share
+    along = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
+    return np.linalg.norm(points - starts - along[:, None] * steps, axis=1), along
 
 
 def _first_least(query: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
@@ -203,9 +203,9 @@ def _first_least(query: Integers, distance: Floats, segment: Integers, rounding:
     return order[starts]
 
 
-def _fractions(lines: Lines, start: Integers, share: Floats) -> Floats:
-    """Return the fractions (n,) of lines at shares of the segment after a point."""
+def _fractions(lines: Lines, start: Integers, along: Floats) -> Floats:
+    """Return the fractions (n,) of lines at fractions of the segment after a point."""
     line = np.searchsorted(lines.first, start, side="right") - 1
     length = lines.lengths[line]
-    reached = lines.reached[start] + share * (lines.reached[start + 1] - lines.reached[start])
+    reached = lines.reached[start] + along * (lines.reached[start + 1] - lines.reached[start])
     return np.minimum(reached / np.where(length > 0, length, 1.0), 1.0)

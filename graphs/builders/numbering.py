@@ -8,18 +8,19 @@ from numpy.typing import NDArray
 from graphs.checks import is_count
 from graphs.errors import InvalidGraphError
 
-_MAX = 2**53  # floats are exact below it
+_MAX = 2**53
+"""The bound of integers. Floats are exact below it."""
 
 
 def read_integers(
     values: Any,
-    what: str,
+    subject: str,
 ) -> NDArray[np.int64]:
     """Return a new array of integers of any shape; whole floats are accepted.
 
     Args:
         values: The integers.
-        what: The subject of the message, plural.
+        subject: The subject of the message, plural.
 
     Raises:
         InvalidGraphError: If an entry is not an integer, such as 0.9, True, NaN or text.
@@ -33,8 +34,8 @@ def read_integers(
     wrong = ~_are_whole(given)
     if wrong.any():
         entry = np.unravel_index(int(wrong.argmax()), given.shape)
-        where = f"; entry [{', '.join(str(int(i)) for i in entry)}] is" if entry else ", got"
-        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[entry])[:40]}.")
+        location = f"; entry [{', '.join(str(int(i)) for i in entry)}] is" if entry else ", got"
+        raise InvalidGraphError(f"{subject} must be integers below 2^53{location} {str(given[entry])[:40]}.")
     return given.astype(np.int64)
 
 
@@ -49,10 +50,10 @@ def _as_objects(values: Any) -> NDArray[Any]:
 def _are_whole(given: NDArray[Any]) -> NDArray[np.bool_]:
     if given.dtype.kind in "iuf":
         return np.asarray((np.abs(given.astype(np.float64)) < _MAX) & (np.floor(given) == given))
-    whole = [_is_whole(entry) for entry in given.reshape(-1)] if given.dtype.kind == "O" else False
-    return np.broadcast_to(np.array(whole, dtype=bool), given.size).reshape(given.shape)
+    is_whole = [_is_whole(entry) for entry in given.reshape(-1)] if given.dtype.kind == "O" else False
+    return np.broadcast_to(np.array(is_whole, dtype=bool), given.size).reshape(given.shape)
 
 
 def _is_whole(entry: Any) -> bool:
-    whole = is_count(entry) or (isinstance(entry, float | np.floating) and float(entry).is_integer())
-    return bool(whole and abs(entry) < _MAX)
+    is_integer = is_count(entry) or (isinstance(entry, float | np.floating) and float(entry).is_integer())
+    return bool(is_integer and abs(entry) < _MAX)

@@ -11,6 +11,7 @@ from graphs.checks import as_numbers, check_choice, check_count, check_fits, cou
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Drop duplicates with np.unique(points, axis=0), or pass weights="gaussian" or "unit".'
+"""The remedy for points that coincide."""
 
 
 def from_points(

@@ -41,7 +41,7 @@ def read_roads(
         within: For GeoJSON, the largest distance of a sensor from the nearest road, in meters or the units of the
             plane. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box of the roads in a plane.
         skip: For GeoJSON, whether to skip features that are neither roads nor sensors, and sensors too far away.
-            Sensors whose value is not a number then count as not observed, and numbers written as text are read.
+            Sensors whose value is not a number are then not observed, and numbers written as text are read.
 
     Raises:
         FileFormatError: If the file is missing, empty or has other content, or its `crs` is unknown or contradicts the
@@ -94,10 +94,10 @@ def _read_rda(file: Path, metric: str) -> Roads:
     lines = [np.asarray(line, dtype=np.float64) for line in content["edges"]["geometry"]]
     columns = (np.asarray(data[name], dtype=np.float64) for name in (".edge_number", ".distance_on_edge", "y"))
     edge, fraction, value = columns
-    return Roads(lines, _whole(edge, file) - 1, fraction, value, metric=metric, unit="m" * (metric == "haversine"))
+    return Roads(lines, _integers(edge, file) - 1, fraction, value, metric=metric, unit="m" * (metric == "haversine"))
 
 
-def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
+def _integers(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
     wrong = ~((np.abs(numbers) < 2**53) & (numbers == np.floor(numbers)))
     if wrong.any():
         raise FileFormatError(

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.builders.components import component_of_nodes
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.junctions import POSITION_TOLERANCE, Junctions, Located, join_lines
+from graphs.builders.junctions import POSITION_TOLERANCE, EdgeLocations, Junctions, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
-from graphs.builders.parts import connected_parts
 from graphs.checks import as_numbers, is_number, short_repr
 from graphs.errors import (
     DisconnectedWarning,
@@ -60,18 +60,18 @@ class Roads(NamedTuple):
         """
         _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
         joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
-        located = joined.stretches.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
+        located = joined.edges.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
         distinct, position_of_sensor = first_of_each(_position_numbers(located))
         return self.sensor_edges[distinct], self.sensor_fractions[distinct], position_of_sensor
 
 
-class Piece(NamedTuple):
-    """A piece of road between two neighboring nodes.
+class RoadSegment(NamedTuple):
+    """A segment of a road between two neighboring nodes.
 
     Examples:
         >>> import graphs
-        >>> piece = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean").pieces[0]
-        >>> piece.begin, piece.end, piece.shape.tolist()
+        >>> segment = graphs.split_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean").segments[0]
+        >>> segment.start, segment.end, segment.shape.tolist()
         (0.0, 0.25, [[0.0, 0.0], [0.5, 0.0]])
     """
 
@@ -80,23 +80,23 @@ class Piece(NamedTuple):
     length: float  # in meters, or the units of the plane
     shape: Floats  # (points, 2)
     road: int  # number of the line
-    begin: float  # fraction of the length of the line at the first point
+    start: float  # fraction of the length of the line at the first point
     end: float
 
 
-class CutRoads(NamedTuple):
-    """Roads cut at crossings and sensors: N nodes and the pieces between them.
+class SplitRoads(NamedTuple):
+    """Roads that are split at crossings and sensors: N nodes and the segments between them.
 
     Examples:
         >>> import graphs
-        >>> cut = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
-        >>> [piece.length for piece in cut.pieces]
+        >>> cut = graphs.split_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
+        >>> [segment.length for segment in cut.segments]
         [0.5, 1.5]
     """
 
     labels: tuple[str, ...]  # N of them, "crossing-0", ... and "sensor-0", ...
     coordinates: Floats  # (N, 2)
-    pieces: list[Piece]
+    segments: list[RoadSegment]
     positions: Floats  # (N, 2) the road and the fraction of its length at each node
 
 
@@ -109,7 +109,7 @@ def from_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Return the edges of roads that are cut at their sensors.
+    """Return the edges of roads that are split at their sensors.
 
     Lines are joined at shared points or within `snap`. The weight of an edge is (mean edge length) / (its length),
     after Borovitskiy et al. (2021). Lengths below `min_length` times the mean are raised to this bound. The weights of
@@ -122,13 +122,13 @@ def from_roads(
     """
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {short_repr(min_length)}.")
-    joined, cut = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
+    joined, cut = _split(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
     warn_of_duplicates(joined)
-    pieces = [piece for piece in cut.pieces if piece.source != piece.target]
-    distance = np.array([piece.length for piece in pieces])
-    weights = _weights(distance, min_length * distance.mean()) if len(pieces) else distance
-    ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
-    _warn_of_parts(ends, len(cut.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
+    segments = [segment for segment in cut.segments if segment.source != segment.target]
+    distance = np.array([segment.length for segment in segments])
+    weights = _weights(distance, min_length * distance.mean()) if len(segments) else distance
+    ends = np.array([(segment.source, segment.target) for segment in segments], dtype=np.int64).reshape(-1, 2)
+    _warn_of_components(ends, len(cut.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
     return EdgeArrays(len(cut.labels), ends[:, 0], ends[:, 1], weights, cut.labels, cut.coordinates)
 
 
@@ -138,34 +138,35 @@ def _weights(distance: Floats, least: float) -> Floats:  # (E,)
         weights = distance.mean() / np.maximum(distance, least)
     if not np.isfinite(weights).all():
         raise InvalidGraphError(
-            f"Lengths of pieces of road must be in the range of double precision, got {distance.min():.3g} and "
+            f"Lengths of road segments must be in the range of double precision, got {distance.min():.3g} and "
             f"{distance.max():.3g}. Pass min_length=, or drop short roads."
         )
     return np.asarray(weights)
 
 
-def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
+def _warn_of_components(ends: Integers, num_nodes: int, num_sensors: int) -> None:
     """Warn of components of roads without a sensor, if there are sensors."""
-    part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
-    parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
-    if num_sensors and silent:
+    component = component_of_nodes(ends[:, 0], ends[:, 1], num_nodes)
+    num_components = int(component.max()) + 1
+    num_without_sensor = num_components - len(np.unique(component[num_nodes - num_sensors :]))
+    if num_sensors and num_without_sensor:
         warn(
             DisconnectedWarning(
-                f"The roads have {parts:,} parts that are not connected, {silent:,} of them without a sensor. "
-                "Roads meet at shared points; use snap= to join points that nearly meet."
+                f"The roads have {num_components:,} connected components, {num_without_sensor:,} of them without a "
+                "sensor. Roads meet at shared points; use snap= to join points that nearly meet."
             )
         )
 
 
-def cut_roads(
+def split_roads(
     lines: Sequence[ArrayLike],  # each (points, 2)
     sensor_edges: ArrayLike = (),  # (S,)
     sensor_fractions: ArrayLike = (),  # (S,)
     metric: str = "haversine",
     snap: float = 0.0,
     duplicates: str = "parallel",
-) -> CutRoads:
-    """Return nodes, at crossings and sensors, and the pieces of road between them.
+) -> SplitRoads:
+    """Return nodes, at crossings and sensors, and the road segments between them.
 
     Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing replaces its node: "crossing-2" is missing
     if a sensor is there.
@@ -177,91 +178,91 @@ def cut_roads(
 
     Examples:
         >>> import graphs
-        >>> cut = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
+        >>> cut = graphs.split_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
         >>> cut.labels, cut.coordinates[-1].tolist()
         (('crossing-0', 'crossing-1', 'sensor-0'), [0.5, 0.0])
     """
-    return _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)[1]
+    return _split(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)[1]
 
 
-def _cut(
+def _split(
     lines: Sequence[ArrayLike],
     sensor_edges: ArrayLike,
     sensor_fractions: ArrayLike,
     metric: str,
     snap: float,
     duplicates: str,
-) -> tuple[Junctions, CutRoads]:
+) -> tuple[Junctions, SplitRoads]:
     flat = as_lines(check_lines(lines), metric)
-    edges, fractions = _read_sensors(sensor_edges, sensor_fractions, len(flat.first) - 1)
+    roads, fractions = _read_sensors(sensor_edges, sensor_fractions, len(flat.first) - 1)
     joined = join_lines(flat, snap, duplicates)
     check_isolated(joined, snap, flat.lengths)
-    located = joined.stretches.locate(edges, fractions, joined.lengths)
+    located = joined.edges.locate(roads, fractions, joined.lengths)
     vertex = located.vertex
     _check_distinct(located)
     free = np.ones(len(joined.coordinates), dtype=bool)
     free[vertex[vertex >= 0]] = False
     node = np.cumsum(free) - 1
-    sensors = int(free.sum()) + np.arange(len(edges))
+    sensors = int(free.sum()) + np.arange(len(roads))
     node[vertex[vertex >= 0]] = sensors[vertex >= 0]
-    labels = (*(f"crossing-{i}" for i in np.flatnonzero(free)), *(f"sensor-{i}" for i in range(len(edges))))
-    coordinates = np.concatenate([joined.coordinates[free], flat.along(edges, fractions)])
-    positions = np.concatenate([_positions(joined)[free], np.stack([edges.astype(np.float64), fractions], axis=1)])
+    labels = (*(f"crossing-{i}" for i in np.flatnonzero(free)), *(f"sensor-{i}" for i in range(len(roads))))
+    coordinates = np.concatenate([joined.coordinates[free], flat.along(roads, fractions)])
+    positions = np.concatenate([_positions(joined)[free], np.stack([roads.astype(np.float64), fractions], axis=1)])
     inner = vertex < 0
-    cuts = (located.stretch[inner], located.fraction[inner], sensors[inner])
-    return joined, CutRoads(labels, coordinates, _pieces(flat, joined, node, cuts, coordinates), positions)
+    cuts = (located.edge[inner], located.fraction[inner], sensors[inner])
+    return joined, SplitRoads(labels, coordinates, _segments(flat, joined, node, cuts, coordinates), positions)
 
 
 def _positions(joined: Junctions) -> Floats:  # (V, 2)
     """Return the first position (road, fraction) of each vertex, road after road."""
-    stretches = joined.stretches
-    roads = np.repeat(stretches.road, 2).astype(np.float64)
-    fractions = np.stack([stretches.begin, stretches.end], axis=1).reshape(-1)
-    first = np.unique(np.stack([stretches.source, stretches.target], axis=1).reshape(-1), return_index=True)[1]
+    edges = joined.edges
+    roads = np.repeat(edges.road, 2).astype(np.float64)
+    fractions = np.stack([edges.start, edges.end], axis=1).reshape(-1)
+    first = np.unique(np.stack([edges.source, edges.target], axis=1).reshape(-1), return_index=True)[1]
     return np.stack([roads, fractions], axis=1)[first]
 
 
-def _pieces(
+def _segments(
     flat: Lines,
     joined: Junctions,
     node: Integers,  # (V,) of each vertex
-    cuts: tuple[Integers, Floats, Integers],  # (c,) stretches, fractions and nodes of sensors inside them
+    cuts: tuple[Integers, Floats, Integers],  # (c,) edges, fractions and nodes of sensors inside them
     coordinates: Floats,  # (N, 2)
-) -> list[Piece]:
-    """Return the pieces between the nodes on each stretch."""
-    made = joined.stretches.cut(joined.lengths, node, cuts)
-    length = joined.lengths[made.road]
-    inside = _points_between(flat, made.road, made.begin * length, made.end * length)
+) -> list[RoadSegment]:
+    """Return the segments between the nodes of each edge."""
+    found = joined.edges.split(joined.lengths, node, cuts)
+    length = joined.lengths[found.road]
+    inside = _points_between(flat, found.road, found.start * length, found.end * length)
     shapes = [
         np.concatenate([coordinates[source][None], flat.points[points], coordinates[target][None]])
-        for source, target, points in zip(made.source, made.target, inside, strict=True)
+        for source, target, points in zip(found.source, found.target, inside, strict=True)
     ]
-    columns = (made.source, made.target, (made.end - made.begin) * length, made.road, made.begin, made.end)
+    columns = (found.source, found.target, (found.end - found.start) * length, found.road, found.start, found.end)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        Piece(source, target, size, shape, line, begin, end)
-        for (source, target, size, line, begin, end), shape in zip(rows, shapes, strict=True)
+        RoadSegment(source, target, size, shape, line, start, end)
+        for (source, target, size, line, start, end), shape in zip(rows, shapes, strict=True)
     ]
 
 
 def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> list[slice]:
-    """Return the points of lines strictly between two lengths, for n pieces."""
+    """Return the points of lines strictly between two lengths, for n segments."""
     out = []
-    for line, begin, end in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
+    for line, first, last in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
         start, stop = flat.first[line], flat.first[line + 1]
         along = flat.reached[start:stop]
         rounding = 1e-12 * along[-1]
         out.append(
             slice(
-                int(start + np.searchsorted(along, begin + rounding, side="right")),
-                int(start + np.searchsorted(along, end - rounding, side="left")),
+                int(start + np.searchsorted(along, first + rounding, side="right")),
+                int(start + np.searchsorted(along, last - rounding, side="left")),
             )
         )
     return out
 
 
 def warn_of_duplicates(joined: Junctions) -> None:
-    """Warn of stretches of road that repeat another as parallel roads.
+    """Warn of edges of roads that repeat another as parallel roads.
 
     Warns:
         DuplicateRoadsWarning: If there are some. The message has their number and the first.
@@ -276,10 +277,10 @@ def warn_of_duplicates(joined: Junctions) -> None:
     roads = joined.repeats
     if len(roads):
         several = len(roads) > 1
-        what = f"{len(roads)} stretches of road repeat another, the first" if several else "1 stretch repeats another,"
+        subject = f"{len(roads)} edges of roads repeat another, the first" if several else "1 edge repeats another,"
         warn(
             DuplicateRoadsWarning(
-                f"{what} on road {roads[0]}. Copies count as parallel roads. "
+                f"{subject} on road {roads[0]}. Copies count as parallel roads. "
                 'Pass duplicates="merge" to count them as one road.'
             )
         )
@@ -306,13 +307,13 @@ def check_isolated(
         Traceback (most recent call last):
         graphs.errors.InvalidGraphError: Road 0 must have a length or meet another road, got neither. Drop it.
     """
-    stretches = joined.stretches
-    is_long = joined.lengths[stretches.road] > 0
+    edges = joined.edges
+    is_long = joined.lengths[edges.road] > 0
     met = np.zeros(len(joined.coordinates), dtype=bool)
-    met[stretches.source[is_long]] = met[stretches.target[is_long]] = True
+    met[edges.source[is_long]] = met[edges.target[is_long]] = True
     if met.all():
         return
-    road = int(stretches.road[~met[stretches.source]][0])
+    road = int(edges.road[~met[edges.source]][0])
     if lengths is not None and lengths[road] > 0:
         raise InvalidGraphError(
             f"snap must not close road {road} of length {lengths[road]:.3g} to a point that no other road meets, got "
@@ -323,22 +324,22 @@ def check_isolated(
 
 def _read_sensors(sensor_edges: ArrayLike, sensor_fractions: ArrayLike, count: int) -> tuple[Integers, Floats]:
     """Return the roads (S,) and fractions (S,) of sensors, checked."""
-    edges, fractions = read_integers(sensor_edges, "The roads of sensors"), as_numbers(sensor_fractions)
-    counted = isinstance(sensor_fractions, Sized) and edges.ndim == 1 and edges.shape == fractions.shape
-    if not counted or len(cast(Sized, sensor_fractions)) != len(edges):
+    roads, fractions = read_integers(sensor_edges, "The roads of sensors"), as_numbers(sensor_fractions)
+    counted = isinstance(sensor_fractions, Sized) and roads.ndim == 1 and roads.shape == fractions.shape
+    if not counted or len(cast(Sized, sensor_fractions)) != len(roads):
         raise InvalidArgumentError(
-            f"sensor_fractions must be a number for each of the sensor_edges {edges.shape}, got "
+            f"sensor_fractions must be a number for each of the sensor_edges {roads.shape}, got "
             f"{short_repr(sensor_fractions)}."
         )
-    _check_sensors(edges, fractions, count)
-    return edges, fractions
+    _check_sensors(roads, fractions, count)
+    return roads, fractions
 
 
-def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
-    wrong = (edges < 0) | (edges >= count)
+def _check_sensors(roads: Integers, fractions: Floats, count: int) -> None:
+    wrong = (roads < 0) | (roads >= count)
     if wrong.any():
         raise InvalidGraphError(
-            f"Sensor {int(wrong.argmax())} must lie on one of the roads 0..{count - 1}, got {edges[wrong][0]}."
+            f"Sensor {int(wrong.argmax())} must lie on one of the roads 0..{count - 1}, got {roads[wrong][0]}."
         )
     wrong = ~((fractions >= 0) & (fractions <= 1))
     if wrong.any():
@@ -347,10 +348,10 @@ def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
         )
 
 
-def _position_numbers(located: Located) -> Integers:  # (S,)
+def _position_numbers(located: EdgeLocations) -> Integers:  # (S,)
     """Return a number for each sensor, equal for sensors at the same position."""
     inner = located.vertex < 0
-    group = np.where(inner, located.stretch, -1)
+    group = np.where(inner, located.edge, -1)
     where = np.where(inner, located.fraction, located.vertex)
     order = np.lexsort((where, group))
     steps = (np.diff(group[order], prepend=-2) != 0) | (np.diff(where[order], prepend=0.0) > POSITION_TOLERANCE)
@@ -359,7 +360,7 @@ def _position_numbers(located: Located) -> Integers:  # (S,)
     return number
 
 
-def _check_distinct(located: Located) -> None:
+def _check_distinct(located: EdgeLocations) -> None:
     """Check that no two sensors share a position."""
     _, first, counts = np.unique(_position_numbers(located), return_index=True, return_counts=True)
     if (counts > 1).any():

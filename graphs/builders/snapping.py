@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.builders.components import component_of_nodes
 from graphs.builders.lines import LinePoints, Lines, chord, in_space
-from graphs.builders.parts import connected_parts
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -164,18 +164,18 @@ def _crossings(
     reach = chord(float(snap), metric)
     group = np.full(len(space), -1)
     vertices, others = np.flatnonzero(is_vertex), np.flatnonzero(~is_vertex)
-    group[vertices] = part = _chains(space[vertices], reach, snap)
-    _check_chains(space[vertices], part, reach, snap)
+    group[vertices] = component = _chains(space[vertices], reach, snap)
+    _check_chains(space[vertices], component, reach, snap)
     distance, nearest = cKDTree(space[vertices]).query(space[others], distance_upper_bound=np.nextafter(reach, np.inf))
     is_near = np.isfinite(distance)
-    group[others[is_near]] = part[nearest[is_near]]
-    left = others[~is_near]
-    pair_group = _joined(space[left], visits.chosen(left), reach, MAX_WIDTH * snap)
-    group[left[pair_group >= 0]] = part.max() + 1 + pair_group[pair_group >= 0]
+    group[others[is_near]] = component[nearest[is_near]]
+    unmerged = others[~is_near]
+    pair_group = _crossing_of_points(space[unmerged], visits.chosen(unmerged), reach, MAX_WIDTH * snap)
+    group[unmerged[pair_group >= 0]] = component.max() + 1 + pair_group[pair_group >= 0]
     return group
 
 
-def _joined(
+def _crossing_of_points(
     space: Floats,  # (n, d)
     visits: _Visits,
     reach: float,
@@ -208,7 +208,7 @@ def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float)
         return None
     first, second = tree.query_pairs(reach, output_type="ndarray").T
     fits = visits.are_apart(first, second, apart)
-    return connected_parts(first[fits], second[fits], len(space)).astype(np.int64)
+    return component_of_nodes(first[fits], second[fits], len(space)).astype(np.int64)
 
 
 def _partners(
@@ -245,22 +245,22 @@ def _chains(space: Floats, reach: float, snap: float) -> Integers:
             f"snap must be less than the distance of neighboring crossings, got {snap:g}. Use a smaller one."
         )
     first, second = tree.query_pairs(reach, output_type="ndarray").T
-    return connected_parts(first, second, len(space)).astype(np.int64)
+    return component_of_nodes(first, second, len(space)).astype(np.int64)
 
 
-def _widths(space: Floats, part: Integers) -> Floats:
+def _widths(space: Floats, component: Integers) -> Floats:
     """Return the diagonals of the bounding boxes of components of points (n, d)."""
-    low, high = np.full((2, part.max(initial=-1) + 1, space.shape[1]), np.inf)
-    np.minimum.at(low, part, space)
-    np.minimum.at(high, part, -space)
+    low, high = np.full((2, component.max(initial=-1) + 1, space.shape[1]), np.inf)
+    np.minimum.at(low, component, space)
+    np.minimum.at(high, component, -space)
     return np.asarray(np.linalg.norm(high + low, axis=1))
 
 
-def _check_chains(space: Floats, part: Integers, reach: float, snap: float) -> None:
+def _check_chains(space: Floats, component: Integers, reach: float, snap: float) -> None:
     """Check that chains do not join points that are far apart."""
-    widths = _widths(space, part)
+    widths = _widths(space, component)
     if widths.max() > MAX_WIDTH * reach:
-        members = int((part == widths.argmax()).sum())
+        members = int((component == widths.argmax()).sum())
         raise InvalidGraphError(
             f"snap must be well below the distance of neighboring crossings, got {snap:g}, which joins a chain of "
             f"{members} points that are up to {widths.max() / reach:.3g} tolerances apart. Use a smaller one."

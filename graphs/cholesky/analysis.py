@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
 MAX_COMPARED_ROWS = 20_000
-"""The largest number of rows of which two orders are compared."""
+"""The largest number of rows for which two orders are compared."""
 CHUNK_FLOPS = 5e8
 """Operations between two checks for interrupts, about half a second."""
 
@@ -114,9 +114,9 @@ class Analysis:
         _check_fits(len(order), int(counts.sum()), 8.0 * float(counts.sum()))
         starts, heights = compiled.supernodes(parent, counts)
         parents, children = compiled.supernode_tree(parent, starts)
-        row_pointers = _cumulated(heights)
+        row_pointers = _pointers(heights)
         rows, relative_indices = compiled.panel_rows(*permuted, starts, parents, row_pointers)
-        panel_pointers = _cumulated(np.diff(starts) * heights)
+        panel_pointers = _pointers(np.diff(starts) * heights)
         fronts = Supernodes(starts, row_pointers, rows, relative_indices, parents, children, panel_pointers)
         return cls(indptr, indices, order, fronts, int(counts.sum()))
 
@@ -257,5 +257,5 @@ def _permuted(indptr: Integers, indices: Indices, order: Integers) -> tuple[Inte
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
 
 
-def _cumulated(sizes: NDArray[np.generic]) -> Integers:
+def _pointers(sizes: NDArray[np.generic]) -> Integers:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])

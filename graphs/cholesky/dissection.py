@@ -21,22 +21,22 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-LEAF = 1000
+MAX_LEAF_NODES = 1000
 """The largest number of nodes of a part that is not dissected. Its order takes some milliseconds."""
-BALANCE = 0.6
-"""The largest share of the nodes on a side of a separator."""
-SAMPLE = 50_000
-"""The number of nodes by which planes are compared."""
-WORTH = 0.1
-"""The share of the nodes above which a separator helps less than minimum degree."""
-_MANY = 10.0
-"""Nodes with more than _MANY sqrt(n) neighbors are dense (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
-_PIVOTS = 3
+MAX_SIDE_FRACTION = 0.6
+"""The largest fraction of the nodes on a side of a separator."""
+SAMPLE_NODES = 50_000
+"""The largest number of nodes that are sampled to compare planes."""
+MAX_SEPARATOR_FRACTION = 0.1
+"""The largest fraction of the nodes in a separator. Above this fraction, minimum degree is used instead."""
+_DENSE_ROW_FACTOR = 10.0
+"""A node is dense with more neighbors than this times sqrt(n) (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
+_NUM_PIVOTS = 3
 """The number of nodes from which distances are computed."""
-_SMOOTHED = 4
+_NUM_SMOOTHINGS = 4
 """The number of times that distances are averaged over neighbors."""
-_SHARES = (7 / 16, 8 / 16, 9 / 16)
-"""The shares of the nodes below the planes that are compared."""
+_PLANE_FRACTIONS = (7 / 16, 8 / 16, 9 / 16)
+"""The fractions of the nodes below the planes that are compared."""
 
 
 def nested_dissection(
@@ -134,7 +134,7 @@ def _without_dense(A: sp.csr_array) -> tuple[sp.csr_array, Integers, Integers]:
     SuperLU would update the degrees of dense nodes again and again.
     """
     n = A.shape[0]
-    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
+    dense = np.diff(A.indptr) > max(_DENSE_ROW_FACTOR * np.sqrt(n), 16.0)
     if 10 * dense.sum() > n or not dense.any():
         return A, np.arange(n), np.zeros(0, dtype=np.int64)
     sparse = np.flatnonzero(~dense)
@@ -151,19 +151,19 @@ def _dissected(A: sp.csr_array, X: Floats) -> Iterator[Integers]:
     Yields:
         Numbers of nodes. Together they are a permutation.
     """
-    waiting: list[tuple[sp.csr_array | None, Integers]] = [(A, np.arange(A.shape[0]))]
-    while waiting:
-        graph, nodes = waiting.pop()
+    pending: list[tuple[sp.csr_array | None, Integers]] = [(A, np.arange(A.shape[0]))]
+    while pending:
+        graph, nodes = pending.pop()
         if graph is None:
             yield nodes
             continue
-        side = _halved(graph, X[nodes]) if len(nodes) > LEAF else None
+        side = _halved(graph, X[nodes]) if len(nodes) > MAX_LEAF_NODES else None
         if side is None:
             yield nodes[_minimum_degree(graph)]
             continue
-        waiting.append((None, nodes[side == 2]))
+        pending.append((None, nodes[side == 2]))
         for part in (np.flatnonzero(side == 0), np.flatnonzero(side == 1)):
-            waiting.append((sp.csr_array(graph[part][:, part]), nodes[part]))
+            pending.append((sp.csr_array(graph[part][:, part]), nodes[part]))
 
 
 def _minimum_degree(A: sp.csr_array) -> Integers:
@@ -176,8 +176,8 @@ def _minimum_degree(A: sp.csr_array) -> Integers:
     ones = sp.csr_array((np.ones(len(A.indices)), A.indices, A.indptr), shape=A.shape)
     dominant = sp.diags_array(np.diff(A.indptr) + 2.0) - ones
     options = {"SymmetricMode": True, "DiagPivotThresh": 0.0}
-    made = spilu(dominant.tocsc(), drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", options=options)
-    return np.argsort(made.perm_c)
+    factor = spilu(dominant.tocsc(), drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", options=options)
+    return np.argsort(factor.perm_c)
 
 
 def _halved(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
@@ -186,8 +186,8 @@ def _halved(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
     if count > 1:
         sizes = np.bincount(component)
         largest = np.argsort(-sizes, kind="stable")
-        few = max(1, int(np.searchsorted(np.cumsum(sizes[largest]), len(component) / 2)))
-        return np.isin(component, largest[few:]).astype(np.int8)
+        num_first = max(1, int(np.searchsorted(np.cumsum(sizes[largest]), len(component) / 2)))
+        return np.isin(component, largest[num_first:]).astype(np.int8)
     with np.errstate(invalid="ignore", over="ignore"):  # of coordinates that are not finite
         side = _along_plane(A, X)
         return _along_plane(A, _distances(A)) if side is None else side
@@ -196,28 +196,28 @@ def _halved(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
 def _along_plane(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
     """Return the sides (n,) of the best of several planes, with a smallest separator of it. None if none helps."""
     n, d = X.shape
-    chosen = np.arange(n) if n <= SAMPLE else np.random.default_rng(0).integers(n, size=SAMPLE)
-    sample = A[chosen] if n > SAMPLE else A
+    chosen = np.arange(n) if n <= SAMPLE_NODES else np.random.default_rng(0).integers(n, size=SAMPLE_NODES)
+    sample = A[chosen] if n > SAMPLE_NODES else A
     rows = np.repeat(np.arange(len(chosen)), np.diff(sample.indptr))
-    best, least = None, n
+    best, smallest = None, n
     for a in range(d):
         for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added or subtracted
             values = X[:, a] if b == 0 else X[:, a] + np.sign(b) * X[:, abs(b) - 1]
-            places = [int(share * n) for share in _SHARES]
-            for bound in np.partition(values, places)[places]:
+            ranks = [int(fraction * n) for fraction in _PLANE_FRACTIONS]
+            for bound in np.partition(values, ranks)[ranks]:
                 above = values >= bound
-                if not (1 - BALANCE) * n <= above.sum() <= BALANCE * n:
+                if not (1 - MAX_SIDE_FRACTION) * n <= above.sum() <= MAX_SIDE_FRACTION * n:
                     continue
                 border = np.zeros(len(chosen), dtype=bool)
                 border[rows[above[sample.indices]]] = True
                 size = int(np.count_nonzero(border & ~above[chosen]))
-                if size < least:
-                    best, least = above, size
+                if size < smallest:
+                    best, smallest = above, size
     if best is None:
         return None
     side = best.astype(np.int8)
     side[separator(A, best)] = 2
-    return side if (side == 2).sum() <= WORTH * n else None
+    return side if (side == 2).sum() <= MAX_SEPARATOR_FRACTION * n else None
 
 
 def separator(A: sp.csr_array, above: Flags) -> Integers:
@@ -244,9 +244,9 @@ def separator(A: sp.csr_array, above: Flags) -> Integers:
     i, j, m, k = i.astype(np.int32), j.astype(np.int32), len(below), len(over)
     between = sp.csr_array((np.ones(len(i)), (i, j)), shape=(m, k))
     matched = csgraph.maximum_bipartite_matching(between, perm_type="column")
-    free, taken = np.flatnonzero(matched < 0), np.flatnonzero(matched >= 0)
-    tails = np.concatenate([i, m + matched[taken], np.full(len(free), m + k)]).astype(np.int32)
-    heads = np.concatenate([m + j, taken, free]).astype(np.int32)
+    free, paired = np.flatnonzero(matched < 0), np.flatnonzero(matched >= 0)
+    tails = np.concatenate([i, m + matched[paired], np.full(len(free), m + k)]).astype(np.int32)
+    heads = np.concatenate([m + j, paired, free]).astype(np.int32)
     steps = sp.csr_array((np.ones(len(tails)), (tails, heads)), shape=(m + k + 1, m + k + 1))
     reached = np.zeros(m + k + 1, dtype=bool)  # by alternating paths from nodes without a partner
     reached[csgraph.breadth_first_order(steps, m + k, return_predecessors=False)] = True
@@ -254,18 +254,18 @@ def separator(A: sp.csr_array, above: Flags) -> Integers:
 
 
 def _distances(A: sp.csr_array) -> Floats:
-    """Return smoothed distances (n, _PIVOTS) from nodes far from each other.
+    """Return smoothed distances (n, _NUM_PIVOTS) from nodes far from each other.
 
     Source: Harel and Koren (2002), Graph drawing by high-dimensional embedding. Means over neighbors make level sets
     smoother.
     """
     root = int(np.argmax(csgraph.shortest_path(A, method="D", unweighted=True, indices=0)))
     nearest, columns = np.full(A.shape[0], np.inf), []
-    for _ in range(_PIVOTS):
+    for _ in range(_NUM_PIVOTS):
         columns.append(csgraph.shortest_path(A, method="D", unweighted=True, indices=root))
         nearest = np.minimum(nearest, columns[-1])
         root = int(np.argmax(nearest))
     X, degrees = np.stack(columns, axis=1), np.diff(A.indptr)[:, None]
-    for _ in range(_SMOOTHED):
+    for _ in range(_NUM_SMOOTHINGS):
         X = (X + A @ X) / (1 + degrees)
     return X

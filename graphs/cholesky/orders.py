@@ -13,6 +13,7 @@ from graphs.errors import InvalidArgumentError, requires_extra
 Floats = NDArray[np.float64]
 
 METHODS = ("auto", "metis", "dissection", "minimum-degree", "natural")
+"""The names of elimination orders."""
 
 
 def order(
@@ -46,7 +47,7 @@ def order(
         [0, 1, 2, 3]
     """
     check_choice("method", method, METHODS)
-    starts, columns = _checked(indptr, indices)
+    starts, columns = _read_pattern(indptr, indices)
     if method == "auto":
         method = "metis" if coordinates is None and find_spec("pymetis") else "dissection"
     if method == "metis":
@@ -58,7 +59,7 @@ def order(
     return nested_dissection(starts, columns, coordinates)
 
 
-def _checked(indptr: Any, indices: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _read_pattern(indptr: Any, indices: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the pattern, (n + 1,) and (nnz,), checked so that compiled loops stay within bounds."""
     starts, columns = np.asarray(indptr), np.asarray(indices)
     if starts.ndim != 1 or columns.ndim != 1 or starts.dtype.kind not in "iu" or columns.dtype.kind not in "iu":

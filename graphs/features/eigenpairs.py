@@ -17,9 +17,13 @@ from graphs.walks.transitions import TransitionModel
 Floats = NDArray[np.float64]
 
 _MAX_ROUNDS = 20
-_SLOW_BALL, _SLOW_HOPS = 256, 6
-"""Neighborhoods grow slowly if this number of hops reaches at most this number of nodes, on average."""
-_ABOVE = 1e-6
+"""The largest number of searches for further eigenvalues."""
+_SLOW_NODES = 256
+"""Neighborhoods grow slowly if `_SLOW_HOPS` hops reach at most this number of nodes, on average."""
+_SLOW_HOPS = 6
+"""The number of hops after which the mean size of neighborhoods is compared with `_SLOW_NODES`."""
+_SHIFT = 1e-6
+"""c - 1 in the operator (c - U)^-1."""
 
 
 def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
@@ -43,22 +47,22 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         >>> round(float(values[0]), 12), vectors.shape
         (1.0, (100, 3))
     """
-    count, part = connected_components(graph.adjacency, directed=False)
+    count, component = connected_components(graph.adjacency, directed=False)
     sqrt_degrees = TransitionModel(graph, "weights").sqrt_degrees
     largest = np.zeros(count)
-    np.maximum.at(largest, part, sqrt_degrees)
-    sqrt_degrees = sqrt_degrees / largest[part]  # squares of very small ones would lose digits
-    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(part, sqrt_degrees**2))[part]
-    parts = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
+    np.maximum.at(largest, component, sqrt_degrees)
+    sqrt_degrees = sqrt_degrees / largest[component]  # squares of very small ones would lose digits
+    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(component, sqrt_degrees**2))[component]
+    indicators = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), component)), shape=(graph.num_nodes, count))
     if rank <= count:
-        return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
-    values, vectors = np.ones(count), parts.toarray()
+        return np.ones(rank), np.ascontiguousarray(indicators[:, :rank].toarray())
+    values, vectors = np.ones(count), indicators.toarray()
     generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
     for _ in range(_MAX_ROUNDS):
         rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
-        most = wanted if len(values) == count else min(wanted, 8)
-        more, more_vectors = _some_eigenpairs(rest, most, start)
+        num_values = wanted if len(values) == count else min(wanted, 8)
+        more, more_vectors = _converged_eigenpairs(rest, num_values, start)
         more = operator.back(more)
         new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
         values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, more_vectors[:, new]])
@@ -74,14 +78,14 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
 
 
-def _some_eigenpairs(
+def _converged_eigenpairs(
     matrix: LinearOperator,
-    most: int,
+    num_values: int,
     start: Floats,  # (N,)
 ) -> tuple[Floats, Floats]:
-    """Return up to `most` eigenvalues (k,) that converged, and vectors (N, k)."""
+    """Return up to `num_values` eigenvalues (k,) that converged, and vectors (N, k)."""
     try:
-        values, vectors = eigsh(matrix, k=most, which="LA", v0=start)
+        values, vectors = eigsh(matrix, k=num_values, which="LA", v0=start)
     except ArpackNoConvergence as error:  # a few eigenvalues of many copies each end older releases' iterations
         values, vectors = error.eigenvalues, error.eigenvectors
     return values, vectors
@@ -104,10 +108,10 @@ class _Operator(NamedTuple):
     def of(cls, graph: Graph) -> "_Operator":
         """Return the operator that suits a graph."""
         U, size = graph.shift_operator, graph.num_nodes
-        if max_series_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
+        if max_series_degree(graph, _SLOW_NODES) < _SLOW_HOPS:
             return cls(lambda x: U @ x, size, -4.0, lambda values: values)
-        factors = splu(((1 + _ABOVE) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
-        return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)
+        factors = splu(((1 + _SHIFT) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
+        return cls(factors.solve, size, 0.0, lambda values: 1 + _SHIFT - 1 / values)
 
     def without(self, vectors: Floats) -> LinearOperator:
         """Return the operator with the eigenvalues of vectors (N, k) set to `lowest`."""

@@ -6,7 +6,10 @@ from graphs.checks import check_count
 from graphs.graph import Graph, check_graph
 from graphs.walks.hops import count_within_hops
 
-_SAMPLED, _MAX_DEGREE = 64, 200
+_SAMPLE_NODES = 64
+"""The largest number of nodes whose neighborhoods are counted."""
+_MAX_DEGREE = 200
+"""The largest degree that is returned."""
 
 
 def max_series_degree(graph: Graph, max_nonzeros: int) -> int:
@@ -25,7 +28,7 @@ def max_series_degree(graph: Graph, max_nonzeros: int) -> int:
         5
     """
     check_graph(graph)
-    sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])
+    sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLE_NODES])
     limit = min(16 * check_count("max_nonzeros", max_nonzeros), graph.num_nodes)
     sizes = count_within_hops(graph, sample, _MAX_DEGREE, limit).mean(0)
     fits = int((sizes <= max_nonzeros).sum()) - 1

@@ -23,10 +23,14 @@ Floats = NDArray[np.float64]
 
 MAX_DEGREE = 10_000
 """The largest degree of a polynomial."""
-_BLOCK, _PROBED = 1024, 16
-_BYTES = 12
-"""The size of an entry of a term: a number and its power."""
+_BLOCK_ROWS = 1024
+"""The number of rows that are computed at once."""
+_SAMPLE_ROWS = 16
+"""The largest number of rows from which the memory is estimated."""
+_ENTRY_BYTES = 12
+"""The size of an entry of a term in bytes: a number and its power."""
 _GRID = 4001
+"""The number of points at which the error is evaluated."""
 _ROUNDING = 2e-15
 """Entries of Chebyshev terms, which are at most 1, are rounding errors below this value."""
 
@@ -159,14 +163,18 @@ def taylor_features(
     *,
     max_memory: float | None = None,
 ) -> SeriesFeatures:
-    """Return features of the truncated power series, with rows sum_{l <= h} f_l U^l.
+    """Return features by a truncated power series of the square root of the kernel.
+
+    The row of node i is row i of sum_{l <= h} f_l U^l. U is `graph.shift_operator`, and f_l are the coefficients
+    `kernel.modulation(h)` of the kernel that is passed to `features`. The features are biased.
+    `SeriesFeatures.error_bound` bounds the error.
 
     Args:
         graph: The graph.
         nodes: Labels (n,). If None, every node.
-        degree: The degree h, from 0 to 10,000.
-        max_memory: The memory allowed in bytes, compared with an estimate from some rows. If None, that of this
-            machine.
+        degree: The degree h, from 0 to 10,000. The default is 6.
+        max_memory: The memory allowed in bytes, compared with an estimate from 16 of the nodes. If None, the memory of
+            this machine.
 
     Raises:
         InvalidArgumentError: If the degree is out of range.
@@ -198,9 +206,9 @@ def chebyshev_features(
     Args:
         graph: The graph.
         nodes: Labels (n,). If None, every node.
-        degree: The degree h, from 0 to 10,000.
-        max_memory: The memory allowed in bytes, compared with an estimate from some rows. If None, that of this
-            machine.
+        degree: The degree h, from 0 to 10,000. The default is 6.
+        max_memory: The memory allowed in bytes, compared with an estimate from 16 of the nodes. If None, the memory of
+            this machine.
 
     Raises:
         InvalidArgumentError: If the degree is out of range.
@@ -248,12 +256,14 @@ def _series(
 ) -> SeriesFeatures:
     matrix = graph.shift_operator
     if len(starts):
-        some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
-        reached = count_within_hops(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
-        taken = _BYTES * reached * len(starts)
-        check_fits(f"{len(starts)} rows of degree {degree}", taken, "Use a lower degree.", max_memory)
-    firsts = range(0, max(1, len(starts)), _BLOCK)
-    blocks = [_block(matrix, starts[first : first + _BLOCK], basis, degree) for first in firsts]
+        sample = starts[np.linspace(0, len(starts) - 1, min(len(starts), _SAMPLE_ROWS), dtype=np.int64)]
+        reached = (
+            count_within_hops(graph, sample, degree, graph.num_nodes).sum(1).mean()
+        )  # entries of all terms of a row
+        size = _ENTRY_BYTES * reached * len(starts)
+        check_fits(f"{len(starts)} rows of degree {degree}", size, "Use a lower degree.", max_memory)
+    firsts = range(0, max(1, len(starts)), _BLOCK_ROWS)
+    blocks = [_block(matrix, starts[first : first + _BLOCK_ROWS], basis, degree) for first in firsts]
     counts, indices, hop_counts, hops, loads = (np.concatenate(column) for column in zip(*blocks, strict=True))
     table = sp.csr_array((loads, hops, pointers(hop_counts)), shape=(len(indices), degree + 1))
     pattern = Pattern(pointers(counts), indices, (len(starts), graph.num_nodes))
@@ -268,7 +278,7 @@ def _cleared(term: sp.csr_array) -> sp.csr_array:
 
 
 def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: int) -> tuple[NDArray[np.generic], ...]:
-    """Return, for some rows, entry counts, columns, hop counts, hops and entries."""
+    """Return entry counts, columns, hop counts, hops and entries of rows."""
     n, size = len(starts), matrix.shape[0]
     first = sp.csr_array((np.ones(n), (np.arange(n), starts)), shape=(n, size))
     terms = [first]
@@ -277,9 +287,9 @@ def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: 
     while len(terms) <= degree:
         following = terms[-1] @ matrix
         terms.append(sp.csr_array(following) if basis == "taylor" else _cleared(2 * following - terms[-2]))
-    parts = [term.tocoo() for term in terms]
-    rows, columns, loads = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "col", "data"))
-    hops = np.repeat(np.arange(degree + 1, dtype=np.int32), [p.nnz for p in parts])
+    entries = [term.tocoo() for term in terms]
+    rows, columns, loads = (np.concatenate([getattr(p, name) for p in entries]) for name in ("row", "col", "data"))
+    hops = np.repeat(np.arange(degree + 1, dtype=np.int32), [p.nnz for p in entries])
     order = np.lexsort((hops, columns, rows))
     rows, columns, hops, loads = rows[order], columns[order], hops[order], loads[order]
     new = np.ones(len(rows), bool)

@@ -19,6 +19,7 @@ from graphs.kernels import GraphKernel
 Floats = NDArray[np.float64]
 
 _GRID = 4001
+"""The number of points at which the error is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)

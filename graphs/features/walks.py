@@ -219,6 +219,10 @@ def sample_walks(
     Each walker has the distribution of a single independent walk, whatever the coupling. Walkers of different start
     nodes are independent.
 
+    Sources: general graph random features, Reid et al. (2024); antithetic termination, Reid et al. (2023); sigma, Reid
+    et al. (2024, "Variance-reducing couplings for random features", Definition 4.2); repelling walks, Reid et al.
+    (2024, "Repelling random walks").
+
     Args:
         graph: The graph.
         nodes: Labels (n,) of the start nodes, repeats allowed. If None, every node.
@@ -230,7 +234,7 @@ def sample_walks(
             permutation), "systematic" (all m from one uniform) or "learned" (all m from a learned joint distribution).
         step_coupling: "independent", "stratified" or "repelling". Stratified walkers of one start node that meet spread
             over the neighbors. Repelling ones take neighbors without replacement, in blocks (uniform moves only).
-        exact_hops: The number h of first steps that are computed exactly. Walkers begin at nodes that h steps reach,
+        exact_hops: The number h of first steps that are computed exactly. Walkers start at nodes that h steps reach,
             and halt only from there on. "auto" chooses h for each node, as many as `max_nonzeros` allows and a pilot of
             other walks finds useful. A `HopRule` repeats such a choice, see `walks.settings.exact_hops`.
         max_nonzeros: The budget of expected non-zeros per row of Phi for "auto", a mean over nodes with neighborhoods
@@ -249,10 +253,6 @@ def sample_walks(
         max_memory: The memory allowed in bytes, compared with an estimate beforehand. The result takes about 7 bytes
             per step, or 14 with exact hops or uniform moves on weighted graphs. If None, that of this machine.
         progress: Whether to show a progress bar on a terminal for long draws.
-
-    Sources: general graph random features, Reid et al. (2024); antithetic termination, Reid et al. (2023); sigma, Reid
-    et al. (2024, "Variance-reducing couplings for random features", Definition 4.2); repelling walks, Reid et al.
-    (2024, "Repelling random walks").
 
     Returns:
         The walks of the start nodes. Their features have one row per start node.

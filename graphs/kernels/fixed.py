@@ -109,7 +109,7 @@ class Modulated(GraphKernel):
     Coefficients after the last are 0.
 
     Attributes:
-        coefficients: The modulation f, finite numbers of which the first is positive.
+        coefficients: The modulation f, finite numbers, the first positive.
 
     Examples:
         >>> import numpy as np
@@ -122,7 +122,7 @@ class Modulated(GraphKernel):
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _checked(self))
+        object.__setattr__(self, "coefficients", _read_coefficients(self))
         with np.errstate(over="ignore"):
             size = np.sum(np.square(self.coefficients))
         if not np.isfinite(size):
@@ -174,7 +174,7 @@ class PowerSeries(GraphKernel):
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _checked(self))
+        object.__setattr__(self, "coefficients", _read_coefficients(self))
         if self.radius < 1:
             raise InvalidArgumentError(
                 f"PowerSeries: coefficients must have no zero inside |u| = 1, got one at {self.radius:.3g}. Its square "
@@ -255,6 +255,7 @@ class Spectral(GraphKernel):
 
 
 _GRID = np.linspace(0.0, 2.0, 201)
+"""The eigenvalues at which a function is checked."""
 
 
 def _heat(eigenvalues: Vector) -> Vector:
@@ -266,7 +267,7 @@ def _spectral_radius(kernel: Spectral) -> float:
     return analytic_radius(kernel.log_series)
 
 
-def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
+def _read_coefficients(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
     """Return the coefficients as a tuple of floats."""
     values = as_numbers(list(kernel.coefficients) if isinstance(kernel.coefficients, Iterable) else ())
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:

@@ -20,8 +20,9 @@ Vector = NDArray[np.float64]
 MAX_POWERS = 10**7
 """The largest power of U of a modulation in closed form."""
 MAX_SERIES = 2**17
-"""The largest power of a series by Cauchy's integral, which takes eight points per power on several circles."""
+"""The largest power of a series by Cauchy's integral, which evaluates eight points per power on several circles."""
 _STEP = float(np.finfo(float).eps ** (1 / 3))
+"""The relative step of central differences, at which rounding and truncation errors are of similar size."""
 
 
 class Resolvent(NamedTuple):
@@ -44,7 +45,7 @@ class GraphKernel(ABC):
     """A kernel k(L) of the Laplacian of a graph, a frozen dataclass of its parameters.
 
     A subclass only has to define `spectral`, with numpy functions that accept complex numbers. The modulation then
-    follows by Cauchy's integral, where it converges, and Jacobians by central differences.
+    follows by Cauchy's integral, if it converges, and Jacobians by central differences.
 
     For every kernel `exact(g)` is V k(eigenvalues) V^T, `modulation` is the power series of sqrt(k) in U, and Jacobians
     are derivatives with respect to `parameters`.
@@ -87,8 +88,8 @@ class GraphKernel(ABC):
             with np.errstate(all="ignore"):
                 ends = self.spectral(np.array([0.0, 1.0]))
                 largest = float(ends[0])
-                is_own = type(self).modulation is not GraphKernel.modulation
-                first = float(self.modulation(0)[0]) if is_own else float(np.sqrt(ends[1]))
+                overrides_modulation = type(self).modulation is not GraphKernel.modulation
+                first = float(self.modulation(0)[0]) if overrides_modulation else float(np.sqrt(ends[1]))
         except OverflowError:
             largest = first = np.inf
         if not (0 < largest < np.inf and np.isfinite(first)):
@@ -204,7 +205,7 @@ class GraphKernel(ABC):
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return dk / d parameters (n, p) at eigenvalues of L.
 
-        The base class computes it by differences.
+        By default, central differences compute it.
 
         Args:
             eigenvalues: Eigenvalues (n,) of the Laplacian L.
@@ -212,7 +213,9 @@ class GraphKernel(ABC):
         return self._differences(lambda kernel: kernel.spectral(eigenvalues), len(eigenvalues))
 
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length, (length + 1,), here by Cauchy's integral over `spectral`.
+        """Return f_0..f_length, (length + 1,).
+
+        By default, Cauchy's integral over `spectral` computes them.
 
         Args:
             length: The number of terms minus one.
@@ -225,7 +228,9 @@ class GraphKernel(ABC):
         return root_coefficients(self.log_series, length, 1.0)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, (length + 1, p), here by central differences.
+        """Return df / d parameters, (length + 1, p).
+
+        By default, central differences compute it.
 
         Args:
             length: The number of terms minus one.

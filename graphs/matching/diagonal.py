@@ -28,13 +28,16 @@ from graphs.matching.costs import averaged_features, complete_modulation
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-DENSE = 1500
+MAX_EXACT_NODES = 1500
 """The largest number of nodes for which vectors are reduced by the eigendecomposition."""
 _SEED = 0x3A7C
-_NODES = 512
+"""The seed of the sampled nodes and vectors."""
+_MAX_NODES = 512
 """The largest number of nodes in the objective."""
-_LEFT_OUT, _MAX_POWERS = 1e-6, 4096
-"""The share of the modulation that may be omitted, and the largest number of powers of U."""
+_MAX_OMITTED = 1e-6
+"""The fraction of the modulation that may be omitted."""
+_MAX_POWERS = 4096
+"""The largest number of powers of U."""
 
 
 def reduced_vectors(
@@ -63,22 +66,22 @@ def reduced_vectors(
     """
     U, size = graph.shift_operator, graph.num_nodes
     generator = np.random.default_rng(_SEED)
-    nodes = np.sort(generator.permutation(size)[:_NODES])
-    whole = dimension >= size
+    nodes = np.sort(generator.permutation(size)[:_MAX_NODES])
+    is_exact = dimension >= size
     width = min(dimension, size)
     check_fits(f"Vectors in {width} dimensions", 8.0 * width * (size + 2 * num_quantiles * len(nodes)), "Use fewer.")
-    now = np.eye(size) if whole else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
-    if size <= DENSE:
+    now = np.eye(size) if is_exact else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
+    if size <= MAX_EXACT_NODES:
         eigenvalues, vectors = graph.spectrum
         g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
         return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
     f = complete_modulation(kernel)
     rest = np.cumsum(np.abs(f[::-1]))[::-1]
-    f = f[rest > _LEFT_OUT * rest[0]]
+    f = f[rest > _MAX_OMITTED * rest[0]]
     if len(f) > _MAX_POWERS:
         raise InvalidArgumentError(
             f'objective="diagonal" must need at most {_MAX_POWERS} powers of U on {size} nodes, got more for '
-            f'{kernel}. Use objective="linear", or a graph of at most {DENSE} nodes like it.'
+            f'{kernel}. Use objective="linear", or a graph of at most {MAX_EXACT_NODES} nodes like it.'
         )
     modulations = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))

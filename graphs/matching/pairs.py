@@ -40,9 +40,11 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 OBJECTIVES = ("linear", "quartic", "diagonal", "quadratic")
+"""The names of the objectives of a matching."""
 _EXHAUSTIVE = 9
 """The largest number of quantiles for exhaustive search."""
 _MAX_PROJECTIONS = 100_000
+"""The largest number of random projections."""
 _TIE = 1e-12
 """Costs that differ by less, relative to their sum, are equal."""
 
@@ -106,11 +108,11 @@ def match_quantiles(
         raise InvalidArgumentError(f'objective must be "linear" with costs, got {objective!r}. Leave costs out.')
     if objective in ("linear", "quartic"):
         if costs is None:
-            made = quantile_costs if objective == "linear" else quartic_costs
-            matrix = made(graph, kernel, halting, num_quantiles)
+            cost_function = quantile_costs if objective == "linear" else quartic_costs
+            matrix = cost_function(graph, kernel, halting, num_quantiles)
         else:
             matrix = _checked_costs(costs, num_quantiles)
-        return _reversed_if_as_good(matrix, assign(matrix))
+        return _reversed_if_no_worse(matrix, assign(matrix))
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
         if projections is None:
@@ -160,7 +162,7 @@ def matching_variance(
     return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
 
 
-def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
+def _reversed_if_no_worse(costs: Floats, sigma: Integers) -> Integers:
     """Return the reversal if it costs no more than a permutation (n,), up to rounding."""
     indices = np.arange(len(costs))
     cost, back = costs[indices, sigma].sum(), costs[indices, indices[::-1]].sum()
@@ -228,14 +230,14 @@ def exhaustive(
     quadratic = (products * mass) @ products.T
     linear = 2 * products @ (mass * np.sum(g**2, axis=0))
     stream, offsets = permutations(range(n)), n * np.arange(n)
-    best, least = None, 0.0
+    best, smallest = None, 0.0
     while chunk := list(islice(stream, 20_000)):
         sigmas = np.array(chunk)
         entries = sigmas + offsets
         values = linear[entries].sum(1) + quadratic[entries[:, :, None], entries[:, None, :]].sum((1, 2))
         first = int(np.argmax(values <= values.min() + _TIE * abs(values.min())))
-        if best is None or values[first] < least - _TIE * abs(least):
-            best, least = sigmas[first], float(values[first])
+        if best is None or values[first] < smallest - _TIE * abs(smallest):
+            best, smallest = sigmas[first], float(values[first])
     return np.asarray(best, dtype=np.int64)
 
 

@@ -24,9 +24,18 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _REGULARIZATIONS = (1.0, 0.3, 0.1, 0.03, 0.01)
-_SWEEPS, _ITERATIONS, _BALANCED = 2, 200, 1e-6
-_EXACT_SWEEPS, _SETTLED = 20, 1e-6
-_LARGEST = 300.0
+"""The entropic regularizations, in standard deviations of the cost."""
+_NUM_SWEEPS = 2
+"""The number of sweeps over the walkers at each regularization."""
+_MAX_ITERATIONS = 200
+"""The largest number of Sinkhorn iterations."""
+_SINKHORN_TOLERANCE = 1e-6
+"""The relative change of the scalings at which Sinkhorn iterations end."""
+_MAX_EXACT_SWEEPS = 20
+"""The largest number of sweeps without regularization."""
+_COST_TOLERANCE = 1e-6
+"""The relative decrease of the cost below which these sweeps end."""
+_MAX_EXPONENT = 300.0
 """The largest ratio of a cost to the regularization, so that products stay in the range of double precision."""
 
 
@@ -45,6 +54,9 @@ def couple_quantiles(
 
     Every quantile appears equally often in each column, so each walker keeps the length distribution.
 
+    Source: Reid et al. (2024), "Variance-reducing couplings for random features", sec. 4.1, poses the problem. The
+    solution by alternating entropic transport is ours.
+
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
@@ -53,9 +65,6 @@ def couple_quantiles(
         num_quantiles: The number n of quantiles, at least 2.
         num_tuples: The number S of tuples, a multiple of n. If None, 4 n.
         seed: The seed of the initial tuples.
-
-    Source: Reid et al. (2024), "Variance-reducing couplings for random features", sec. 4.1, poses the problem. The
-    solution by alternating entropic transport is ours.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -102,8 +111,8 @@ def tuple_cost(
     """
     counts = np.stack([np.bincount(row, minlength=len(costs)) for row in tuples])
     m = tuples.shape[1]
-    whole = np.einsum("sq,qr,sr->", counts, costs, counts) / len(tuples)
-    return float((whole - m * np.trace(costs) / len(costs)) / (m * (m - 1)))
+    total = np.einsum("sq,qr,sr->", counts, costs, counts) / len(tuples)
+    return float((total - m * np.trace(costs) / len(costs)) / (m * (m - 1)))
 
 
 def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random.Generator) -> Integers:
@@ -117,20 +126,20 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
     distributions = np.eye(n)[table]  # (S, m, n)
     total = distributions.sum(1)
     for regularization in _REGULARIZATIONS:
-        for _ in range(_SWEEPS):
+        for _ in range(_NUM_SWEEPS):
             for a in generator.permutation(num_walkers):
                 cost = (total - distributions[:, a]) @ costs
                 better = _entropic(cost, regularization * max(cost.std(), 1e-12))
                 total += better - distributions[:, a]
                 distributions[:, a] = better
     best = np.inf
-    for _ in range(_EXACT_SWEEPS):
+    for _ in range(_MAX_EXACT_SWEEPS):
         for a in range(num_walkers):
             cost = np.ascontiguousarray((distributions.sum(1) - distributions[:, a]) @ costs)
             table[:, a] = np.argmax(ot.emd(rows, columns, cost), axis=1)
             distributions[:, a] = np.eye(n)[table[:, a]]
         cost_now = tuple_cost(costs, table)
-        if cost_now > best - _SETTLED * abs(best):
+        if cost_now > best - _COST_TOLERANCE * abs(best):
             break
         best = cost_now
     return np.asarray(table, dtype=np.int64)
@@ -144,11 +153,11 @@ def _entropic(cost: Floats, regularization: float) -> Floats:
     """
     shifted = cost - cost.min(1, keepdims=True)
     shifted -= shifted.min(0)
-    kernel = np.exp(-np.minimum(shifted / regularization, _LARGEST))
-    right, share = np.ones(cost.shape[1]), len(cost) / cost.shape[1]
-    for iteration in range(_ITERATIONS):
-        before, right = right, share / ((1 / (kernel @ right)) @ kernel)
-        if iteration % 10 == 9 and np.abs(right / before - 1).max() < _BALANCED:
+    kernel = np.exp(-np.minimum(shifted / regularization, _MAX_EXPONENT))
+    right, column_sum = np.ones(cost.shape[1]), len(cost) / cost.shape[1]
+    for iteration in range(_MAX_ITERATIONS):
+        before, right = right, column_sum / ((1 / (kernel @ right)) @ kernel)
+        if iteration % 10 == 9 and np.abs(right / before - 1).max() < _SINKHORN_TOLERANCE:
             break
     plan = kernel * right
     return np.asarray(plan / plan.sum(1, keepdims=True))

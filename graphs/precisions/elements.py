@@ -64,9 +64,9 @@ class Mesh(NamedTuple):
 
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
-    whole: Integers  # (M,) the faces with elements: those with an area, and the first of equal ones
-    covered: Integers  # (N,) the vertices on a face with an area, ascending, at which the field has values
-    elements: Elements  # of the N covered vertices
+    faces_with_area: Integers  # (M,) the faces with elements: those with an area, and the first of equal ones
+    vertices_on_faces: Integers  # (N,) the vertices on a face with an area, ascending, at which the field has values
+    elements: Elements  # of these N vertices
 
     @property
     def points(self) -> Floats:
@@ -98,21 +98,21 @@ def read_mesh(mesh: Any) -> Mesh:
 
     Examples:
         >>> from graphs.precisions.elements import read_mesh
-        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).covered.tolist()
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).vertices_on_faces.tolist()
         [0, 1, 2]
     """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
-    angle_data = angles(in_space(vertices), faces)
-    _check_flat(angle_data.flat)
-    whole = _without_repeated(faces, np.flatnonzero(~angle_data.flat))
-    covered, corners = np.unique(faces[whole], return_inverse=True)
-    _check_loose(len(vertices) - len(covered), len(vertices))
-    _check_distinct(vertices[covered], covered)
-    angled = Angles(angle_data.cotangents[whole], angle_data.areas[whole], angle_data.flat[whole], angle_data.unit)
-    elements = assemble(corners.reshape(-1, 3), angled, len(covered))
-    _check_parts(elements.stiffness)
-    _check_range(elements, covered)
-    return Mesh(vertices, faces, whole, covered, elements)
+    data = angles(in_space(vertices), faces)
+    _check_flat(data.flat)
+    with_area = _without_repeated(faces, np.flatnonzero(~data.flat))
+    vertices_on_faces, corners = np.unique(faces[with_area], return_inverse=True)
+    _check_loose(len(vertices) - len(vertices_on_faces), len(vertices))
+    _check_distinct(vertices[vertices_on_faces], vertices_on_faces)
+    angled = Angles(data.cotangents[with_area], data.areas[with_area], data.flat[with_area], data.unit)
+    elements = assemble(corners.reshape(-1, 3), angled, len(vertices_on_faces))
+    _warn_of_components(elements.stiffness)
+    _check_range(elements, vertices_on_faces)
+    return Mesh(vertices, faces, with_area, vertices_on_faces, elements)
 
 
 @np.errstate(under="ignore")
@@ -134,9 +134,9 @@ def assemble(faces: Integers, angle_data: Angles, num_vertices: int) -> Elements
     """
     thirds = np.repeat(angle_data.areas / 3, 3)
     masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
-    whole = ~angle_data.flat
-    starts, ends = faces[whole].ravel(), np.roll(faces[whole], -1, axis=1).ravel()
-    halves = angle_data.cotangents[whole].ravel() / 2
+    has_area = ~angle_data.flat
+    starts, ends = faces[has_area].ravel(), np.roll(faces[has_area], -1, axis=1).ravel()
+    halves = angle_data.cotangents[has_area].ravel() / 2
     rows, columns = (np.concatenate(parts) for parts in ((starts, ends, starts, ends), (ends, starts, starts, ends)))
     entries = np.concatenate([-halves, -halves, halves, halves])
     stiffness = sp.csr_array(sp.coo_array((entries, (rows, columns)), shape=(num_vertices, num_vertices)))
@@ -197,12 +197,12 @@ def _repeated(rows: NDArray[Any]) -> Integers:
     return np.stack([firsts[later], later], axis=1)
 
 
-def _check_parts(stiffness: sp.csr_array) -> None:
+def _warn_of_components(stiffness: sp.csr_array) -> None:
     linked = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
     count = int(connected_components(linked, directed=False)[0])
     if count > 1:
         message = (
-            f"The mesh has {count} parts that are not connected, so the field is independent on them. Merge vertices "
+            f"The mesh has {count} connected components, on which the field is independent. Merge vertices "
             "that coincide up to rounding if they should be connected."
         )
         warnings.warn(DisconnectedWarning(message), stacklevel=4)

@@ -22,6 +22,7 @@ Integers = NDArray[np.int64]
 MAX_PAIRS_AT_ONCE = 2**17
 """The number of pairs of a point and a face that are compared at once."""
 _ROUNDING = 1e-9
+"""The relative slack of distances, above rounding errors."""
 
 
 class Location(NamedTuple):
@@ -102,7 +103,7 @@ class Locator:
     def _distances(self, points: Floats, faces: Integers) -> Floats:
         """Return the distances (m,) of points (m, 3) to faces (m,), in blocks."""
         blocks = range(0, len(points), MAX_PAIRS_AT_ONCE)
-        parts = [slice(begin, begin + MAX_PAIRS_AT_ONCE) for begin in blocks]
+        parts = [slice(start, start + MAX_PAIRS_AT_ONCE) for start in blocks]
         distances = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
         return np.concatenate(distances) if distances else np.zeros(0)
 
@@ -133,12 +134,12 @@ class Locator:
 
 def _blocks(counts: Integers) -> Iterator[slice]:
     """Yield ranges of points with about `MAX_PAIRS_AT_ONCE` faces to compare, or single points."""
-    ends, begin = np.cumsum(counts), 0
-    while begin < len(counts):
-        before = ends[begin] - counts[begin]
-        end = max(begin + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
-        yield slice(begin, end)
-        begin = end
+    ends, start = np.cumsum(counts), 0
+    while start < len(counts):
+        before = ends[start] - counts[start]
+        end = max(start + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
+        yield slice(start, end)
+        start = end
 
 
 def nearest_in_triangles(
@@ -164,10 +165,10 @@ def nearest_in_triangles(
     """
     sides = np.roll(corners, -1, axis=1) - corners
     offsets = points[:, None] - corners
-    shares = np.clip((offsets * sides).sum(axis=2) / (sides**2).sum(axis=2), 0.0, 1.0)  # (m, 3)
+    fractions = np.clip((offsets * sides).sum(axis=2) / (sides**2).sum(axis=2), 0.0, 1.0)  # (m, 3)
     weights = np.zeros((len(points), 4, 3))
     for side in range(3):
-        weights[:, side, side], weights[:, side, (side + 1) % 3] = 1 - shares[:, side], shares[:, side]
+        weights[:, side, side], weights[:, side, (side + 1) % 3] = 1 - fractions[:, side], fractions[:, side]
     normals = np.cross(sides[:, 0], sides[:, 1])
     volumes = (np.cross(sides, offsets) * normals[:, None]).sum(axis=2)  # (m, 3) of the side: the corner after next
     inside = (volumes >= 0).all(axis=1) & (volumes.sum(axis=1) > 0)

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.nearest import DEFAULT_LIMIT_SHARE, MAX_COORDINATE, check_limit
+from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit
 from graphs.checks import as_numbers, check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern
@@ -16,9 +16,11 @@ from graphs.precisions.elements import in_space, read_mesh
 from graphs.precisions.location import Location, Locator
 from graphs.precisions.whittle import WhittleField, unit_norm
 
-_HIGHEST = 6
-_SUM = 1e-6
-_LISTED = 8
+_MAX_ALPHA = 6
+"""The largest order alpha."""
+_SUM_TOLERANCE = 1e-6
+"""The largest deviation of a sum of barycentric weights from 1."""
+_MAX_LISTED = 8
 """The number of vertices that a message lists."""
 
 
@@ -43,8 +45,8 @@ class MeshField(MarkovField):
     0.14, is sqrt(8 nu) / kappa = 2 lengthscale. The variance on the infinite plane is 1 for tau^2 = 1 / (4 pi nu
     kappa^(2 nu)). Q / s^2 is the precision for variance s^2. Elsewhere the variance is not 1. At the boundary of an
     open mesh the normal derivative is 0 (Neumann). On a flat mesh the variance is therefore 2 at an edge and 4 at a
-    right corner, and decays within some lengthscales. The constant has variance 2 pi lengthscale^2 / A on a component
-    of area A, so that small surfaces vary by more than 1.
+    right corner. It decays to 1 within a few lengthscales of the boundary. On a component of area A, the constant
+    function adds the variance 2 pi lengthscale^2 / A, which exceeds 1 on small surfaces.
 
     alpha = 1 is an exception. For nu = 0 the process has infinite variance. The variance of its elements is finite, but
     grows as the mesh is refined. On a grid of squares of side h it is log(lengthscale / h) / (2 pi) + 0.28. There kappa
@@ -67,7 +69,7 @@ class MeshField(MarkovField):
         alpha: The order.
         vertices: The given vertices, (V, 3) or (V, 2).
         faces: The given faces, (F, 3).
-        covered: The numbers (N,) of the vertices on a face with an area, ascending, usually all of them.
+        vertices_on_faces: The numbers (N,) of the vertices on a face with an area, ascending, usually all of them.
         coordinates: The coordinates of these vertices, (N, 3) or (N, 2). The field is a vector of N values.
         areas: The diagonal of C, (N,).
         max_distance: The largest distance of points from the surface if `within` is not given, a tenth of the diagonal
@@ -104,17 +106,17 @@ class MeshField(MarkovField):
     parameters = ("lengthscale",)
 
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
-        self.alpha = check_count("alpha", alpha, 1, _HIGHEST)
+        self.alpha = check_count("alpha", alpha, 1, _MAX_ALPHA)
         read = read_mesh(mesh)
         self.faces: NDArray[np.int64] = _frozen(read.faces)
         self.vertices: Floats = _frozen(read.vertices)
-        self.covered: NDArray[np.int64] = _frozen(read.covered)
-        self.coordinates: Floats = _frozen(read.vertices[read.covered])
+        self.vertices_on_faces: NDArray[np.int64] = _frozen(read.vertices_on_faces)
+        self.coordinates: Floats = _frozen(read.vertices[read.vertices_on_faces])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.max_distance = DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
-        self._mesh, self._whole = read, read.whole
+        self.max_distance = DEFAULT_LIMIT_FRACTION * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self._mesh, self._faces_with_area = read, read.faces_with_area
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
-        self._columns[self.covered] = np.arange(len(self.covered))
+        self._columns[self.vertices_on_faces] = np.arange(len(self.vertices_on_faces))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
         self._whittle = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
 
@@ -236,7 +238,7 @@ class MeshField(MarkovField):
         if within is not None and (location.distances > within).any():
             row = int(location.distances.argmax())
             raise InvalidArgumentError(too_far_message(row, float(location.distances[row]), within))
-        return location._replace(faces=self._whole[location.faces])
+        return location._replace(faces=self._faces_with_area[location.faces])
 
     def read_points(
         self,
@@ -282,19 +284,19 @@ class MeshField(MarkovField):
                 faces without area are far from the surface.
         """
         numbers = _numbers("faces", faces, len(self.faces))
-        shares = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
-        if shares.shape != (len(numbers), 3):
+        weights = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
+        if weights.shape != (len(numbers), 3):
             raise InvalidArgumentError(
                 f"barycentric must have shape ({len(numbers)}, 3), got {short_repr(barycentric)}."
             )
-        sums = shares.sum(axis=1)
-        wrong = ~((shares >= 0).all(axis=1) & (np.abs(sums - 1) < _SUM))
+        sums = weights.sum(axis=1)
+        wrong = ~((weights >= 0).all(axis=1) & (np.abs(sums - 1) < _SUM_TOLERANCE))
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Barycentric weights must be non-negative with sum 1, got {shares[row].tolist()} in row {row}."
+                f"Barycentric weights must be non-negative with sum 1, got {weights[row].tolist()} in row {row}."
             )
-        return self._rows(self.faces[numbers], shares / sums[:, None])
+        return self._rows(self.faces[numbers], weights / sums[:, None])
 
     def projector_at_vertices(
         self,
@@ -312,9 +314,9 @@ class MeshField(MarkovField):
                 surface than `max_distance`.
         """
         numbers = _numbers("vertices", vertices, self.num_vertices)
-        shares = np.zeros((len(numbers), 3))
-        shares[:, 0] = 1.0
-        return self._rows(np.repeat(numbers[:, None], 3, axis=1), shares)
+        weights = np.zeros((len(numbers), 3))
+        weights[:, 0] = 1.0
+        return self._rows(np.repeat(numbers[:, None], 3, axis=1), weights)
 
     def __repr__(self) -> str:
         return (
@@ -322,27 +324,27 @@ class MeshField(MarkovField):
             f"alpha={self.alpha})"
         )
 
-    def _rows(self, corners: NDArray[np.int64], shares: Floats) -> sp.csr_array:
-        """Return rows (n, N) of points, which are sums of shares (n, 3) of vertices."""
-        lost = np.flatnonzero(((self._columns[corners] < 0) & (shares > 0)).any(axis=1))
-        if len(lost):
-            corners, shares = corners.copy(), shares.copy()
-            corners[lost], shares[lost] = self._nearest(corners[lost], shares[lost])
-        columns = np.where(shares > 0, self._columns[corners], 0)
+    def _rows(self, corners: NDArray[np.int64], weights: Floats) -> sp.csr_array:
+        """Return rows (n, N) of points, which are sums of vertices with barycentric weights (n, 3)."""
+        off_surface = np.flatnonzero(((self._columns[corners] < 0) & (weights > 0)).any(axis=1))
+        if len(off_surface):
+            corners, weights = corners.copy(), weights.copy()
+            corners[off_surface], weights[off_surface] = self._nearest(corners[off_surface], weights[off_surface])
+        columns = np.where(weights > 0, self._columns[corners], 0)
         starts = np.arange(len(columns) + 1) * columns.shape[1]
-        rows = sp.csr_array((shares.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.coordinates)))
+        rows = sp.csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.coordinates)))
         rows.eliminate_zeros()
         rows.sort_indices()
         return rows
 
-    def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return corners and shares (m, 3) of the surface's nearest points."""
-        location = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
+    def _nearest(self, corners: NDArray[np.int64], weights: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return corners and weights (m, 3) of the surface's nearest points."""
+        location = self.locate(np.einsum("mk,mkd->md", weights, self.vertices[corners]))
         far = location.distances > self.max_distance
         if far.any():
-            named = np.unique(corners[far][shares[far] > 0])
+            named = np.unique(corners[far][weights[far] > 0])
             named = named[self._columns[named] < 0]
-            listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
+            listed = ", ".join(map(str, named[:_MAX_LISTED])) + (", ..." if len(named) > _MAX_LISTED else "")
             raise InvalidArgumentError(
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
                 f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."
@@ -360,7 +362,7 @@ class MeshField(MarkovField):
 
     @cached_property
     def _locator(self) -> Locator:
-        return Locator(self._mesh.points, self.faces[self._whole])
+        return Locator(self._mesh.points, self.faces[self._faces_with_area])
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:

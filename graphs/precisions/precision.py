@@ -16,6 +16,7 @@ from graphs.errors import InvalidArgumentError
 Floats = NDArray[np.float64]
 
 _COLUMNS = 64
+"""The number of columns that are solved at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +103,11 @@ class Precision:
             raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {indices!r}.")
         check_fits(f"The covariance of {len(indices):,} positions", 8.0 * len(indices) ** 2, "Ask for variances.")
         out = np.empty((len(indices), len(indices)))
-        for begin in range(0, len(indices), _COLUMNS):
-            block = indices[begin : begin + _COLUMNS]
+        for start in range(0, len(indices), _COLUMNS):
+            block = indices[start : start + _COLUMNS]
             columns = np.zeros((size, len(block)))
             columns[block, np.arange(len(block))] = 1.0
-            out[:, begin : begin + _COLUMNS] = self.factor.solve(columns)[indices]
+            out[:, start : start + _COLUMNS] = self.factor.solve(columns)[indices]
         return (out + out.T) / 2
 
     def sample(

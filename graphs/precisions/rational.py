@@ -46,7 +46,7 @@ def default_num_terms(order: float, shift: float) -> int:
         >>> default_num_terms(1.5, 0.1)
         3
     """
-    return min_num_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
+    return min_num_terms(order - math.floor(order), _log_range(shift), SPECTRAL_ERROR)
 
 
 class _Blocks(NamedTuple):
@@ -83,8 +83,8 @@ class RationalField(MarkovField):
     def __init__(self, graph: Graph, order: float, terms: int) -> None:
         self.order, self.terms = order, terms
         self.fractions = fractional_power(order - math.floor(order), terms)
-        self._whole = math.floor(order)
-        self._resolvent: ResolventField = resolvent_field(graph, self._whole + 1)
+        self._floor = math.floor(order)
+        self._resolvent: ResolventField = resolvent_field(graph, self._floor + 1)
         first: ResolventField = resolvent_field(graph, 1)
         self._log_determinants, self._size = first.log_determinants, graph.num_nodes
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
@@ -95,7 +95,7 @@ class RationalField(MarkovField):
         Args:
             shift: The shift x, positive.
         """
-        return self.fractions.error(_width(shift))
+        return self.fractions.error(_log_range(shift))
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -161,8 +161,8 @@ class RationalField(MarkovField):
         Args:
             values: The shift x, (1,).
         """
-        x, (f, q, size) = float(values[0]), (self.fractions.power, self._whole, self._size)
-        fraction = self.fractions.at(_width(x))
+        x, (f, q, size) = float(values[0]), (self.fractions.power, self._floor, self._size)
+        fraction = self.fractions.at(_log_range(x))
         log_det, log_det_slope = self._log_determinants(x) if q else (0.0, 0.0)
         total = self.terms * (q * log_det - size * (1 - f) * math.log(x)) - size * float(np.log(fraction.weights).sum())
         slope = self.terms * (q * log_det_slope * x - size * (1 - f))
@@ -175,15 +175,15 @@ class RationalField(MarkovField):
 
     def _blocks(self, x: float) -> _Blocks:
         """Return the polynomials at a shift x."""
-        f, q, fraction, widening = self.fractions.power, self._whole, self.fractions.at(_width(x)), _widening(x)
-        whole = np.array([math.comb(q, j) * x ** (q - j) for j in range(q + 1)])
-        whole_slope = whole * (q - np.arange(q + 1))
+        f, q, fraction, widening = self.fractions.power, self._floor, self.fractions.at(_log_range(x)), _widening(x)
+        power = np.array([math.comb(q, j) * x ** (q - j) for j in range(q + 1)])
+        power_slope = power * (q - np.arange(q + 1))
         rows, slopes = [], []
         for pole, weight, bend, gain in zip(*fraction, strict=True):
             shift, moved = x * (1 + pole), x * (1 + pole + bend * widening)
             scale = x ** (f - 1) / weight
-            coefficients = np.append(shift * whole, 0.0) + np.append(0.0, whole)
-            change = np.append(moved * whole + shift * whole_slope, 0.0) + np.append(0.0, whole_slope)
+            coefficients = np.append(shift * power, 0.0) + np.append(0.0, power)
+            change = np.append(moved * power + shift * power_slope, 0.0) + np.append(0.0, power_slope)
             rows.append(scale * coefficients)
             slopes.append(scale * (change + (f - 1 - gain * widening / weight) * coefficients))
         return _Blocks(np.array(rows), np.array(slopes))
@@ -225,7 +225,7 @@ class RationalField(MarkovField):
         return sp.csr_array((np.ones(len(columns)), columns, starts), shape=(len(positions), self.terms * self._size))
 
 
-def _width(shift: float) -> float:
+def _log_range(shift: float) -> float:
     """Return log R = log(1 + 2 / x)."""
     return math.log1p(2 / shift)
 

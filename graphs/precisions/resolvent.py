@@ -111,7 +111,8 @@ class ResolventField(MarkovField):
         return Factor.of(self._first.analysis, self._first.entries(np.array([shift]))).log_determinant
 
 
-_KEPT: "WeakKeyDictionary[Graph, dict[int, ResolventField]]" = WeakKeyDictionary()
+_CACHE: "WeakKeyDictionary[Graph, dict[int, ResolventField]]" = WeakKeyDictionary()
+"""The fields of each graph by their order."""
 
 
 def resolvent_field(graph: Graph, order: int) -> ResolventField:
@@ -131,9 +132,9 @@ def resolvent_field(graph: Graph, order: int) -> ResolventField:
         >>> resolvent_field(g, 2) is resolvent_field(g, 2)
         True
     """
-    kept = _KEPT.setdefault(graph, {})
+    fields = _CACHE.setdefault(graph, {})
     order = check_count("order", order, 1, MAX_POWERS)
-    if order not in kept:
+    if order not in fields:
         identity = sp.eye_array(graph.num_nodes, format="csr")
-        kept[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)
-    return kept[order]
+        fields[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)
+    return fields[order]

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import dijkstra
 
-from graphs.builders.junctions import Junctions, Stretches, join_lines
+from graphs.builders.components import component_of_nodes
+from graphs.builders.junctions import Junctions, RoadEdges, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
-from graphs.builders.parts import connected_parts
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, short_repr
@@ -38,7 +38,7 @@ class NearestPositions(NamedTuple):
     distances: Floats  # (n,) from the points, in meters or the units of the plane
 
 
-_OF_POINTS = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
+_REMEDY = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
 """The remedy for points passed as positions."""
 
 
@@ -47,7 +47,7 @@ class RoadNetwork:
     """R roads that meet at V vertices: crossings, free ends and junctions.
 
     A position is a pair (road, fraction): the number of a road, in the given order, and the fraction of its length from
-    its first point. Vertices divide roads into stretches, the edges of the metric graph. Roads may be loops, and
+    its first point. Vertices divide roads into the edges of the metric graph. Roads may be loops, and
     several may join the same vertices. A road without length is one vertex, and so is every position on it. Arrays are
     read-only. Roads have no direction: a field on a one-way street is correlated in both directions.
 
@@ -56,8 +56,8 @@ class RoadNetwork:
 
     Attributes:
         coordinates: Coordinates (V, 2) of the vertices: x and y, or longitude and latitude in degrees.
-        stretches: The S stretches between vertices: `road`, `begin` and `end` as fractions of the road, `source` and
-            `target`, and the stretch that each was merged into (`representative`, `is_reversed`).
+        edges: The S edges between vertices: `road`, `start` and `end` as fractions of the road, `source` and `target`,
+            and the edge that each was merged into (`representative`, `is_reversed`).
         lengths: Lengths (R,) of the roads, in meters for "haversine", otherwise in the units of the plane. A length is
             0 only if all vertices of the road are the same.
         lines: The geometry of the roads, with their metric.
@@ -72,12 +72,12 @@ class RoadNetwork:
         [[2.0]]
         >>> roads.num_roads, roads.num_vertices, roads.total_length, roads.starts.tolist(), roads.ends.tolist()
         (2, 5, 4.0, [0, 3], [2, 4])
-        >>> roads.stretch_lengths.tolist(), roads.point([(0, 0.25)]).tolist(), roads.read_positions([(1, 0.5)])
+        >>> roads.edge_lengths.tolist(), roads.point([(0, 0.25)]).tolist(), roads.read_positions([(1, 0.5)])
         ([1.0, 1.0, 1.0, 1.0], [[1.0, 0.5]], (array([1]), array([0.5])))
     """
 
     coordinates: Floats
-    stretches: Stretches
+    edges: RoadEdges
     lengths: Floats
     lines: Lines
 
@@ -88,16 +88,16 @@ class RoadNetwork:
                 f"lengths must be a number of at least 0 for each of the {counted(self.num_roads, 'road')}, got "
                 f"{short_repr(self.lengths)}."
             )
-        wrong = (lengths[self.stretches.road] == 0) & (self.stretches.source != self.stretches.target)
+        wrong = (lengths[self.edges.road] == 0) & (self.edges.source != self.edges.target)
         if wrong.any():
-            road = self.stretches.road[wrong][0]
+            road = self.edges.road[wrong][0]
             raise InvalidGraphError(
                 f"Road {road} must have a positive length between its two vertices, got 0. Join them, with snap=, or "
                 "leave the road out."
             )
-        check_isolated(Junctions(self.coordinates, lengths, self.stretches, np.zeros(0, dtype=np.int64)))
+        check_isolated(Junctions(self.coordinates, lengths, self.edges, np.zeros(0, dtype=np.int64)))
         object.__setattr__(self, "lengths", lengths)
-        for array in (self.coordinates, lengths, *self.stretches, *self.lines[:3]):
+        for array in (self.coordinates, lengths, *self.edges, *self.lines[:3]):
             array.flags.writeable = False
 
     @classmethod
@@ -119,9 +119,9 @@ class RoadNetwork:
             metric: "haversine" for longitude and latitude in degrees, with lengths in meters, or "euclidean".
             snap: Points of lines within this distance meet, in meters or the units of the plane. Nearby vertices become
                 one, and so do a vertex and a point of another line, or two points of different lines that are mutually
-                nearest. A road that is closed by this and at most three tolerances long is a vertex. Lengths remain
-                those of the lines.
-            duplicates: Treatment of lines, or stretches between vertices, with the same points in either direction.
+                nearest. A road of at most three tolerances whose ends are joined becomes a single vertex. Lengths
+                remain those of the lines.
+            duplicates: Treatment of lines, or edges between vertices, with the same points in either direction.
                 "parallel" keeps them as separate roads, whose values agree at vertices only, and warns. "merge" makes
                 them one road.
 
@@ -132,7 +132,7 @@ class RoadNetwork:
                 0.
 
         Warns:
-            DuplicateRoadsWarning: If there are parallel stretches with the same points.
+            DuplicateRoadsWarning: If there are parallel edges with the same points.
 
         Examples:
             >>> import graphs
@@ -144,7 +144,7 @@ class RoadNetwork:
         joined = join_lines(flat, snap, duplicates)
         check_isolated(joined, snap, flat.lengths)
         warn_of_duplicates(joined)
-        return cls(joined.coordinates, joined.stretches, joined.lengths, flat)
+        return cls(joined.coordinates, joined.edges, joined.lengths, flat)
 
     @classmethod
     def from_roads(cls, roads: Roads) -> Self:
@@ -183,9 +183,7 @@ class RoadNetwork:
     ) -> Self:
         """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file.
 
-        Roads are in the order of the file.
-
-        Points are ignored.
+        Roads are in the order of the file. Points are ignored.
 
         Args:
             path: A GeoJSON file, or an R data file (.rda); see `graphs.read_roads`.
@@ -222,38 +220,38 @@ class RoadNetwork:
 
     @property
     def total_length(self) -> float:
-        """The sum of the lengths of all stretches; merged ones count once."""
-        return float(self.stretch_lengths[self.stretches.is_distinct].sum())
+        """The sum of the lengths of all edges; merged ones count once."""
+        return float(self.edge_lengths[self.edges.is_distinct].sum())
 
     @property
     def starts(self) -> Integers:
         """The vertex (R,) at the first point of each road."""
-        return np.asarray(self.stretches.source[self.stretches.begin == 0])
+        return np.asarray(self.edges.source[self.edges.start == 0])
 
     @property
     def ends(self) -> Integers:
         """The vertex (R,) at the last point of each road."""
-        return np.asarray(self.stretches.target[self.stretches.end == 1])
+        return np.asarray(self.edges.target[self.edges.end == 1])
 
     @property
-    def stretch_lengths(self) -> Floats:
-        """The lengths (S,) of the stretches, in the units of `lengths`."""
-        return (self.stretches.end - self.stretches.begin) * self.lengths[self.stretches.road]
+    def edge_lengths(self) -> Floats:
+        """The lengths (S,) of the edges, in the units of `lengths`."""
+        return (self.edges.end - self.edges.start) * self.lengths[self.edges.road]
 
     @property
     def degrees(self) -> Integers:
-        """The number (V,) of ends of stretches at each vertex; a loop has 2.
+        """The number (V,) of ends of edges at each vertex; a loop has 2.
 
-        Parallel stretches count, but not stretches without length or merged into another.
+        Parallel edges count, but not edges without length or merged into another.
         """
-        used = self.stretches.has_length(self.lengths)
-        ends = np.concatenate([self.stretches.source[used], self.stretches.target[used]])
+        used = self.edges.has_length(self.lengths)
+        ends = np.concatenate([self.edges.source[used], self.edges.target[used]])
         return np.bincount(ends, minlength=self.num_vertices)
 
     @cached_property
-    def parts(self) -> NDArray[np.int32]:
-        """The number (V,) of the connected component of each vertex, from 0."""
-        return connected_parts(self.stretches.source, self.stretches.target, self.num_vertices)
+    def components(self) -> NDArray[np.int32]:
+        """The connected component (V,) of each vertex, numbered from 0."""
+        return component_of_nodes(self.edges.source, self.edges.target, self.num_vertices)
 
     def read_positions(
         self,
@@ -276,13 +274,13 @@ class RoadNetwork:
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} must be on one of the roads 0..{self.num_roads - 1}, got {road[i]:g}. {_OF_POINTS}"
+                f"Position {i} must be on one of the roads 0..{self.num_roads - 1}, got {road[i]:g}. {_REMEDY}"
             )
         wrong = ~((fraction >= 0) & (fraction <= 1))
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} must be at a fraction in [0, 1] of its road, got {fraction[i]:g}. {_OF_POINTS}"
+                f"Position {i} must be at a fraction in [0, 1] of its road, got {fraction[i]:g}. {_REMEDY}"
             )
         return road.astype(np.int64), fraction + 0.0
 
@@ -363,36 +361,36 @@ class RoadNetwork:
             InvalidArgumentError: As for `read_positions`.
             MemoryBudgetError: If paths from the first positions to all vertices do not fit into memory.
         """
-        stretches = self.stretches
-        (road, fraction), (other, share) = self._along_stretches(first), self._along_stretches(second)
-        lengths = self.stretch_lengths
-        sides = [(stretches.source, fraction, share), (stretches.target, 1 - fraction, 1 - share)]
+        edges = self.edges
+        (edge, fraction), (other, other_fraction) = self._along_edges(first), self._along_edges(second)
+        lengths = self.edge_lengths
+        sides = [(edges.source, fraction, other_fraction), (edges.target, 1 - fraction, 1 - other_fraction)]
         size = (self.num_vertices, self.num_vertices)
-        low, high = np.minimum(stretches.source, stretches.target), np.maximum(stretches.source, stretches.target)
+        low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
         order = np.lexsort((lengths, high, low))
-        order = order[(low != high)[order] & stretches.is_distinct[order]]
+        order = order[(low != high)[order] & edges.is_distinct[order]]
         chosen = order[first_of_each(low[order] * self.num_vertices + high[order])[0]]
         links = sp.csr_array((lengths[chosen], (low[chosen], high[chosen])), shape=size)
-        direct = np.abs(fraction[:, None] - share[None]) * lengths[road][:, None]
-        out = np.where(road[:, None] == other[None], direct, np.inf)
+        direct = np.abs(fraction[:, None] - other_fraction[None]) * lengths[edge][:, None]
+        out = np.where(edge[:, None] == other[None], direct, np.inf)
         for vertex, before, _ in sides:
-            at, row = np.unique(vertex[road], return_inverse=True)
+            at, row = np.unique(vertex[edge], return_inverse=True)
             check_fits("The shortest paths", 8.0 * len(at) * self.num_vertices, "Ask for fewer positions at a time.")
             paths = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
-            start = (before * lengths[road])[:, None]
+            start = (before * lengths[edge])[:, None]
             for target, _, after in sides:
                 end = (after * lengths[other])[None]
                 out = np.minimum(out, start + paths[row.reshape(-1)][:, target[other]] + end)
         return out
 
-    def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:
-        """Return the stretches (n,) of positions, and the shares (n,) of their lengths."""
-        stretch, fraction, _ = self.stretches.locate(*self.read_positions(positions), self.lengths)
-        begin, end = self.stretches.begin[stretch], self.stretches.end[stretch]
-        return stretch, (fraction - begin) / (end - begin)
+    def _along_edges(self, positions: ArrayLike) -> tuple[Integers, Floats]:
+        """Return the edges (n,) of positions, and fractions (n,) of their lengths."""
+        edge, fraction, _ = self.edges.locate(*self.read_positions(positions), self.lengths)
+        start, end = self.edges.start[edge], self.edges.end[edge]
+        return edge, (fraction - start) / (end - start)
 
     def __repr__(self) -> str:
-        unit, parts = " m" if self.lines.metric == "haversine" else "", int(self.parts.max()) + 1
+        unit, num_components = " m" if self.lines.metric == "haversine" else "", int(self.components.max()) + 1
         counts = f"{counted(self.num_roads, 'road')}, {counted(self.num_vertices, 'vertex', 'vertices')}"
-        apart = f", {parts} parts" * (parts > 1)
-        return f"RoadNetwork({counts}{apart}, length {self.total_length:,.6g}{unit})"
+        components = f", {num_components} connected components" * (num_components > 1)
+        return f"RoadNetwork({counts}{components}, length {self.total_length:,.6g}{unit})"

@@ -28,12 +28,11 @@ Array = NDArray[Any]
 
 CHUNK_WALKERS = 2**15
 """The largest number of walkers that advance together, enough for their cache misses to overlap."""
-
 _MIN_WALKERS = 2**10
-
+"""The smallest number of walkers of a chunk, if there are so many."""
 _PROGRESS_BAR_VISITS = 2e8
 """The number of expected visits above which a progress bar is shown."""
-_IN_THREADS = 2e5
+_MIN_VISITS_FOR_THREADS = 2e5
 """The number of expected visits above which threads are used. Starting them costs thousands of visits."""
 
 
@@ -96,17 +95,18 @@ def draw(
     if settings.max_hops > 0:
         _ = model.load_factors, model.probabilities
     expected, load_type = _expected(model, starts, settings, max_memory)
-    chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
-    columns = [_Growing(np.int64, len(starts)), _Growing(np.int64, len(starts))]
-    columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
+    size = _chunk_rows(len(starts), settings.num_walkers, num_threads)
+    columns = [_GrowableArray(np.int64, len(starts)), _GrowableArray(np.int64, len(starts))]
+    columns += [_GrowableArray(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _PROGRESS_BAR_VISITS) as advance, _pool(num_threads) as pool:
-        pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        map_chunks = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
-        for piece, part in zip(pieces, map_chunks(lambda rows: walk_chunk(model, rows, settings), pieces), strict=True):
-            for column, values in zip(columns, part, strict=True):
+        chunks = [starts[first : first + size] for first in range(0, len(starts), size)]
+        map_chunks = pool.map if len(chunks) > 1 and expected > _MIN_VISITS_FOR_THREADS else map
+        drawn = map_chunks(lambda rows: walk_chunk(model, rows, settings), chunks)
+        for chunk, arrays in zip(chunks, drawn, strict=True):
+            for column, values in zip(columns, arrays, strict=True):
                 column.add(values)
-            advance(len(piece))
-    return VisitArrays(*(column.done() for column in columns))
+            advance(len(chunk))
+    return VisitArrays(*(column.trimmed() for column in columns))
 
 
 def concatenate_visits(parts: Sequence[VisitArrays]) -> VisitArrays:
@@ -119,7 +119,7 @@ def concatenate_visits(parts: Sequence[VisitArrays]) -> VisitArrays:
         >>> import graphs
         >>> from graphs.walks import concatenate_visits, draw
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
-        >>> parts = [draw(walks.graph, some, walks.settings) for some in (walks.nodes[:4], walks.nodes[4:])]
+        >>> parts = [draw(walks.graph, nodes, walks.settings) for nodes in (walks.nodes[:4], walks.nodes[4:])]
         >>> len(concatenate_visits(parts).node_counts)
         9
     """
@@ -178,7 +178,7 @@ def walk_chunk(
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
 ) -> VisitArrays:
-    """Return the visits of the walks of some start nodes.
+    """Return the visits of the walks of n start nodes.
 
     Args:
         model: The transition probabilities.
@@ -215,8 +215,8 @@ def walk_chunk(
         matrix.indices,
         model.cumulative,
         model.load_factors if path_dependent else np.zeros(0),
-        prepared.nodes,
-        prepared.first_loads if path_dependent else np.zeros((0, 0)),
+        prepared.initial_nodes,
+        prepared.initial_loads if path_dependent else np.zeros((0, 0)),
         prepared.hops,
         keys,
         lengths,
@@ -263,7 +263,7 @@ def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArra
     return step_keys, settings.length_coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
 
 
-class _Growing:
+class _GrowableArray:
     """An array that grows in length and type. Unused memory is not committed."""
 
     def __init__(self, kind: Any, expected: float) -> None:
@@ -280,7 +280,7 @@ class _Growing:
         self._array[self._used : need] = values
         self._used = need
 
-    def done(self) -> Array:
+    def trimmed(self) -> Array:
         """Return the appended values without a copy."""
         self._array.resize(self._used, refcheck=False)
         return self._array

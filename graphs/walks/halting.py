@@ -10,10 +10,12 @@ from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
 from graphs.walks.moments import max_p_halt, relative_variance
 
-_LARGEST, _SMALLEST = 0.5, 1e-3
-"""The range of halting probabilities that are considered."""
-_LEFT_OUT = 1e-9
-"""The share of the modulation that the longest walk may omit."""
+_MAX_P_HALT = 0.5
+"""The largest halting probability that is considered."""
+_MIN_P_HALT = 1e-3
+"""The smallest halting probability that is considered."""
+_MAX_OMITTED = 1e-9
+"""The fraction of the modulation that the longest walk may omit."""
 
 
 @np.errstate(under="ignore")
@@ -55,10 +57,10 @@ def choose_p_halt(
     def good(p_halt: float) -> bool:
         return relative_variance(kernel, p_halt, exact_hops, growth=growth) <= max_variance * num_walkers
 
-    low, high = _SMALLEST, min(_LARGEST, limit)
+    low, high = _MIN_P_HALT, min(_MAX_P_HALT, limit)
     if high < low or not good(low):
         raise InvalidArgumentError(
-            f"The variance must be at most {max_variance:g} for a halting probability of at least {_SMALLEST:g}, got "
+            f"The variance must be at most {max_variance:g} for a halting probability of at least {_MIN_P_HALT:g}, got "
             f"more with {num_walkers} walkers for {kernel}. Use more walkers, exact hops, or features without walks."
         )
     if good(high):
@@ -97,7 +99,7 @@ def optimal_survival(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[n
             f"kernel must have a non-negative modulation, got {kernel}. Use a halting probability instead."
         )
     tails = np.cumsum(f[::-1])[::-1]
-    f, tails = f[tails > _LEFT_OUT * tails[0]], tails[tails > _LEFT_OUT * tails[0]]
+    f, tails = f[tails > _MAX_OMITTED * tails[0]], tails[tails > _MAX_OMITTED * tails[0]]
     if not 0 < mean_length <= len(f) - 1:
         raise InvalidArgumentError(
             f"mean_length must lie between 0 and {len(f) - 1}, the length of the longest walk, got {mean_length!r}."

@@ -1,4 +1,4 @@
-"""The choice of exact hops by a pilot: walks of some nodes, with several numbers of hops.
+"""The choice of exact hops by a pilot: walks from a sample of nodes, with several numbers of hops.
 
 Exact hops are useful if they lower the variance of the features within the budget of non-zeros. A pilot measures both.
 Its walks are independent of every draw of the user, so the choice does not bias these.
@@ -22,19 +22,25 @@ from graphs.walks.visits import Visits
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_NODES, _MIN_NODES, _DRAWS = 64, 16, 6
+_MAX_NODES = 64
+"""The largest number of nodes of the pilot."""
+_MIN_NODES = 16
+"""The smallest number of nodes of the pilot, if the graph has so many."""
+_NUM_DRAWS = 6
+"""The number of independent draws from which variances are estimated."""
 _WALKERS = 2**11
 """The number of walkers of the pilot; it uses fewer nodes if each has many walkers."""
-_MAX = 32
+_MAX_HOPS = 32
+"""The largest number of exact hops that is considered."""
 _MAX_VARIANCE_RATIO = 0.9
 """The largest ratio of variances after and before a hop at which the hop is taken."""
-_NOTHING = 1e-12
-"""The share of |Phi|^2 below which a variance counts as 0."""
-_PILOT = 0x9111_07
+_NEGLIGIBLE_VARIANCE = 1e-12
+"""The fraction of |Phi|^2 below which a variance counts as 0."""
+_PILOT_SEED = 0x9111_07
 """The first seed of the pilot, unlikely to be the seed of a user."""
 
 
-class Measured(NamedTuple):
+class HopMeasurements(NamedTuple):
     """Measurements of one number of hops, on nodes within the budget.
 
     Examples:
@@ -47,8 +53,8 @@ class Measured(NamedTuple):
 
     nonzeros: Floats  # (k,) expected non-zeros per row
     visits: float  # expected visits of a row
-    variances: Floats  # (k,) sums of the variances of its entries
-    squares: float  # their expected squares, in all
+    variances: Floats  # (k,) the sum of the variances of the entries of each row
+    squares: float  # the sum of their expected squares over rows and entries
 
 
 def choose_hops(
@@ -77,13 +83,13 @@ def choose_hops(
         >>> choose_hops(g, graphs.kernels.Diffusion(2.0), settings, 64).max_hops > 0
         True
     """
-    count = max(_MIN_NODES, min(_NODES, _WALKERS // settings.num_walkers))
+    count = max(_MIN_NODES, min(_MAX_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
-    neighborhood_sizes = count_within_hops(graph, sample, _MAX, budget)
+    neighborhood_sizes = count_within_hops(graph, sample, _MAX_HOPS, budget)
     fits_any = (neighborhood_sizes <= budget).any(0)
     neighborhood_sizes = neighborhood_sizes[:, fits_any]  # up to the last number of hops within it
-    most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
+    max_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(neighborhood_sizes.shape, np.nan)
     for hops in range(neighborhood_sizes.shape[1]):
         fits = neighborhood_sizes[:, hops] <= budget
@@ -91,12 +97,12 @@ def choose_hops(
         variances[fits, hops] = measured.variances
         limit = _largest_neighborhood(neighborhood_sizes[fits, hops], measured.nonzeros, budget)
         in_reach = neighborhood_sizes[:, hops] <= limit
-        if not in_reach.any() or (hops > 0 and measured.visits > most_visits):
+        if not in_reach.any() or (hops > 0 and measured.visits > max_visits):
             break
         if hops > 0:
             totals = variances[in_reach, : hops + 1].sum(0)
             limits.append(limit if totals[hops] <= _MAX_VARIANCE_RATIO * totals[:hops].min() else -1)
-        if variances[in_reach, hops].sum() <= _NOTHING * measured.squares:
+        if variances[in_reach, hops].sum() <= _NEGLIGIBLE_VARIANCE * measured.squares:
             break
     num_hops = max(hops for hops, limit in enumerate(limits) if limit > 0)
     return HopRule(np.array(limits[: num_hops + 1])) if num_hops > 0 else 0
@@ -124,8 +130,8 @@ def measure(
     settings: WalkSettings,
     nodes: Integers,  # (n,)
     num_threads: int | None,
-) -> Measured:
-    """Measure walks from some nodes over several draws.
+) -> HopMeasurements:
+    """Measure walks from n nodes over several draws.
 
     Args:
         graph: The graph.
@@ -145,13 +151,15 @@ def measure(
         (4,)
     """
     sqrt_degrees, phis, visits = TransitionModel(graph, settings.transitions).sqrt_degrees, [], 0
-    for k in range(_DRAWS):
-        columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)
+    for k in range(_NUM_DRAWS):
+        columns = draw(graph, nodes, replace(settings, seed=_PILOT_SEED + k), num_threads)
         visited = Visits.of(nodes, settings, columns, sqrt_degrees)
         values = visited.values(kernel.modulation(visited.max_length))
         phis.append(sp.csr_array((values, visited.indices, visited.indptr), shape=(len(nodes), graph.num_nodes)))
         visits += len(visited.hops)
     squares = sum(phi.power(2).sum(1) for phi in phis)
-    variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
+    variances = (squares - sum(phis).power(2).sum(1) / _NUM_DRAWS) / (_NUM_DRAWS - 1)
     nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)
-    return Measured(nonzeros, visits / _DRAWS / max(len(nodes), 1), variances, float(np.sum(squares)) / _DRAWS)
+    return HopMeasurements(
+        nonzeros, visits / _NUM_DRAWS / max(len(nodes), 1), variances, float(np.sum(squares)) / _NUM_DRAWS
+    )

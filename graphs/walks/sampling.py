@@ -26,7 +26,11 @@ from graphs.walks.pilot import choose_hops
 from graphs.walks.settings import TRANSITIONS, HopRule, WalkSettings
 
 _MAX_STEPS = 1e8
-_MAX_HOPS, _MAX_QUANTILES = 10_000, 10_000
+"""The largest expected number of steps per node."""
+_MAX_HOPS = 10_000
+"""The largest number of exact hops."""
+_MAX_QUANTILES = 10_000
+"""The largest number of quantiles."""
 
 
 def choose_settings(
@@ -63,7 +67,7 @@ def choose_settings(
     check_choice("transitions", transitions, TRANSITIONS)
     if num_threads is not None:
         check_count("num_threads", num_threads)
-    hops = _least_hops(exact_hops)
+    hops = _initial_hops(exact_hops)
     if isinstance(p_halt, str) and p_halt == "auto":
         fewest = hops if isinstance(hops, int) else 0
         p_halt = choose_p_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=fewest)
@@ -101,7 +105,7 @@ def _length_coupling(
     return Sigma.from_array(permutation)
 
 
-def _least_hops(exact_hops: Any) -> int | HopRule:
+def _initial_hops(exact_hops: Any) -> int | HopRule:
     """Return the number of exact hops before any are chosen, 0 for "auto"."""
     if isinstance(exact_hops, HopRule):
         return exact_hops

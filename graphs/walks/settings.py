@@ -1,6 +1,6 @@
 """The settings of walks, which with the graph and the start nodes determine every walk.
 
-With h exact hops, the powers U^0 to U^h of the shift operator are summed exactly before walkers start. Walkers begin at
+With h exact hops, the powers U^0 to U^h of the shift operator are summed exactly before walkers start. Walkers start at
 nodes after h hops and estimate the higher powers.
 """
 
@@ -13,8 +13,9 @@ from graphs.couplings import HaltingDistribution, LengthCoupling
 from graphs.errors import InvalidArgumentError
 
 TRANSITIONS = ("weights", "uniform")
-
+"""The names of transition probabilities."""
 _MAX = 1000
+"""The largest number of limits of a rule."""
 
 
 @dataclass(frozen=True, eq=False)

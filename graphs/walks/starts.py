@@ -1,4 +1,4 @@
-"""Exact first hops, and the nodes and loads with which walkers start after them."""
+"""Exact first hops, and the nodes from which walkers continue."""
 
 from typing import Any, NamedTuple
 
@@ -13,8 +13,8 @@ from graphs.walks.transitions import TransitionModel
 Integers = NDArray[np.int64]
 
 
-class WalkStarts(NamedTuple):
-    """The exact visits of n start nodes, and the nodes at which their m walkers begin.
+class ExactFirstHops(NamedTuple):
+    """The exact visits of n start nodes, and the nodes from which their m walkers continue.
 
     Examples:
         >>> import numpy as np
@@ -22,7 +22,7 @@ class WalkStarts(NamedTuple):
         >>> from graphs.walks.transitions import TransitionModel
         >>> from graphs.walks.starts import prepare_starts
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
-        >>> prepare_starts(TransitionModel(walks.graph, "weights"), walks.nodes, walks.settings).nodes.shape
+        >>> prepare_starts(TransitionModel(walks.graph, "weights"), walks.nodes, walks.settings).initial_nodes.shape
         (9, 4)
     """
 
@@ -30,17 +30,23 @@ class WalkStarts(NamedTuple):
     counts: Integers  # (n,) the number of exact visits
     visits: NDArray[np.uint64]  # (counts.sum(),) ascending in hop for each start
     loads: NDArray[np.float64]  # (counts.sum(),)
-    nodes: NDArray[np.int32]  # (n, m)
-    first_loads: NDArray[np.float64]  # (n, m)
+    initial_nodes: NDArray[np.int32]  # (n, m)
+    initial_loads: NDArray[np.float64]  # (n, m)
 
 
-def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSettings) -> WalkStarts:
-    """Return the exact visits and the starts of walkers for n start nodes.
+def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSettings) -> ExactFirstHops:
+    """Return the exact first hops of start nodes, and the nodes where walkers continue.
+
+    Walkers continue at nodes that are drawn from the distribution after the exact hops. Without exact hops, they
+    continue at the start node, each with the load 1 / m.
 
     Args:
         model: The transition probabilities.
         starts: Positions (n,) of the start nodes.
-        settings: The settings of the walks.
+        settings: The settings of the walks: walkers, exact hops, step coupling and seed.
+
+    Returns:
+        The exact visits, and the nodes and loads (n, m) at which the m walkers of each start node continue.
 
     Examples:
         >>> import graphs
@@ -54,9 +60,10 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     """
     m, n = settings.num_walkers, len(starts)
     if settings.max_hops == 0:
-        first = starts.astype(np.uint64) << np.uint64(32)
+        visits = starts.astype(np.uint64) << np.uint64(32)
         nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
-        return WalkStarts(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
+        counts, loads = np.ones(n, np.int64), np.full((n, m), 1 / m)
+        return ExactFirstHops(np.zeros(n, np.int64), counts, visits, np.ones(n), nodes, loads)
     from graphs.walks.compiled import draw_starts
 
     num_hops = exact_hops_of(settings.exact_hops, model.graph, starts)
@@ -66,9 +73,9 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
     keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
     indices = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
-    first_nodes = nodes[indices]
-    first_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[first_nodes] / m
-    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, first_nodes, first_loads)
+    initial_nodes = nodes[indices]
+    initial_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[initial_nodes] / m
+    return ExactFirstHops(num_hops, per_hop.sum(1), visits, loads, initial_nodes, initial_loads)
 
 
 def mean_exact_visits(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:

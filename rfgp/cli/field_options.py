@@ -47,7 +47,7 @@ MeshKernel = Annotated[
     str, typer.Option(help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}")
 ]
 RoadKernel = Annotated[
-    str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their pieces')}")
+    str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their segments')}")
 ]
 Boundary = Annotated[
     str,
@@ -59,8 +59,8 @@ Boundary = Annotated[
 MinLength = Annotated[
     float,
     typer.Option(
-        help="For a kernel of a graph: the smallest length of a piece of road, in mean lengths of pieces. Shorter "
-        "pieces count as this long. The weight of an edge is one over its length."
+        help="For a kernel of a graph: the smallest length of a road segment, in mean lengths of segments. Shorter "
+        "segments count as this long. The weight of an edge is one over its length."
     ),
 ]
 Snap = Annotated[

@@ -135,7 +135,7 @@ def traffic(
     ] = False,
     snap: Snap = 0.0,
     duplicates: Annotated[
-        str, typer.Option(help="Stretches of road that are drawn more than once: parallel roads, or merge.")
+        str, typer.Option(help="Edges of roads that are drawn more than once: parallel roads, or merge.")
     ] = "parallel",
     out: Out = None,
     kernel: RoadKernel = FIELD,

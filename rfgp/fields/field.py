@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
+from graphs.builders.components import component_of_nodes
 from graphs.builders.junctions import join_lines
 from graphs.builders.lines import as_lines
-from graphs.builders.parts import connected_parts
-from graphs.builders.roads import CutRoads, Piece
+from graphs.builders.roads import RoadSegment, SplitRoads
 from rfgp.errors import InvalidArgumentError
 
 _SNAP = 1.0
@@ -82,20 +82,20 @@ class Field:
 
         A crossing has its position on the first of its roads.
         """
-        return self.coordinates if self.roads is None else self.cut_roads.positions
+        return self.coordinates if self.roads is None else self.split_roads.positions
 
     @cached_property
-    def cut_roads(self) -> CutRoads:
-        """The roads, cut at crossings and sensors.
+    def split_roads(self) -> SplitRoads:
+        """The roads, split at crossings and sensors.
 
         Raises:
             InvalidArgumentError: If the field is not on roads.
         """
         if self.roads is None:
-            raise InvalidArgumentError("cut_roads requires a field on roads, got one on a mesh.")
-        edges, fractions, _ = self.roads.sensor_positions()
+            raise InvalidArgumentError("split_roads requires a field on roads, got one on a mesh.")
+        numbers, fractions, _ = self.roads.sensor_positions()
         roads = self.roads
-        return graphs.cut_roads(roads.lines, edges, fractions, roads.metric, roads.snap, roads.duplicates)
+        return graphs.split_roads(roads.lines, numbers, fractions, roads.metric, roads.snap, roads.duplicates)
 
     @property
     def observed_positions(self) -> NDArray[np.float64]:
@@ -109,8 +109,8 @@ class Field:
         """The connected component (N,) of each node, from 0."""
         return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
 
-    def describe_parts(self) -> str:
-        """Return a message about disconnected parts of the graph, or "" if it is connected."""
+    def describe_components(self) -> str:
+        """Return a message about the connected components of the graph, or "" if it has one."""
         sizes = np.bincount(self.component)
         if len(sizes) == 1:
             return ""
@@ -119,43 +119,43 @@ class Field:
                 f"No two of the mesh's {len(sizes):,} faces share an edge, so that observations of one do not inform "
                 "predictions of others. If faces should touch, merge close vertices in the program that made the mesh."
             )
-        silent = len(sizes) - len(np.unique(self.component[self.graph.index(self.nodes)]))
-        falls = "roads fall" if self.mesh is None else "mesh falls"
+        num_unobserved = len(sizes) - len(np.unique(self.component[self.graph.index(self.nodes)]))
+        subject = "roads have" if self.mesh is None else "mesh has"
         text = (
-            f"The {falls} into {len(sizes):,} parts that are not connected, the largest with {sizes.max():,} of "
-            f"{len(self.component):,} nodes. Observations in one part do not inform predictions in the others."
+            f"The {subject} {len(sizes):,} connected components, the largest with {sizes.max():,} of "
+            f"{len(self.component):,} nodes. Observations in one do not inform predictions in the others."
         )
-        if silent:
-            subject = "One part has" if silent == 1 else f"{silent:,} parts have"
+        if num_unobserved:
+            subject = "One component has" if num_unobserved == 1 else f"{num_unobserved:,} components have"
             text += f" {subject} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
             text += " Roads meet only at shared points, and not where they cross between points."
         return text + self._snap_hint(len(sizes))
 
-    def _snap_hint(self, parts: int) -> str:
-        """Return a sentence about a tolerance that would join parts of roads, or nothing."""
+    def _snap_hint(self, num_components: int) -> str:
+        """Return a sentence about a tolerance that would join components of roads, or nothing."""
         if self.roads is None or self.roads.snap >= _SNAP:
             return ""
         try:
             joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
         except graphs.InvalidGraphError:  # the tolerance is too large for these units
             return ""
-        ends = joined.stretches.source, joined.stretches.target
-        left = int(connected_parts(*ends, len(joined.coordinates)).max()) + 1
+        ends = joined.edges.source, joined.edges.target
+        num_left = int(component_of_nodes(*ends, len(joined.coordinates)).max()) + 1
         unit = "m" if self.roads.metric == "haversine" else "in the units of the plane"
         joining = f" Joining points at most {_SNAP:g} {unit} apart, snap={_SNAP:g}, would leave"
-        return f"{joining} {left:,}." if left < parts else ""
+        return f"{joining} {num_left:,}." if num_left < num_components else ""
 
-    def pieces(self) -> list[Piece]:
-        """Return the pieces of road between neighboring nodes.
+    def segments(self) -> list[RoadSegment]:
+        """Return the road segments between neighboring nodes.
 
         Raises:
             InvalidArgumentError: If the field is not on roads.
         """
-        return self.cut_roads.pieces
+        return self.split_roads.segments
 
 
-def warn_of_parts(field: Field) -> Field:
+def warn_of_components(field: Field) -> Field:
     """Return the field, with a warning if its graph is disconnected.
 
     Args:
@@ -164,6 +164,6 @@ def warn_of_parts(field: Field) -> Field:
     Warns:
         graphs.DisconnectedWarning: If the graph is disconnected.
     """
-    if text := field.describe_parts():
+    if text := field.describe_components():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
     return field

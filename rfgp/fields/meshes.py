@@ -12,7 +12,7 @@ import numpy as np
 from graphs.builders.mesh_files import MeshFile, read_mesh_file
 from graphs.checks import check_choice, is_identifier
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.fields.field import Field, warn_of_parts
+from rfgp.fields.field import Field, warn_of_components
 from rfgp.fields.surfaces import Surface
 from rfgp.tables import read_groups, read_kinds, read_table
 
@@ -132,7 +132,7 @@ def read_mesh_fields(
         surface = Surface(file, Path(path), weights, nodes or "faces", within)
         field = surface.field(np.arange(surface.graph.num_nodes), surface.normals, surface.quantity)
         fields = {field.quantity: field}
-    warn_of_parts(next(iter(fields.values())))
+    warn_of_components(next(iter(fields.values())))
     return fields
 
 

@@ -12,7 +12,7 @@ import graphs
 from graphs.builders.geojson import missing_property, with_target
 from graphs.builders.mesh_files import MESH_SUFFIXES
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.fields.field import Field, warn_of_parts
+from rfgp.fields.field import Field, warn_of_components
 from rfgp.fields.meshes import read_mesh_field
 from rfgp.tables import TABLE_SUFFIXES
 
@@ -74,10 +74,10 @@ def read_road_field(
         target: For GeoJSON, the property with the values of the sensors.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, it follows from the `crs`
             of the file.
-        min_length: The smallest length of a piece of road, in mean lengths. See `graphs.Graph.from_roads`.
+        min_length: The smallest length of a road segment, in mean lengths. See `graphs.Graph.from_roads`.
         snap: The largest distance at which points of roads meet, in meters or the units of the plane. See
             `graphs.Graph.from_roads`.
-        duplicates: The treatment of repeated stretches of road: "parallel" or "merge".
+        duplicates: The treatment of repeated edges of roads: "parallel" or "merge".
         within: For GeoJSON, the largest distance of a sensor without a position from the nearest road, in meters or the
             units of the plane. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box of the
             roads in a plane.
@@ -186,7 +186,7 @@ def read_road_fields(
             {} if group is None else {"groups": _groups(with_values, group, path)[known], "group_name": group}
         )
         fields[target] = Field(graph, labels, with_values.values[known], quantity, 250 / 325, roads=with_values, **kept)
-    warn_of_parts(next(iter(fields.values())))
+    warn_of_components(next(iter(fields.values())))
     return fields
 
 

@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 
 import graphs
 from graphs.builders.mesh_files import MeshFile
-from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
+from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
 from graphs.builders.triangles import angles
 from graphs.precisions.location import Location, Locator
 from graphs.precisions.mesh import too_far_message
@@ -88,7 +88,9 @@ class Surface:
         """The largest distance of a point from the surface."""
         corners = np.asarray(self.file.mesh.vertices)[np.unique(self.file.mesh.faces)]
         return (
-            DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
+            DEFAULT_LIMIT_FRACTION * float(np.linalg.norm(np.ptp(corners, axis=0)))
+            if self.within is None
+            else self.within
         )
 
     def located(

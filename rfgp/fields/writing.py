@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.builders.roads import Piece
+from graphs.builders.roads import RoadSegment
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields.field import Field
 from rfgp.fields.processes import FIGURES, NodePosterior
@@ -111,18 +111,18 @@ RESULTS = tuple(f"gp_{name}" for name in FIGURES)
 
 
 def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write GeoJSON with predictions for all pieces of road and all sensors.
+    """Write GeoJSON with predictions for all road segments and all sensors.
 
     `gp_mean` and `gp_sd` are mean and standard deviation of the field. `gp_observed_sd`, `gp_low` and `gp_high` are the
     standard deviation and the 95 % interval of an observation.
 
-    A piece lies between two neighboring nodes (crossings or sensors), and its values are their averages. It has the
+    A segment lies between two neighboring nodes (crossings or sensors), and its values are their averages. It has the
     properties of its road, and its length as `length_m`, or as `piece_length` if the unit may not be meters.
-    `source_edge` is the number of the road in the file, and `source_id` its id, if any. The piece lies between the
+    `source_edge` is the number of the road in the file, and `source_id` its id, if any. The segment lies between the
     fractions `source_begin` and `source_end` of the road.
 
     Sensors keep their properties and ids. Their `edge` and `fraction` become `source_edge` and `source_fraction`. If
-    the file is read again, a sensor is assigned to the nearest piece. Parallel copies of a street that are cut at
+    the file is read again, a sensor is assigned to the nearest segment. Parallel copies of a street that are cut at
     sensors then meet at more points. Existing properties with these names are replaced, and numbers out of range become
     null. The file keeps its `name` and `crs`.
 
@@ -147,7 +147,7 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         ...     fields.write_roads(f"{folder}/predicted.geojson", field, fields.posterior_at_nodes(gp, field)).name
         'predicted.geojson'
     """
-    pieces = field.pieces()
+    segments = field.segments()
     assert field.roads is not None
     roads, (_, _, position_of_sensor) = field.roads, field.roads.sensor_positions()
     if field.quantity in RESULTS:
@@ -155,9 +155,9 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
             f"The values must not have the name of a result, got {field.quantity!r}. Rename them."
         )
     rows = []
-    for piece in pieces:
-        figures = _figures(posterior, [piece.source, piece.target])
-        rows.append(_feature("LineString", piece.shape.tolist(), {**_road_properties(roads, piece), **figures}))
+    for segment in segments:
+        figures = _figures(posterior, [segment.source, segment.target])
+        rows.append(_feature("LineString", segment.shape.tolist(), {**_road_properties(roads, segment), **figures}))
     first = field.graph.num_nodes - (int(position_of_sensor.max()) + 1 if len(position_of_sensor) else 0)
     for i, value in enumerate(roads.values.tolist()):
         measurement = {field.quantity: value if np.isfinite(value) else None}
@@ -176,19 +176,19 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
 
 _SOURCES = {"edge": "source_edge", "fraction": "source_fraction"}
 _LENGTHS = ("length_m", "piece_length")
-"""The property with the length of a piece, in meters or in an unknown unit."""
+"""The property with the length of a segment, in meters or in an unknown unit."""
 
 
-def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
-    """Return the properties of a piece of road, starting with those of its road."""
-    given = roads.road_properties[piece.road] if roads.road_properties else {}
+def _road_properties(roads: graphs.Roads, segment: RoadSegment) -> dict[str, Any]:
+    """Return the properties of a road segment, starting with those of its road."""
+    given = roads.road_properties[segment.road] if roads.road_properties else {}
     properties = {key: value for key, value in given.items() if key not in _LENGTHS}
-    name = roads.road_ids[piece.road] if roads.road_ids else None
+    name = roads.road_ids[segment.road] if roads.road_ids else None
     ids = {} if name is None else {"source_id": name}
-    location = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
+    location = {"source_edge": segment.road, "source_begin": segment.start, "source_end": segment.end}
     if roads.unit == "m":
-        return {**properties, **ids, **location, "length_m": round(piece.length, 3)}
-    return {**properties, **ids, **location, "piece_length": float(f"{piece.length:.9g}")}
+        return {**properties, **ids, **location, "length_m": round(segment.length, 3)}
+    return {**properties, **ids, **location, "piece_length": float(f"{segment.length:.9g}")}
 
 
 def _finite(value: Any) -> Any:

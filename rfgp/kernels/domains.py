@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
-from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
+from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
 from graphs.checks import is_number, short_repr
 from graphs.precisions import MarkovField
 from graphs.precisions.mesh import too_far_message
@@ -52,10 +52,10 @@ class Domain(ABC):
 
     what: str
     """The noun for inputs in messages."""
-    falls: str
-    """The first words of a message about its connected parts."""
+    subject: str
+    """The first words of a message about its connected components."""
     joining: str
-    """A sentence for messages about how to join parts."""
+    """A sentence for messages about how to join components."""
     is_refined = False
     """Whether the field has values only at some places, so that inputs need `refine`."""
 
@@ -132,7 +132,7 @@ class MeshDomain(Domain):
     mesh: graphs.MeshField
     within: float | None = None
     what = "points"
-    falls = "The mesh falls"
+    subject = "The mesh has"
     joining = " If parts should be one, merge their vertices where they touch."
 
     def __post_init__(self) -> None:
@@ -150,7 +150,7 @@ class MeshDomain(Domain):
     @property
     def extent(self) -> float:
         """The diagonal of the mesh's box."""
-        return self.mesh.max_distance / DEFAULT_LIMIT_SHARE
+        return self.mesh.max_distance / DEFAULT_LIMIT_FRACTION
 
     @property
     def field(self) -> graphs.MeshField:
@@ -228,7 +228,7 @@ class RoadDomain(Domain):
 
     roads: graphs.RoadField
     what = "positions"
-    falls = "The roads fall"
+    subject = "The roads have"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
     is_refined = True
 
@@ -264,7 +264,7 @@ class RoadDomain(Domain):
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the projection (n, N) of positions to the ends of their pieces, and variances (n,)."""
+        """Return the projection (n, N) of positions to the ends of their segments, and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -283,10 +283,10 @@ class RoadDomain(Domain):
         return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads ({ends} at free ends), exactly"
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, the boundary, stretches (S,) and vertices (V, 2)."""
+        """Yield alpha, the boundary, edges (S,) and vertices (V, 2)."""
         yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
         network = self.roads.roads
-        parts = (*network.stretches, network.stretch_lengths, network.coordinates)
+        parts = (*network.edges, network.edge_lengths, network.coordinates)
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property

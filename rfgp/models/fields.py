@@ -20,7 +20,7 @@ class RoadGP(GP):
     """An exact Gaussian process on a road network, with `kernels.Roads`.
 
     The process is continuous along roads and over crossings. It depends on the lengths of roads, not on their division
-    into pieces. Means, variances, likelihoods and their gradients come from sparse Cholesky factors.
+    into segments. Means, variances, likelihoods and their gradients come from sparse Cholesky factors.
 
     Inputs are positions (n, 2): the number of a road, and the fraction of its length from its first point.
     `graphs.RoadNetwork.nearest` finds positions of points. Tables have the columns "road" and "fraction". The

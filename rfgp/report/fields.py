@@ -130,12 +130,12 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
 
 
 def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
-    parts = int(field.component.max()) + 1
+    num_components = int(field.component.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
-        f"{counted(field.graph.num_nodes, 'node')}, {counted(field.graph.num_edges, 'edge')}, {parts} connected "
-        f"part{'s' if parts > 1 else ''}; {counted(len(field.values), 'observation')} at {counted(seen, 'node')} "
-        f"({100 * seen / field.graph.num_nodes:.1f} %)."
+        f"{counted(field.graph.num_nodes, 'node')}, {counted(field.graph.num_edges, 'edge')}, "
+        f"{counted(num_components, 'connected component')}; {counted(len(field.values), 'observation')} at "
+        f"{counted(seen, 'node')} ({100 * seen / field.graph.num_nodes:.1f} %)."
     )
     degrees = field.graph.degrees[field.graph.degrees > 0]
     uneven = len(degrees) > 0 and degrees.max() > UNEVEN * degrees.min()
@@ -145,7 +145,7 @@ def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
             "kernel is one of the normalized Laplacian, whose prior variance grows with the degree. Therefore nodes at "
             "very short edges are smoothed less than others."
         )
-    text += f" {field.describe_parts()}" if parts > 1 else ""
+    text += f" {field.describe_components()}" if num_components > 1 else ""
     columns = np.column_stack([posterior.mean, posterior.std])
     return [
         Text(text),

@@ -358,13 +358,13 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     """Return a map of values (N,) along the roads, with sensors as points."""
     from plotly.colors import sample_colorscale
 
-    coordinates, pieces = field.coordinates, field.pieces()
+    coordinates, segments = field.coordinates, field.segments()
     low, high = color_range(values)
     high = high if high > low else low + 1.0
-    middle = np.array([(values[piece.source] + values[piece.target]) / 2 for piece in pieces])
+    middle = np.array([(values[segment.source] + values[segment.target]) / 2 for segment in segments])
     bins = np.clip(((middle - low) / (high - low) * _BINS).astype(np.int64), 0, _BINS - 1)
     shades = sample_colorscale(colors, [(i + 0.5) / _BINS for i in range(_BINS)])
-    traces = [_lines([pieces[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]
+    traces = [_lines([segments[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]
     observed = np.unique(field.graph.index(field.nodes))
     rest = np.setdiff1d(np.arange(len(values)), observed)
     scale = {"colorscale": colors, "cmin": low, "cmax": high}

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import graphs
-from graphs.builders.junctions import Stretches
+from graphs.builders.junctions import RoadEdges
 from graphs.builders.lattices import GridLabels
 from graphs.builders.lines import Lines
 from graphs.checks import is_count
@@ -19,9 +19,9 @@ from rfgp.saving.container import Json
 Arrays = Mapping[str, NDArray[Any]]
 
 _LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}
-_STRETCHES = {
+_EDGES = {
     "road": "i",
-    "begin": "f",
+    "begin": "f",  # `RoadEdges.start`
     "end": "f",
     "source": "i",
     "target": "i",
@@ -29,7 +29,7 @@ _STRETCHES = {
     "is_reversed": "b",
 }
 _ENDS = {"starts": "i", "ends": "i"}
-"""The kinds of the arrays of roads in files. Formats 1 and 2 have ends of roads instead of stretches."""
+"""The kinds of the arrays of roads in files. Formats 1 and 2 have ends of roads instead of edges."""
 
 
 # --- graphs ----------------------------------------------------------------------------------------
@@ -149,8 +149,8 @@ def encode_roads(network: graphs.RoadNetwork) -> tuple[Json, dict[str, NDArray[A
     Args:
         network: The road network.
     """
-    held = {**vars(network), **network.lines._asdict(), **network.stretches._asdict()}
-    return {"metric": network.lines.metric}, {name: held[name] for name in (*_LINES, *_STRETCHES)}
+    held = {**vars(network), **network.lines._asdict(), **network.edges._asdict(), "begin": network.edges.start}
+    return {"metric": network.lines.metric}, {name: held[name] for name in (*_LINES, *_EDGES)}
 
 
 def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNetwork:
@@ -163,7 +163,7 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
     Raises:
         InvalidArgumentError: If the parts are inconsistent.
     """
-    ends = _ENDS if "starts" in arrays else _STRETCHES
+    ends = _ENDS if "starts" in arrays else _EDGES
     for name, kind in (_LINES | ends).items():
         if arrays[name].dtype.kind != kind or arrays[name].ndim != (2 if name in ("coordinates", "points") else 1):
             raise InvalidArgumentError(
@@ -182,10 +182,10 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
     if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
         raise InvalidArgumentError("the coordinates of the roads must be pairs")
     of_ends = [arrays[name] for name in ends]
-    stretches = Stretches.of_ends(*of_ends) if ends is _ENDS else Stretches(*of_ends)
-    stretches.check(len(first) - 1, vertices)
+    edges = RoadEdges.of_ends(*of_ends) if ends is _ENDS else RoadEdges(*of_ends)
+    edges.check(len(first) - 1, vertices)
     lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
-    return graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
+    return graphs.RoadNetwork(arrays["coordinates"], edges, arrays["lengths"], lines)
 
 
 def encode_mesh(mesh: graphs.MeshField) -> tuple[Json, dict[str, NDArray[Any]]]:

@@ -84,13 +84,13 @@ def dominant_period(
     inputs. Periods range from four median gaps to half of the extent. On a regular grid, a period within a tenth of a
     cycle of a multiple of the gap becomes that multiple.
 
+    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains more than a fraction p of the variance of
+    noise with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients. The
+    false-alarm probability is at most the sum over all periods.
+
     Args:
         x: The inputs.
         y: The targets.
-
-    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains more than a fraction p of the variance of
-    noise with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients.
-    The false-alarm probability is at most the sum over all periods.
 
     Examples:
         >>> import numpy as np

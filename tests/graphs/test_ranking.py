@@ -79,7 +79,7 @@ def test_matching_costs_match_dense_matrices(monkeypatch):
     best = cost[np.arange(8), permutation].sum()
     rng = np.random.default_rng(0)
     assert best <= 1.001 * min(cost[np.arange(8), rng.permutation(8)].sum() for _ in range(3000))
-    monkeypatch.setattr("graphs.ranking.DENSE", 5)
+    monkeypatch.setattr("graphs.ranking.MAX_EXACT_NODES", 5)
     probed = graphs.match_pagerank_quantiles(g, HALT, 8)
     assert cost[np.arange(8), probed].sum() < 1.1 * best
 

@@ -125,11 +125,11 @@ def test_a_road_field_colours_every_piece():
     field = town()
     values = field.coordinates[:, 0]
     axes = plotting.plot_road_field(field, values, title="west to east")
-    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions).pieces
+    segments = graphs.split_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions).segments
     lines = next(c for c in axes.collections if isinstance(c, LineCollection))
     shades = lines.get_colors()
-    assert len(shades) == len(pieces)
-    middle = np.array([values[[piece.source, piece.target]].mean() for piece in pieces])
+    assert len(shades) == len(segments)
+    middle = np.array([values[[segment.source, segment.target]].mean() for segment in segments])
     assert np.corrcoef(middle, shades[:, 1])[0, 1] > 0.9  # viridis grows greener
     drawn(axes)
     with pytest.raises(rfgp.InvalidArgumentError, match="on roads"):

@@ -16,7 +16,7 @@ from graphs.compiled import jit
 def _assemble(panel, update, added, relative_indices, columns, rows, width):
     """Add the lower triangle of a child's update (width, width) to the parent.
 
-    `relative_indices` has the places of the child's rows among the `rows` of the front, the first `columns` of which
+    `relative_indices` has the indices of the child's rows among the `rows` of the front, the first `columns` of which
     are in the panel.
     """
     below = rows - columns
@@ -70,7 +70,7 @@ def factorize(f, first, last, tree, entries, stack, update, waiting, state):
         entries: Entries of all panels, of the matrix before and of the factor after.
         stack: Space for pending update matrices, one after another.
         update: Space for one update matrix.
-        waiting: Supernodes with pending update matrices, and the begins of these, (2, s + 1).
+        waiting: Supernodes with pending update matrices, and the starts of these, (2, s + 1).
         state: The number of pending ones, and the end of the stack, (2,).
 
     Returns:

@@ -9,10 +9,10 @@ import numpy as np
 
 from graphs.compiled import jit
 
-ALWAYS, NARROW, WIDE = 4, 16, 48
-"""The numbers of columns up to which supernodes merge always, with many zeros, and with some zeros."""
-MANY, SOME, FEW = 0.8, 0.1, 0.05
-"""The shares of zeros below which they merge, with the last one above `WIDE` columns."""
+MERGE_WIDTHS = (4, 16, 48)
+"""The numbers of columns up to which supernodes always merge, or merge below the first or second fraction of zeros."""
+MAX_ZERO_FRACTIONS = (0.8, 0.1, 0.05)
+"""The fractions of zeros below which supernodes merge. The last one is for more columns than the last width."""
 
 
 @jit
@@ -34,10 +34,10 @@ def _fundamental(parent, counts):
 
 
 @jit
-def _is_worth_it(columns, zeros, entries):
-    share = zeros / entries
-    allowed = MANY if columns <= NARROW else (SOME if columns <= WIDE else FEW)
-    return columns <= ALWAYS or share < allowed
+def _should_merge(columns, zeros, entries):
+    always, narrow, wide = MERGE_WIDTHS
+    allowed = MAX_ZERO_FRACTIONS[0 if columns <= narrow else (1 if columns <= wide else 2)]
+    return columns <= always or zeros / entries < allowed
 
 
 @jit
@@ -50,24 +50,24 @@ def supernodes(parent, counts):
     """
     starts = _fundamental(parent, counts)
     count = len(starts) - 1
-    begin, width, height = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+    first_columns, width, height = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
     zeros, top = np.empty(count), 0
     for s in range(count):
         first, columns, rows, empty = starts[s], np.int64(starts[s + 1] - starts[s]), counts[starts[s]], 0.0
         while top > 0:  # merge with the ranges before it that are its children
-            last = begin[top - 1] + width[top - 1] - 1
+            last = first_columns[top - 1] + width[top - 1] - 1
             if parent[last] < first or parent[last] >= starts[s + 1]:
                 break
             together, taller = width[top - 1] + columns, width[top - 1] + rows
             more = zeros[top - 1] + empty + width[top - 1] * (taller - height[top - 1])
-            if not _is_worth_it(together, more, together * taller - together * (together - 1) / 2):
+            if not _should_merge(together, more, together * taller - together * (together - 1) / 2):
                 break
             top -= 1
-            first, columns, rows, empty = begin[top], together, taller, more
-        begin[top], width[top], height[top], zeros[top] = first, columns, rows, empty
+            first, columns, rows, empty = first_columns[top], together, taller, more
+        first_columns[top], width[top], height[top], zeros[top] = first, columns, rows, empty
         top += 1
     out = np.empty(top + 1, np.int32)
-    out[:top] = begin[:top]
+    out[:top] = first_columns[:top]
     out[top] = len(parent)
     return out, height[:top].copy()
 

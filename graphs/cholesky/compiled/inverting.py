@@ -72,7 +72,7 @@ def invert(f, first, last, tree, entries, target, first_entries, out, diagonal, 
         path: Space for the inverses of fronts on a path.
         leaf: Space for the inverse of a front without children.
         y: Space for a panel.
-        open_fronts: Supernodes on the path, and the begins of their inverses, (2, s + 1).
+        open_fronts: Supernodes on the path, and the starts of their inverses, (2, s + 1).
         state: The number of them, and the end of the path, (2,).
     """
     row_pointers, relative_indices, parents = tree.row_pointers, tree.relative_indices, tree.parents

@@ -11,25 +11,25 @@ from graphs.compiled import jit
 
 
 @jit
-def _forward_one(panel, below, x, begin, columns, rows):
+def _forward_one(panel, below, x, start, columns, rows):
     for j in range(columns):
-        value = x[begin + j, 0] / panel[j * (rows + 1)]
-        x[begin + j, 0] = value
+        value = x[start + j, 0] / panel[j * (rows + 1)]
+        x[start + j, 0] = value
         for i in range(j + 1, columns):
-            x[begin + i, 0] -= value * panel[j * rows + i]
+            x[start + i, 0] -= value * panel[j * rows + i]
         for i in range(columns, rows):
             x[below[i - columns], 0] -= value * panel[j * rows + i]
 
 
 @jit
-def _backward_one(panel, below, x, begin, columns, rows):
+def _backward_one(panel, below, x, start, columns, rows):
     for j in range(columns - 1, -1, -1):
-        value = x[begin + j, 0]
+        value = x[start + j, 0]
         for i in range(j + 1, columns):
-            value -= x[begin + i, 0] * panel[j * rows + i]
+            value -= x[start + i, 0] * panel[j * rows + i]
         for i in range(columns, rows):
             value -= x[below[i - columns], 0] * panel[j * rows + i]
-        x[begin + j, 0] = value / panel[j * (rows + 1)]
+        x[start + j, 0] = value / panel[j * (rows + 1)]
 
 
 @jit
@@ -54,10 +54,10 @@ def forward(f, tree, entries, x, workspace):
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(tree.parents)):
-        begin, columns, rows, panel, below = _supernode(s, tree, entries)
-        block = flat[begin * k :]
+        start, columns, rows, panel, below = _supernode(s, tree, entries)
+        block = flat[start * k :]
         if k == 1:
-            _forward_one(panel, below, x, begin, columns, rows)
+            _forward_one(panel, below, x, start, columns, rows)
             continue
         trsm(f, TRANSPOSED, k, columns, panel, rows, block, k)
         if len(below) == 0:
@@ -74,10 +74,10 @@ def backward(f, tree, entries, x, workspace):
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(tree.parents) - 1, -1, -1):
-        begin, columns, rows, panel, below = _supernode(s, tree, entries)
-        block = flat[begin * k :]
+        start, columns, rows, panel, below = _supernode(s, tree, entries)
+        block = flat[start * k :]
         if k == 1:
-            _backward_one(panel, below, x, begin, columns, rows)
+            _backward_one(panel, below, x, start, columns, rows)
             continue
         for i in range(len(below)):
             for c in range(k):

@@ -75,12 +75,12 @@ class ChainField(MarkovField):
         object.__setattr__(self, "knots", knots)
 
     @cached_property
-    def _there(self) -> NDArray[np.bool_]:
+    def _block_exists(self) -> NDArray[np.bool_]:
         """A mask of the blocks before, at and after each knot that exist, (K, alpha, 3, alpha)."""
         size = len(self._gaps) + 1
-        there = np.ones((size, self.alpha, 3, self.alpha), dtype=bool)
-        there[0, :, 0], there[-1, :, 2] = False, False
-        return there
+        exists = np.ones((size, self.alpha, 3, self.alpha), dtype=bool)
+        exists[0, :, 0], exists[-1, :, 2] = False, False
+        return exists
 
     @cached_property
     def _gaps(self) -> Floats:
@@ -90,11 +90,11 @@ class ChainField(MarkovField):
     @cached_property
     def pattern(self) -> Pattern:
         """Pairs of values at the same knot and at neighboring knots."""
-        a, there = self.alpha, self._there
-        first = a * np.arange(len(there)) - a
-        columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*there.shape[:1], 3, a))
-        indices = np.broadcast_to(columns[:, None], there.shape)[there]
-        starts = np.concatenate([[0], np.cumsum(there.sum((2, 3)).reshape(-1))])
+        a, exists = self.alpha, self._block_exists
+        first = a * np.arange(len(exists)) - a
+        columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*exists.shape[:1], 3, a))
+        indices = np.broadcast_to(columns[:, None], exists.shape)[exists]
+        starts = np.concatenate([[0], np.cumsum(exists.sum((2, 3)).reshape(-1))])
         return Pattern(starts.astype(np.int64), indices.astype(np.int32))
 
     def entries(
@@ -110,7 +110,7 @@ class ChainField(MarkovField):
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
         kappa = self._kappa(values)
-        return self._laid_out(steps(self.alpha, kappa * self._gaps)[0], kappa)
+        return self._on_pattern(steps(self.alpha, kappa * self._gaps)[0], kappa)
 
     def pull_back(
         self,
@@ -126,20 +126,20 @@ class ChainField(MarkovField):
         kappa = self._kappa(values)
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
-        every = np.zeros(self._there.shape)
-        every[self._there] = weights
-        every *= self._scales(kappa)
-        diagonal, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
+        dense_weights = np.zeros(self._block_exists.shape)
+        dense_weights[self._block_exists] = weights
+        dense_weights *= self._scales(kappa)
+        diagonal, cross = dense_weights[:, :, 1], dense_weights[:-1, :, 2] + np.swapaxes(dense_weights[1:, :, 0], 1, 2)
         pulled = sum(
             (a * b).sum((1, 2))
             for a, b in ((slope.left, diagonal[:-1]), (slope.right, diagonal[1:]), (slope.cross, cross))
         )
-        entries = np.zeros(self._there.shape)
-        entries[self._there] = self._laid_out(step, kappa)
+        entries = np.zeros(self._block_exists.shape)
+        entries[self._block_exists] = self._on_pattern(step, kappa)
         orders = np.arange(self.alpha)[:, None, None] + np.arange(self.alpha)
-        plain = np.zeros(self._there.shape)
-        plain[self._there] = weights
-        return np.array([((orders * entries * plain).sum() - float(x @ pulled)) / float(values[0])])
+        unscaled_weights = np.zeros(self._block_exists.shape)
+        unscaled_weights[self._block_exists] = weights
+        return np.array([((orders * entries * unscaled_weights).sum() - float(x @ pulled)) / float(values[0])])
 
     def log_determinant(
         self,
@@ -153,7 +153,7 @@ class ChainField(MarkovField):
         kappa, lengthscale = self._kappa(values), float(values[0])
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
-        orders = len(self._there) * self.alpha * (self.alpha - 1)  # 2 K sum_j j
+        orders = len(self._block_exists) * self.alpha * (self.alpha - 1)  # 2 K sum_j j
         value = float(step.log_determinant.sum()) - float(np.linalg.slogdet(STATIONARY[self.alpha])[1])
         value -= orders * math.log(kappa * self.unit)
         return value, np.array([(orders - float(x @ slope.log_determinant)) / lengthscale])
@@ -179,20 +179,24 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return a matrix A (n, N) to the conditional mean of f, and variances (n,).
+        """Return the conditional mean and variance of f at points, given the latent values.
 
-        Points may be anywhere. Errors of points between the same knots, or beyond the same end, are correlated.
+        The prior variance is 1. Points may be anywhere. At a knot the conditional variance is 0. Errors of points
+        between the same knots, or beyond the same end, are correlated.
 
         Args:
             values: The lengthscale, (1,).
-            points: Numbers, in the units of the knots.
+            points: Numbers (n,), in the units of the knots.
+
+        Returns:
+            The matrix A (n, N) from latent values to conditional means, and the conditional variances (n,).
 
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
-        weights, variances = self._placed(kappa, given, after, (bridge, extrapolation), 1.0)
+        weights, variances = self._evaluate(kappa, given, after, (bridge, extrapolation), 1.0)
         exact = knots[np.minimum(after, len(knots) - 1)] == given
         weights[exact], variances[exact] = 0.0, 0.0
         weights[exact, 1, 0] = 1.0
@@ -209,7 +213,7 @@ class ChainField(MarkovField):
 
         Args:
             values: The lengthscale, (1,).
-            points: Numbers, in the units of the knots.
+            points: Numbers (n,), in the units of the knots.
 
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
@@ -217,12 +221,12 @@ class ChainField(MarkovField):
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
         for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
-            weights, slope_of_knot = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
+            weights, slope_of_knot = self._evaluate(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
             reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
             slopes += kappa / 2 * slope_of_knot
         return reads, slopes
 
-    def _placed(
+    def _evaluate(
         self,
         kappa: float,
         points: Floats,  # (n,)
@@ -258,20 +262,20 @@ class ChainField(MarkovField):
         """Return the matrix (n, N) of weights (n, 2, alpha) of neighboring states."""
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
-        kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
-        starts = np.concatenate([[0], np.cumsum(kept.sum((1, 2)))])
-        size = self.alpha * len(self._there)
-        return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(after), size))
+        is_stored = (weights != 0) & ((knots >= 0) & (knots < len(self._block_exists)))[:, :, None]
+        starts = np.concatenate([[0], np.cumsum(is_stored.sum((1, 2)))])
+        size = self.alpha * len(self._block_exists)
+        return sp.csr_array((weights[is_stored], columns[is_stored], starts), shape=(len(after), size))
 
-    def _laid_out(self, step: Step, kappa: float) -> Floats:
+    def _on_pattern(self, step: Step, kappa: float) -> Floats:
         """Return the entries (nnz,) of the energies of steps and of the first state."""
-        blocks = np.zeros(self._there.shape)
+        blocks = np.zeros(self._block_exists.shape)
         blocks[0, :, 1] = np.linalg.inv(STATIONARY[self.alpha])
         blocks[:-1, :, 1] += step.left
         blocks[1:, :, 1] += step.right
         blocks[:-1, :, 2] = step.cross
         blocks[1:, :, 0] = np.swapaxes(step.cross, 1, 2)
-        return np.asarray((blocks * self._scales(kappa))[self._there])
+        return np.asarray((blocks * self._scales(kappa))[self._block_exists])
 
     def _scales(self, kappa: float) -> Floats:
         """Return the factors (alpha, 1, alpha) of entries for derivatives with a unit."""

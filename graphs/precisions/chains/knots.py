@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 SPACING = {1: 1e-8, 2: 0.012, 3: 0.12}
 """The spacing of knots times kappa, by alpha. It balances the variance that interpolation ignores and the digits that
 the precision loses, both about 1e-8, or 1e-7 for thousands of knots."""
-SAME = 1e-10
-"""Values closer than this share of the spacing are equal, and so are values that differ by rounding."""
+MERGE_FRACTION = 1e-10
+"""Values closer than this fraction of the spacing are equal, and so are values that differ by rounding."""
 
 
 def place_knots(
@@ -46,7 +46,7 @@ def place_knots(
     """
     if (np.diff(values) >= spacing).all():
         return values
-    known, knots, number, same = values.tolist(), [float(values[0])], 1, _same(values, spacing)
+    known, knots, number, same = values.tolist(), [float(values[0])], 1, _merge_distance(values, spacing)
     while number < len(known):
         gap = known[number] - knots[-1]
         if gap <= same:
@@ -83,7 +83,7 @@ def hermite_projector(
         >>> hermite_projector(np.array([0.0, 2.0]), np.array([0.5]), 1, 1.0).toarray().tolist()
         [[0.75, 0.25]]
     """
-    slack = _same(knots, unit)
+    slack = _merge_distance(knots, unit)
     if len(points) and not (points.min() >= knots[0] - slack and points.max() <= knots[-1] + slack):
         raise InvalidArgumentError(
             f"Points must be between the knots {knots[0]:g} and {knots[-1]:g}, got {points.min():g} to "
@@ -109,27 +109,27 @@ def hermite_projector(
     return sp.csr_array((entries, columns, starts), shape=(len(points), alpha * len(knots)))
 
 
-def _same(values: Floats, spacing: float) -> float:
+def _merge_distance(values: Floats, spacing: float) -> float:
     """Return the largest distance of values that count as equal."""
-    return float(max(SAME * spacing, 8 * np.finfo(np.float64).eps * np.abs(values).max()))
+    return float(max(MERGE_FRACTION * spacing, 8 * np.finfo(np.float64).eps * np.abs(values).max()))
 
 
 def _basis(u: Floats, ratio: Floats, alpha: int) -> Floats:
-    """Return weights (n, 2 alpha) of the ends of an interval at shares u (n,).
+    """Return weights (n, 2 alpha) of the ends of an interval at fractions u (n,).
 
     The polynomial whose derivative j is 1 at the left end, and all others 0, is u^j / j! (1 - u)^alpha
     sum_(k < alpha - j) binom(alpha - 1 + k, k) u^k on [0, 1].
 
     Args:
-        u: Shares from 0 to 1.
+        u: Fractions from 0 to 1.
         ratio: The lengths of the intervals in units, (n,).
         alpha: The number of values at an end.
     """
 
-    def left(share: Floats, j: int) -> Floats:
-        total = sum(math.comb(alpha - 1 + k, k) * share**k for k in range(alpha - j))
-        return np.asarray(share**j / math.factorial(j) * (1 - share) ** alpha * total)
+    def left_weight(fraction: Floats, j: int) -> Floats:
+        total = sum(math.comb(alpha - 1 + k, k) * fraction**k for k in range(alpha - j))
+        return np.asarray(fraction**j / math.factorial(j) * (1 - fraction) ** alpha * total)
 
-    starts = [left(u, j) * ratio**j for j in range(alpha)]
-    ends = [(-1) ** j * left(1 - u, j) * ratio**j for j in range(alpha)]
+    starts = [left_weight(u, j) * ratio**j for j in range(alpha)]
+    ends = [(-1) ** j * left_weight(1 - u, j) * ratio**j for j in range(alpha)]
     return np.stack([*starts, *ends], axis=1)

@@ -39,11 +39,12 @@ STATIONARY = {
     3: np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]),
 }
 """P by alpha, the covariance of the state."""
-LONGEST = 700.0
-"""The longest step; longer ones count as this. Its ends are independent to the last bit."""
-_SHORT = 2.0
+MAX_STEP = 700.0
+"""The longest step. Longer steps are truncated to this length. Its ends are independent to the last bit."""
+_MAX_INTEGRATED_STEP = 2.0
 """The longest step whose R is integrated. The difference P - A P A^T loses no digits for longer ones."""
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+"""The points and weights of the quadrature on [-1, 1]."""
 
 
 class Step(NamedTuple):
@@ -108,7 +109,7 @@ def steps(
 
     Args:
         alpha: 1, 2 or 3.
-        x: Distances times kappa, positive. They are truncated at `LONGEST`.
+        x: Distances times kappa, positive. They are truncated at `MAX_STEP`.
 
     Examples:
         >>> import numpy as np
@@ -117,7 +118,7 @@ def steps(
         >>> energy.left.shape, slopes.log_determinant.shape
         ((2, 2, 2), (2,))
     """
-    x = np.minimum(x, LONGEST)
+    x = np.minimum(x, MAX_STEP)
     with np.errstate(under="ignore"):
         transition, (right, log_determinant) = propagator(alpha, x), _innovation_precision(alpha, x)
         back = -np.swapaxes(transition, 1, 2) @ right  # -A^T R^-1 = C
@@ -157,12 +158,12 @@ def bridge(
         >>> round(float(before[0, 0]), 4), round(float(variance[0]), 4)
         (0.4434, 0.4621)
     """
-    x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
+    x, y = np.minimum(x, MAX_STEP), np.minimum(y, MAX_STEP)
     with np.errstate(under="ignore"):
-        spread, forward = innovations(alpha, x), propagator(alpha, y)
-        gain = (spread[:, :1] @ np.swapaxes(forward, 1, 2) @ _innovation_precision(alpha, x + y)[0])[:, 0]
+        innovation, forward = innovations(alpha, x), propagator(alpha, y)
+        gain = (innovation[:, :1] @ np.swapaxes(forward, 1, 2) @ _innovation_precision(alpha, x + y)[0])[:, 0]
         start = propagator(alpha, x)[:, 0] - np.einsum("ni,nij->nj", gain, propagator(alpha, x + y))
-        variance = spread[:, 0, 0] - np.einsum("ni,nij,nj->n", gain, forward, spread[:, :, 0])
+        variance = innovation[:, 0, 0] - np.einsum("ni,nij,nj->n", gain, forward, innovation[:, :, 0])
     return start, gain, np.maximum(variance, 0.0)
 
 
@@ -183,7 +184,7 @@ def extrapolation(
         >>> weights.round(4).tolist(), variance.round(4).tolist()
         ([[0.3679]], [0.8647])
     """
-    x = np.minimum(x, LONGEST)
+    x = np.minimum(x, MAX_STEP)
     with np.errstate(under="ignore"):
         return propagator(alpha, x)[:, 0], innovations(alpha, x)[:, 0, 0]
 
@@ -206,16 +207,16 @@ def bridge_slopes(
         >>> bridge_slopes(1, np.array([0.5]), np.array([0.5]))[2].round(6).tolist()  # the variance is largest there
         [0.0]
     """
-    x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
+    x, y = np.minimum(x, MAX_STEP), np.minimum(y, MAX_STEP)
     with np.errstate(under="ignore"):
-        spread, growth = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
+        innovation, innovation_slope = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
         forward, drift = propagator(alpha, y), companion(alpha)
         precision = _innovation_precision(alpha, x + y)[0]
-        gain = (spread @ np.swapaxes(forward, 1, 2) @ precision)[:, 0]
-        moved = growth @ np.swapaxes(forward, 1, 2) - spread @ np.swapaxes(drift @ forward, 1, 2)
+        gain = (innovation @ np.swapaxes(forward, 1, 2) @ precision)[:, 0]
+        moved = innovation_slope @ np.swapaxes(forward, 1, 2) - innovation @ np.swapaxes(drift @ forward, 1, 2)
         slope = (moved @ precision)[:, 0]
         start = (drift @ propagator(alpha, x))[:, 0] - np.einsum("ni,nij->nj", slope, propagator(alpha, x + y))
-        return start, slope, growth[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
+        return start, slope, innovation_slope[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
 
 
 def extrapolation_slopes(
@@ -234,7 +235,7 @@ def extrapolation_slopes(
         >>> extrapolation_slopes(1, np.array([1.0]))[0].round(4).tolist()  # -exp(-1)
         [[-0.3679]]
     """
-    x = np.minimum(x, LONGEST)
+    x = np.minimum(x, MAX_STEP)
     with np.errstate(under="ignore"):
         return (companion(alpha) @ propagator(alpha, x))[:, 0], _innovation_slopes(alpha, x)[:, 0, 0]
 
@@ -289,11 +290,11 @@ def _scaled_innovations(alpha: int, x: Floats) -> tuple[Floats, Floats]:
     """Return R_ij / (x_i x_j), (n, alpha, alpha), and x_i, (n, alpha)."""
     scales = x[:, None] ** (alpha - 0.5 - np.arange(alpha))
     covariance = np.empty((len(x), alpha, alpha))
-    short = x < _SHORT
+    short = x < _MAX_INTEGRATED_STEP
     covariance[short] = _integrated(alpha, x[short])
-    some, stationary = propagator(alpha, x[~short]), STATIONARY[alpha]
-    whole = stationary - some @ stationary @ np.swapaxes(some, 1, 2)
-    covariance[~short] = whole / (scales[~short, :, None] * scales[~short, None, :])
+    transition, stationary = propagator(alpha, x[~short]), STATIONARY[alpha]
+    unscaled = stationary - transition @ stationary @ np.swapaxes(transition, 1, 2)
+    covariance[~short] = unscaled / (scales[~short, :, None] * scales[~short, None, :])
     return covariance, scales
 
 

@@ -11,8 +11,8 @@ from graphs.checks import check_choice, counted, is_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import MarkovField, Pattern, read_lengthscale
 from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
-from graphs.precisions.roads.line import KAPPA, LONGEST, SHORTEST, blocks, bridge, slopes
-from graphs.precisions.roads.pieces import Pieces, cut, locate
+from graphs.precisions.roads.line import KAPPA, MAX_LENGTH, MIN_LENGTH, blocks, bridge, slopes
+from graphs.precisions.roads.segments import FieldSegments, locate, split
 from graphs.roads import RoadNetwork
 
 Floats = NDArray[np.float64]
@@ -36,11 +36,11 @@ class RoadField(MarkovField):
     Source: Bolin, Simas and Wallin (2024), "Gaussian Whittle-Matern fields on metric graphs", Bernoulli 30(2). The
     formulas, with their derivation, are in `graphs.precisions.roads.line`, the latent values in `layout`.
 
-    Numerics: alpha = 2 is for pieces down to 1e-3 lengthscales. The entries of Q grow like (lengthscale / piece)^3,
-    which double precision cannot represent together with those of long pieces. Shorter pieces than 1.7e-4 lengthscales
-    are treated as that long. Covariances are then accurate to about 1e-4 if such pieces are few, since the added
-    lengths accumulate along a road. If many positions are close, use `within` of `refine`. For alpha = 1 the bound and
-    the error are 1e-8 lengthscales.
+    Numerics: alpha = 2 is for segments down to 1e-3 lengthscales. The entries of Q grow like (lengthscale / length)^3,
+    which double precision cannot represent together with those of long segments. Segments shorter than 1.7e-4
+    lengthscales are treated as having this length. Covariances are then accurate to about 1e-4 if such segments are
+    few, since the added lengths accumulate along a road. If many positions are close, use `within` of `refine`. For
+    alpha = 1 the bound and the error are 1e-8 lengthscales.
 
     Attributes:
         roads: The network.
@@ -80,17 +80,17 @@ class RoadField(MarkovField):
         check_choice("boundary", self.boundary, BOUNDARIES)
         road, fraction = self.roads.read_positions(self.cuts)
         object.__setattr__(self, "cuts", np.stack([road.astype(np.float64), fraction], axis=1))
-        object.__setattr__(self, "coordinates", self.pieces.coordinates[self.layout.owner])
+        object.__setattr__(self, "coordinates", self.segments.coordinates[self.layout.owner])
 
     @cached_property
-    def pieces(self) -> Pieces:
-        """The pieces of road between vertices and cuts."""
-        return cut(self.roads, *self.roads.read_positions(self.cuts))
+    def segments(self) -> FieldSegments:
+        """The road segments between vertices and cuts."""
+        return split(self.roads, *self.roads.read_positions(self.cuts))
 
     @cached_property
     def layout(self) -> Layout:
-        """Latent values at the ends of pieces, and their energies in the precision."""
-        return lay_out(self.pieces, self.alpha, self.boundary)
+        """Latent values at the ends of segments, and their energies in the precision."""
+        return lay_out(self.segments, self.alpha, self.boundary)
 
     @property
     def pattern(self) -> Pattern:
@@ -109,8 +109,8 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
-        piece_blocks = blocks(self.alpha, self._scaled(values)[0])
-        return np.asarray(self.layout.spread @ piece_blocks.ravel()) + self.layout.fixed
+        segment_blocks = blocks(self.alpha, self._scaled(values)[0])
+        return np.asarray(self.layout.assembly @ segment_blocks.ravel()) + self.layout.fixed
 
     def pull_back(
         self,
@@ -130,7 +130,7 @@ class RoadField(MarkovField):
         given = np.asarray(weights, dtype=np.float64)
         if given.shape != self.layout.fixed.shape:
             raise InvalidArgumentError(f"weights must have shape {self.layout.fixed.shape}, got {given.shape}.")
-        pulled = (self.layout.spread.T @ given).reshape(-1, len(x))
+        pulled = (self.layout.assembly.T @ given).reshape(-1, len(x))
         return np.array([(pulled.reshape(2, -1, len(x)) * slopes(blocks(self.alpha, x)) * slope).sum()])
 
     def refine(
@@ -162,7 +162,7 @@ class RoadField(MarkovField):
             fraction = np.round(fraction * steps) / steps
         cuts = np.concatenate([np.asarray(self.cuts), np.stack([road.astype(np.float64), fraction], axis=1)])
         refined = replace(self, cuts=cuts)
-        return refined, refined.pieces.vertex[len(cuts) - len(road) :]
+        return refined, refined.segments.vertex[len(cuts) - len(road) :]
 
     def conditional(
         self,
@@ -171,7 +171,7 @@ class RoadField(MarkovField):
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
         """Return the mean and variance of u at n positions given the latent values.
 
-        Errors of positions in different pieces are independent. Use `refine` for covariances within one piece.
+        Errors of positions in different segments are independent. Use `refine` for covariances within one segment.
 
         Args:
             values: The lengthscale, (1,).
@@ -183,20 +183,20 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or positions are not on these roads.
         """
-        spots = locate(self.roads, self.pieces, self._begins, *self.roads.read_positions(positions))
-        x = np.maximum(self._free(values, self.pieces.length[spots.piece]), SHORTEST[self.alpha])
-        interpolation = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
-        inside = spots.vertex < 0
+        locations = locate(self.roads, self.segments, self._start_keys, *self.roads.read_positions(positions))
+        x = np.maximum(self._free(values, self.segments.length[locations.segment]), MIN_LENGTH[self.alpha])
+        interpolation = bridge(self.alpha, x * locations.fraction, x * (1 - locations.fraction))
+        inside = locations.vertex < 0
         kinds, signs = np.array(KINDS[self.alpha]), np.array(SIGNS[self.alpha])[:, None]
         weights = np.concatenate(
             [signs * interpolation.start[kinds], signs * interpolation.end[kinds], np.ones((1, len(inside)))]
         )
-        slots = np.concatenate(self.layout.slots[:, :, spots.piece])
-        columns = np.concatenate([np.where(inside, slots, -1), spots.vertex[None]])
+        slots = np.concatenate(self.layout.slots[:, :, locations.segment])
+        columns = np.concatenate([np.where(inside, slots, -1), locations.vertex[None]])
         row = np.broadcast_to(np.arange(len(inside)), columns.shape)
-        there = columns >= 0
+        is_latent = columns >= 0
         shape = (len(inside), len(self.layout.owner))
-        matrix = sp.csr_array((weights[there], (row[there], columns[there])), shape=shape)
+        matrix = sp.csr_array((weights[is_latent], (row[is_latent], columns[is_latent])), shape=shape)
         matrix.sort_indices()
         return matrix, np.where(inside, interpolation.variance, 0.0)
 
@@ -207,16 +207,16 @@ class RoadField(MarkovField):
         )
 
     @cached_property
-    def _begins(self) -> NDArray[np.complex128]:
-        """The begins of the pieces, (P,)."""
-        return self.pieces.begins
+    def _start_keys(self) -> NDArray[np.complex128]:
+        """`segments.start_keys`, cached."""
+        return self.segments.start_keys
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return kappa times the lengths (P,) of pieces, clipped, and the derivative."""
-        free = self._free(values, self.pieces.length)
+        """Return kappa times the lengths (P,) of segments, clipped, and the derivative."""
+        free = self._free(values, self.segments.length)
         with np.errstate(over="ignore", under="ignore"):
             slope = -free / read_lengthscale(values)
-        x = np.clip(free, SHORTEST[self.alpha], LONGEST)
+        x = np.clip(free, MIN_LENGTH[self.alpha], MAX_LENGTH)
         return x, np.where(x == free, slope, 0.0)
 
     def _free(self, values: Floats, lengths: Floats) -> Floats:

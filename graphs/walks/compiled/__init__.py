@@ -11,5 +11,5 @@ from graphs.walks.compiled.pushing import cumulate as cumulate
 from graphs.walks.compiled.pushing import draw_starts as draw_starts
 from graphs.walks.compiled.pushing import push as push
 from graphs.walks.compiled.pushing import reach as reach
+from graphs.walks.compiled.stepping import final_nodes as final_nodes
 from graphs.walks.compiled.stepping import walk as walk
-from graphs.walks.compiled.stepping import walk_to_the_end as walk_to_the_end

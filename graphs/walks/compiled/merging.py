@@ -5,7 +5,9 @@ import numpy as np
 from graphs.compiled import jit
 
 _HOP_BITS, _HOP_MASK = np.uint64(32), np.uint64(0xFFFFFFFF)
-_DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
+"""The number of bits of the hop in a visit, and their mask."""
+_DIGIT_BITS, _DIGIT_MASK, _NUM_DIGITS = np.uint64(7), np.uint64(127), 128
+"""The number of bits of a digit of the radix sort, their mask, and the number of digits."""
 
 
 @jit
@@ -22,7 +24,7 @@ def _sort(visits, path_weights, other_visits, other_weights, counts):
             counts[:] = 0
             for a in range(size):
                 counts[((visits[a] >> shift) & _DIGIT_MASK) + np.uint64(1)] += 1
-            for digit in range(_DIGITS):
+            for digit in range(_NUM_DIGITS):
                 counts[digit + 1] += counts[digit]
             for a in range(size):
                 digit = (visits[a] >> shift) & _DIGIT_MASK
@@ -33,8 +35,8 @@ def _sort(visits, path_weights, other_visits, other_weights, counts):
                 counts[digit] += 1
             visits, other_visits = other_visits, visits
             path_weights, other_weights = other_weights, path_weights
-        shift += _DIGIT
-        differing >>= _DIGIT
+        shift += _DIGIT_BITS
+        differing >>= _DIGIT_BITS
     return visits, path_weights
 
 
@@ -59,7 +61,7 @@ def merge(
     for row in range(offsets.size):
         widest = max(widest, ends[row] - offsets[row])
     spare, spare_weights = np.empty(widest, np.uint64), np.empty(widest if path_weights.size else 0)
-    counts = np.empty(_DIGITS + 1, np.int32)
+    counts = np.empty(_NUM_DIGITS + 1, np.int32)
     entry = visit = np.int64(-1)
     for row in range(offsets.size):
         inside, size = slice(offsets[row], ends[row]), ends[row] - offsets[row]

@@ -1,4 +1,4 @@
-"""Exact first steps of walks, and the draw of walkers that begin after them."""
+"""Exact first steps of walks, and the draw of the nodes from which walkers continue."""
 
 import numpy as np
 
@@ -45,13 +45,13 @@ def push(
     )
     num_entries = 0
     for row in range(starts.size):
-        begin = num_entries
+        start = num_entries
         for hop in range(num_hops[row] + 1):
             num_reached, mark = 0, row * (max_hops + 1) + hop + 1
             if hop == 0:
                 mass_at[starts[row]] = 1.0
                 touched[0], num_reached = starts[row], 1
-            for source in range(begin, num_entries if hop > 0 else begin):
+            for source in range(start, num_entries if hop > 0 else start):
                 node = nodes[source]
                 first, last = indptr[node], indptr[node + 1]
                 while num_reached + last - first > touched.size:
@@ -71,7 +71,7 @@ def push(
             while num_entries + num_reached > nodes.size:
                 nodes, mass = np.concatenate((nodes, np.empty_like(nodes))), np.concatenate((mass, np.empty_like(mass)))
                 loads = np.concatenate((loads, np.empty_like(loads)))
-            begin = num_entries
+            start = num_entries
             for other in here:
                 nodes[num_entries], mass[num_entries] = other, mass_at[other]
                 loads[num_entries] = mass_at[other] * (sqrt_degrees[starts[row]] / sqrt_degrees[other])
@@ -99,9 +99,9 @@ def reach(
     for row in range(starts.size):
         mark = row + 1
         seen[starts[row]], touched[0] = mark, starts[row]
-        neighborhood_sizes[row, 0], num_reached, begin = 1, 1, 0
+        neighborhood_sizes[row, 0], num_reached, start = 1, 1, 0
         for hop in range(1, max_hops + 1):
-            last, i = num_reached, begin
+            last, i = num_reached, start
             while i < last and num_reached <= limit:
                 for edge in range(indptr[touched[i]], indptr[touched[i] + 1]):
                     other = indices[edge]
@@ -112,7 +112,7 @@ def reach(
                         if num_reached > limit:
                             break
                 i += 1
-            begin, neighborhood_sizes[row, hop] = last, num_reached
+            start, neighborhood_sizes[row, hop] = last, num_reached
     return neighborhood_sizes
 
 

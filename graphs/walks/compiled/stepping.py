@@ -11,13 +11,16 @@ from graphs.compiled import jit
 from graphs.walks.compiled.numbers import derive, mix, search, shuffle, to_unit, uniform
 
 INDEPENDENT, STRATIFIED, REPELLING = 0, 1, 2
+"""Codes of the step couplings, in the order of `graphs.couplings.STEP_COUPLINGS`."""
 
 _HOP_BITS = np.uint64(32)
-_FEW = 48
+"""The number of bits of the hop in a visit."""
+_MAX_INSERTION_SORT = 48
+"""The largest group of walkers that is sorted by insertion."""
 
 
 @jit
-def _spread(key, first, degree, cumulative, group, edges):
+def _choose_stratified(key, first, degree, cumulative, group, edges):
     """Choose the next edges of a group of walkers at one node, stratified.
 
     The group is shuffled. Walker q of c gets the point (q + U) / c of the transition distribution, rotated by a second
@@ -39,7 +42,7 @@ def _spread(key, first, degree, cumulative, group, edges):
 
 
 @jit
-def _repel(key, first, degree, group, edges, taken):
+def _choose_without_replacement(key, first, degree, group, edges, taken):
     """Choose the next edges of a group without replacement, in blocks.
 
     Each block takes a uniformly random subset of the neighbors (Floyd's algorithm), and the group is shuffled.
@@ -61,7 +64,7 @@ def _repel(key, first, degree, group, edges, taken):
 
 
 @jit
-def _choose(streams, step, firsts, degrees, cumulative, count, edges):
+def _choose_independent(streams, step, firsts, degrees, cumulative, count, edges):
     """Choose the next edges of walkers 0..count-1 independently."""
     offset = np.uint64(step) * random.GOLDEN
     if cumulative.size == 0:
@@ -75,39 +78,40 @@ def _choose(streams, step, firsts, degrees, cumulative, count, edges):
 @jit
 def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
     """Choose the next edges of walkers in groups of one start and one position."""
-    begin = 0
-    while begin < count:
-        row, end = rows[begin], begin
+    start = 0
+    while start < count:
+        row, end = rows[start], start
         while end < count and rows[end] == row:
             end += 1
-        if end - begin <= _FEW:
-            for a in range(begin, end):  # insertion: a stable order by node
+        if end - start <= _MAX_INSERTION_SORT:
+            for a in range(start, end):  # insertion: a stable order by node
                 node, b = nodes[a], a
-                while b > begin and nodes[order[b - 1]] > node:
+                while b > start and nodes[order[b - 1]] > node:
                     order[b] = order[b - 1]
                     b -= 1
                 order[b] = a
         else:
-            order[begin:end] = begin + np.argsort(nodes[begin:end], kind="mergesort")
+            order[start:end] = start + np.argsort(nodes[start:end], kind="mergesort")
         step_key = derive(keys[row], step)
-        while begin < end:
-            node, last = nodes[order[begin]], begin
+        while start < end:
+            node, last = nodes[order[start]], start
             while last < end and nodes[order[last]] == node:
                 last += 1
-            key, group, leader = derive(step_key, node), order[begin:last], order[begin]
+            key, group, leader = derive(step_key, node), order[start:last], order[start]
             if step_coupling == STRATIFIED:
-                _spread(key, firsts[leader], degrees[leader], cumulative, group, edges)
+                _choose_stratified(key, firsts[leader], degrees[leader], cumulative, group, edges)
             else:
-                _repel(key, firsts[leader], degrees[leader], group, edges, taken)
-            begin = last
+                _choose_without_replacement(key, firsts[leader], degrees[leader], group, edges, taken)
+            start = last
 
 
 @jit
-def _walkers(room, step_coupling, indptr):
+def _walkers(capacity, step_coupling, indptr):
     """Return space for the walkers: streams, start rows, nodes, edges, and four arrays for the choice of edges."""
-    streams, rows, nodes = np.empty(room, np.uint64), np.empty(room, np.int32), np.empty(room, np.int32)
-    edges, firsts, degrees = np.empty(room, indptr.dtype), np.empty(room, indptr.dtype), np.empty(room, np.int32)
-    grouped = 0 if step_coupling == INDEPENDENT else room
+    streams, rows, nodes = np.empty(capacity, np.uint64), np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+    edges, firsts = np.empty(capacity, indptr.dtype), np.empty(capacity, indptr.dtype)
+    degrees = np.empty(capacity, np.int32)
+    grouped = 0 if step_coupling == INDEPENDENT else capacity
     return streams, rows, nodes, edges, firsts, degrees, np.empty(grouped, np.int32), np.empty(grouped, np.int32)
 
 
@@ -121,7 +125,7 @@ def _choose_edges(
         firsts[a] = indptr[node]
         degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
     if step_coupling == INDEPENDENT:
-        _choose(streams, step, firsts, degrees, cumulative, count, edges)
+        _choose_independent(streams, step, firsts, degrees, cumulative, count, edges)
     else:
         _choose_in_groups(
             step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
@@ -142,15 +146,15 @@ def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visi
 
 
 @jit
-def _keep(nodes, rows, left, streams, loads, count, step):
+def _drop_finished(nodes, rows, halts, streams, loads, count, step):
     """Remove walkers that have reached their length; return the number of the others."""
-    kept = np.uint64(0)
+    active = np.uint64(0)
     for a in range(count):
-        nodes[kept], rows[kept], left[kept], streams[kept] = nodes[a], rows[a], left[a], streams[a]
+        nodes[active], rows[active], halts[active], streams[active] = nodes[a], rows[a], halts[a], streams[a]
         if loads.size:
-            loads[kept] = loads[a]
-        kept += np.uint64(left[a] > step)
-    return np.int64(kept)
+            loads[active] = loads[a]
+        active += np.uint64(halts[a] > step)
+    return np.int64(active)
 
 
 @jit
@@ -159,9 +163,9 @@ def walk(
     indices,  # (nnz,) int32
     cumulative,  # (nnz,) cumulative transition probabilities of each row, or (0,) if they are uniform
     factors,  # (nnz,) U_ab / p_ab, or (0,) if loads do not depend on the path
-    begins,  # (n, m) int32, the nodes at which walkers begin
-    first_loads,  # (n, m) their loads there, or (0, 0)
-    first_hops,  # (n,) the hops at which they begin
+    initial_nodes,  # (n, m) int32, the nodes at which walkers start
+    initial_loads,  # (n, m) their loads there, or (0, 0)
+    first_hops,  # (n,) the hops at which they start
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
     survival,  # (longest + 1,)
@@ -171,18 +175,18 @@ def walk(
     path_weights,  # path-dependent loads, like `visits`, or (0,)
 ):
     """Walk with m walkers of n start nodes and append their visits."""
-    room = lengths.size
-    walkers = _walkers(room, step_coupling, indptr)
+    capacity = lengths.size
+    walkers = _walkers(capacity, step_coupling, indptr)
     streams, rows, nodes, edges = walkers[:4]
-    left, loads = np.empty(room, np.int32), np.empty(room if path_weights.size else 0)
+    halts, loads = np.empty(capacity, np.int32), np.empty(capacity if path_weights.size else 0)
     count = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
             if lengths[row, walker] > 0:
-                nodes[count], rows[count], left[count] = begins[row, walker], row, lengths[row, walker]
+                nodes[count], rows[count], halts[count] = initial_nodes[row, walker], row, lengths[row, walker]
                 streams[count] = derive(keys[row], walker)
                 if path_weights.size:
-                    loads[count] = first_loads[row, walker]
+                    loads[count] = initial_loads[row, walker]
                 count += 1
     step = 0
     while count > 0:
@@ -193,11 +197,11 @@ def walk(
         _record(
             nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, path_weights
         )
-        count = _keep(nodes, rows, left, streams, loads, count, step)
+        count = _drop_finished(nodes, rows, halts, streams, loads, count, step)
 
 
 @jit
-def walk_to_the_end(
+def final_nodes(
     indptr,  # (N + 1,) the rows of U
     indices,
     cumulative,  # (nnz,) or (0,)
@@ -206,11 +210,11 @@ def walk_to_the_end(
     lengths,  # (n, m) int64
     step_coupling,
 ):
-    """Return the last nodes (n m,) of the walkers of n start nodes, in some order."""
-    room = lengths.size
-    walkers = _walkers(room, step_coupling, indptr)
+    """Return the last nodes (n m,) of the walkers of n start nodes, in no particular order."""
+    capacity = lengths.size
+    walkers = _walkers(capacity, step_coupling, indptr)
     streams, rows, nodes, edges = walkers[:4]
-    left, ends = np.empty(room, np.int32), np.empty(room, np.int32)
+    halts, ends = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     count = ended = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
@@ -218,21 +222,21 @@ def walk_to_the_end(
                 ends[ended] = starts[row]
                 ended += 1
                 continue
-            nodes[count], rows[count], left[count] = starts[row], row, lengths[row, walker]
+            nodes[count], rows[count], halts[count] = starts[row], row, lengths[row, walker]
             streams[count] = derive(keys[row], walker)
             count += 1
     step = 0
     while count > 0:
         _choose_edges(indptr, cumulative, step_coupling, keys, step, count, *walkers)
         step += 1
-        kept = np.int64(0)
+        active = np.int64(0)
         for a in range(count):
             node = indices[np.uint64(edges[a])]
-            if left[a] == step:
+            if halts[a] == step:
                 ends[ended] = node
                 ended += 1
             else:
-                nodes[kept], rows[kept], left[kept], streams[kept] = node, rows[a], left[a], streams[a]
-                kept += 1
-        count = kept
+                nodes[active], rows[active], halts[active], streams[active] = node, rows[a], halts[a], streams[a]
+                active += 1
+        count = active
     return ends

@@ -13,7 +13,7 @@ from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, TermWarning
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, label_of
-from rfgp.regression.parts import pattern_links, warnings_of_parts
+from rfgp.regression.components import pattern_links, warnings_of_components
 from rfgp.rows import Rows, gathered
 
 LONG = 1.5
@@ -79,7 +79,7 @@ def _is_seen_once(sample: Tensor) -> bool:
 
 
 def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows: Rows) -> Iterator[Warning]:
-    """Yield a warning for each domain that has a connected part without rows.
+    """Yield a warning for each domain that has a connected component without rows.
 
     Args:
         terms: The terms, of which those on surfaces, networks and graphs are checked.
@@ -93,14 +93,15 @@ def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows:
             x, latent = gathered(rows).inputs, factor.latent_field(columns.select(indices))
             if factor.nodes is not None:
                 positions = x[:, indices[0]].long().numpy()
-                yield from warnings_of_parts(factor.nodes.adjacency, positions, *_WORDS)
+                yield from warnings_of_components(factor.nodes.adjacency, positions, *_WORDS)
             elif latent is not None:
                 field, projector = latent.refine(x[:, indices])
-                words = _WORDS if factor.domain is None else (factor.domain.falls, factor.domain.joining)
-                yield from warnings_of_parts(pattern_links(field.pattern), projector(x[:, indices]).indices, *words)
+                words = _WORDS if factor.domain is None else (factor.domain.subject, factor.domain.joining)
+                links = pattern_links(field.pattern)
+                yield from warnings_of_components(links, projector(x[:, indices]).indices, *words)
 
 
-_WORDS = "The graph falls", ""
+_WORDS = "The graph has", ""
 
 
 def identity_of(terms: Sequence[Term]) -> Iterator[str | Tensor]:

@@ -392,7 +392,7 @@ def test_cut_mesh_warns_with_a_remedy(nodes):
     """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""
     cube = trimesh.creation.box()
     sides = trimesh.Trimesh(cube.vertices[cube.faces].reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
-    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* 12 parts .* 1[.] Merge") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* 12 connected components .* 1[.] Merge") as caught:
         graph = Graph.from_mesh(sides, nodes)
     assert caught[0].filename == __file__
     assert connected_components(graph.adjacency)[0] == 12

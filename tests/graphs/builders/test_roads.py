@@ -74,16 +74,16 @@ def test_bad_roads_are_refused(arguments, message):
         Graph.from_roads(*arguments)
 
 
-def test_pieces_cover_roads_between_nodes():
-    labels, coordinates, pieces, _ = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
+def test_segments_cover_roads_between_nodes():
+    labels, coordinates, segments, _ = graphs.split_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     assert labels == g.labels
-    for piece in pieces:
-        np.testing.assert_allclose(piece.shape[0], coordinates[piece.source], atol=1e-12)
-        np.testing.assert_allclose(piece.shape[-1], coordinates[piece.target], atol=1e-12)
-        assert np.linalg.norm(np.diff(piece.shape, axis=0), axis=1).sum() == pytest.approx(piece.length)
-        assert g.adjacency.toarray()[piece.source, piece.target] > 0
-    assert sum(piece.length for piece in pieces) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
+    for segment in segments:
+        np.testing.assert_allclose(segment.shape[0], coordinates[segment.source], atol=1e-12)
+        np.testing.assert_allclose(segment.shape[-1], coordinates[segment.target], atol=1e-12)
+        assert np.linalg.norm(np.diff(segment.shape, axis=0), axis=1).sum() == pytest.approx(segment.length)
+        assert g.adjacency.toarray()[segment.source, segment.target] > 0
+    assert sum(segment.length for segment in segments) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
 
 
 def test_min_length_bounds_short_edges():
@@ -169,6 +169,8 @@ def test_road_closed_by_snap_is_dropped_without_sensor():
     sensor = Graph.from_roads(roads, [1], [0.25], metric="euclidean", snap=0.5)
     assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
     for edges, fractions in (((), ()), ([1, 2], [0.25, 0.5])):
-        _, coordinates, pieces, _ = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
-        for piece in pieces:
-            np.testing.assert_allclose(piece.shape[[0, -1]], coordinates[[piece.source, piece.target]], atol=1e-12)
+        _, coordinates, segments, _ = graphs.split_roads(roads, edges, fractions, "euclidean", 0.5)
+        for segment in segments:
+            np.testing.assert_allclose(
+                segment.shape[[0, -1]], coordinates[[segment.source, segment.target]], atol=1e-12
+            )

@@ -150,7 +150,7 @@ def test_reduced_vectors_keep_inner_products():
 
 def test_vectors_reduced_by_powers_match_spectrum(monkeypatch):
     by_spectrum = diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6)
-    monkeypatch.setattr(diagonal, "DENSE", 0)
+    monkeypatch.setattr(diagonal, "MAX_EXACT_NODES", 0)
     np.testing.assert_allclose(
         diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6), by_spectrum, atol=1e-5
     )

@@ -174,7 +174,7 @@ def wall():
 def test_unreferenced_vertices_are_dropped_with_a_warning():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
-    assert field.covered.tolist() == [0, 1, 2, 4]
+    assert field.vertices_on_faces.tolist() == [0, 1, 2, 4]
     assert (field.num_vertices, field.max_distance) == (6, sound.max_distance)
     np.testing.assert_array_equal(field.vertices, WALL[0])
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
@@ -198,7 +198,7 @@ def test_far_unreferenced_vertices_are_listed():
 def test_components_are_counted():
     (vertices, faces), (others, their) = sphere(), plane(0, 1)
     both = np.concatenate([vertices, np.pad(others, ((0, 0), (0, 1))) + 5]), np.concatenate([faces, their + 42])
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:
         MeshField(both)
     assert caught[0].filename == __file__
 

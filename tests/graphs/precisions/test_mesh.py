@@ -223,7 +223,7 @@ class TestSymmetries:
 
     def test_two_components_are_two_fields(self, alpha):
         (vertices, faces), (others, their) = patch(5), patch(6, 20)
-        with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):
+        with pytest.warns(graphs.DisconnectedWarning, match="2 connected components"):
             both = MeshField((np.concatenate([vertices, others + 9]), np.concatenate([faces, their + 30])), alpha)
         found = covariances(both, 0.5, range(50))
         assert np.abs(found[:30, 30:]).max() == 0

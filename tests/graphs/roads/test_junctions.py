@@ -57,7 +57,7 @@ def test_ways_meet_at_interior_points():
 def test_bridges_stay_apart():
     roads = flat([[(1, 0), (1, 2)], [(0, 1), (1, 1), (2, 1)]])
     assert np.isinf(roads.distance([(0, 0.5)], [(1, 0.5)])).all()
-    assert repr(roads) == "RoadNetwork(2 roads, 4 vertices, 2 parts, length 4)"
+    assert repr(roads) == "RoadNetwork(2 roads, 4 vertices, 2 connected components, length 4)"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -121,19 +121,21 @@ def test_predictions_use_the_other_way():
     np.testing.assert_allclose(gp.predict([(1, 0.2)]).variance, gp.predict([(1, 0.8)]).variance)
 
 
-def test_models_warn_of_parts_without_observations():
+def test_models_warn_of_components_without_observations():
     lines = [*CROSS, [(9, 9), (10, 9)]]
     gp = rfgp.RoadGP(flat(lines), lengthscale=2.0, outputscale=1.0, noise=0.1, seed=0)
-    told = r"The roads fall into 2 parts, 1 of them without an observation, which hold 22\.2% of all values"
-    with pytest.warns(graphs.DisconnectedWarning, match=told):
+    message = (
+        r"The roads have 2 connected components, 1 of them without an observation, which hold 22\.2% of all values"
+    )
+    with pytest.warns(graphs.DisconnectedWarning, match=message):
         gp.condition([(0, 0.25), (1, 0.1)], [1.0, 2.0])
     assert gp.predict([(2, 0.5)]).mean[0] == pytest.approx(gp.hyperparameters.mean.item())
     gp.condition([(0, 0.25), (2, 0.1)], [1.0, 2.0])
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts, 1 of them"):
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them"):
         gp.fit([(0, f) for f in np.linspace(0, 1, 9)], np.sin(np.arange(9)))
     graph = Graph.from_roads(lines, metric="euclidean")
     nodes = rfgp.GraphGP(graph, features="exact", seed=0)
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts, 1 of them without an obs"):
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them without an obs"):
         nodes.condition(["crossing-0", "crossing-1"], [1.0, 2.0])
 
 
@@ -201,7 +203,7 @@ def test_a_side_street_is_snapped_to_a_bend():
     side = [(1, 0.04), (1, 2)]
     for lines in ([bend, side], [side, bend], [bend[::-1], side], [bend, side[::-1]]):
         assert flat(lines, snap=0.05).degrees.tolist().count(3) == 1
-        assert flat(lines).parts.max() == 1
+        assert flat(lines).components.max() == 1
 
 
 def test_a_dense_line_meets_a_crossing_once():
@@ -211,7 +213,7 @@ def test_a_dense_line_meets_a_crossing_once():
     side = [tuple(dense[100] + [0, 0.004]), (0.5, 2.0)]
     roads = flat([dense, side], snap=0.02)
     assert (roads.num_vertices, sorted(roads.degrees.tolist())) == (4, [1, 1, 1, 3])
-    assert roads.stretches.begin[1] == pytest.approx(0.5, abs=0.02)
+    assert roads.edges.start[1] == pytest.approx(0.5, abs=0.02)
     assert flat([dense], snap=0.02).num_vertices == 2
 
 
@@ -224,7 +226,7 @@ def test_a_line_that_returns_to_itself_is_closed():
 def test_ways_that_nearly_cross_at_points_meet():
     ways = [[(0, 0), (1, 0), (2, 0)], [(1.02, 1), (1.02, 0.01), (1.02, -1)]]
     assert sorted(flat(ways, snap=0.05).degrees.tolist()) == [1, 1, 1, 1, 4]
-    assert flat(ways, snap=0.01).parts.max() == 1
+    assert flat(ways, snap=0.01).components.max() == 1
 
 
 def test_neighboring_points_of_one_line_join_no_crossings():
@@ -251,13 +253,13 @@ def test_a_line_that_turns_back_is_drawn_twice():
     spur, twin = flat([[a, b, c, b, d]], duplicates="merge"), flat([[a, b, d], [b, c]])
     assert sorted(spur.degrees.tolist()) == sorted(twin.degrees.tolist()) == [1, 1, 1, 3]
     assert spur.distance([(0, 1.5 / 4)], [(0, 2.5 / 4)])[0, 0] == pytest.approx(0, abs=1e-12)
-    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 stretch repeats"):
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 edge repeats"):
         graph = Graph.from_roads([[a, b, c, b, d]], metric="euclidean")
     assert (graph.num_nodes, graph.num_edges) == (4, 3)
 
 
-def test_positions_at_vertices_of_merged_stretches():
-    """One stretch of a long line is a road of its own; a rounded fraction of the long line is its vertex."""
+def test_positions_at_vertices_of_merged_edges():
+    """One edge of a long line is a road of its own; a rounded fraction of the long line is its vertex."""
     long = np.stack([np.arange(20_001.0), np.zeros(20_001)], axis=1)
     roads = graphs.Roads([long[7000:7002], long], np.array([1, 0]), np.zeros(2), np.zeros(2), metric="euclidean")
     for rounding in (0.0, 1e-16, -1e-16, 2.0**-41):
@@ -282,7 +284,7 @@ def test_merged_copies_are_one_road():
     street = [(0, 0), (1, 0), (1, 1), (2, 1)]
     lines = [street, street[::-1], [(1, 1), (1, 3)]]
     merged, single = flat(lines, duplicates="merge"), flat([lines[0], lines[2]])
-    with pytest.warns(graphs.DuplicateRoadsWarning, match="2 stretches of road repeat"):
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="2 edges of roads repeat"):
         parallel = flat(lines)
     assert merged.degrees.tolist() == single.degrees.tolist()
     assert parallel.degrees.tolist() != single.degrees.tolist()
@@ -302,10 +304,10 @@ def test_merging_survives_other_lengths():
     np.testing.assert_allclose(roads.distance([(0, 0.0)], [(1, 0.25)]), [[3.0]])
 
 
-def test_an_overlap_of_two_ways_is_one_stretch():
+def test_an_overlap_of_two_ways_is_one_edge():
     ways = [[(0, 0), (1, 0), (2, 0), (3, 0)], [(1, 1), (1, 0), (2, 0), (2, 1)]]
     assert sorted(flat(ways, duplicates="merge").degrees.tolist()) == [1, 1, 1, 1, 3, 3]
-    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 stretch repeats another, on road 1"):
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 edge repeats another, on road 1"):
         assert sorted(flat(ways).degrees.tolist()) == [1, 1, 1, 1, 4, 4]
     with pytest.raises(graphs.InvalidArgumentError, match="duplicates"):
         flat(ways, duplicates="sum")
@@ -318,7 +320,7 @@ def test_repeated_points_change_nothing():
     once, twice = flat(CROSS), flat([[p for p in line for _ in range(2)] for line in CROSS])
     assert twice.degrees.tolist() == once.degrees.tolist()
     np.testing.assert_array_equal(twice.lengths, once.lengths)
-    np.testing.assert_array_equal(twice.stretches.begin, once.stretches.begin)
+    np.testing.assert_array_equal(twice.edges.start, once.edges.start)
 
 
 def test_line_of_equal_points_is_a_vertex():
@@ -339,8 +341,8 @@ def test_roundabout_meets_joining_roads():
 
 def test_closed_roads_are_pieces_and_no_edges():
     street, ring = [(0, 0), (1, 0)], [(1, 0), (2, 1), (2, -1), (1, 0)]
-    found = graphs.cut_roads([street, ring], metric="euclidean")
-    assert sum(piece.length for piece in found.pieces) == pytest.approx(flat([street, ring]).total_length)
+    found = graphs.split_roads([street, ring], metric="euclidean")
+    assert sum(segment.length for segment in found.segments) == pytest.approx(flat([street, ring]).total_length)
     assert Graph.from_roads([street, ring], metric="euclidean").num_edges == 1
 
 
@@ -353,7 +355,7 @@ def test_closed_roads_are_pieces_and_no_edges():
     ],
 )
 def test_equal_points_on_the_globe_are_one_vertex(first, second):
-    assert RoadNetwork.from_lines([first, second]).parts.max() == 0
+    assert RoadNetwork.from_lines([first, second]).components.max() == 0
 
 
 def test_road_around_the_globe_has_a_diagonal():
@@ -389,5 +391,5 @@ def test_sensor_at_a_crossing_replaces_its_node():
 
 def test_components_without_sensor_warn():
     lines = [*CROSS, [(9, 9), (10, 9)]]
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts .* 1 of them without a sensor"):
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them without a sensor"):
         Graph.from_roads(lines, [0], [0.2], metric="euclidean")

@@ -42,7 +42,7 @@ def test_points_match_the_graph_of_roads():
     rng = np.random.default_rng(0)
     lines = [rng.uniform(8, 9, (n, 2)) for n in (2, 5, 17, 130)]
     road, fraction = rng.integers(0, 4, 50), rng.uniform(0.01, 0.99, 50)
-    coordinates = graphs.cut_roads(lines, road, fraction, "haversine").coordinates
+    coordinates = graphs.split_roads(lines, road, fraction, "haversine").coordinates
     found = RoadNetwork.from_lines(lines).point(np.stack([road, fraction], axis=1))
     np.testing.assert_allclose(found, coordinates[-50:], atol=1e-12)
 
@@ -55,7 +55,7 @@ def test_haversine_takes_the_short_way_over_the_antimeridian():
     found = roads.nearest([(-179.9, 1.0), (180.1, -1.0)], within=np.inf)
     np.testing.assert_allclose(found.positions, [(1, 0.6), (1, 0.6)], atol=1e-4)  # by chords
     np.testing.assert_allclose(found.distances, degree, rtol=1e-3)
-    assert repr(roads) == f"RoadNetwork(2 roads, 4 vertices, 2 parts, length {2 * degree:,.6g} m)"
+    assert repr(roads) == f"RoadNetwork(2 roads, 4 vertices, 2 connected components, length {2 * degree:,.6g} m)"
 
 
 def test_loops_and_parallel_roads_are_kept():
@@ -66,7 +66,7 @@ def test_loops_and_parallel_roads_are_kept():
 
 
 def test_duplicate_lines_warn():
-    with pytest.warns(graphs.DuplicateRoadsWarning, match="2 stretches of road repeat another, the first on road 3"):
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="2 edges of roads repeat another, the first on road 3"):
         roads = flat([*LINES, LINES[1][::-1], LINES[0]])
     assert roads.num_roads == 5
     assert roads.degrees.tolist() == [3, 5, 2]
@@ -138,7 +138,7 @@ def test_lengths_can_be_replaced():
 
 def test_arrays_are_read_only():
     roads = flat(LINES)
-    for array in (roads.coordinates, roads.stretches.source, roads.lengths, roads.lines.points):
+    for array in (roads.coordinates, roads.edges.source, roads.lengths, roads.lines.points):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
@@ -215,7 +215,7 @@ def test_distances_match_the_cut_graph():
     field, index = graphs.RoadField(roads).refine(positions)
     size = len(field.coordinates)
     W = np.full((size, size), np.inf)
-    for a, b, length in zip(field.pieces.source, field.pieces.target, field.pieces.length, strict=True):
+    for a, b, length in zip(field.segments.source, field.segments.target, field.segments.length, strict=True):
         W[a, b] = W[b, a] = min(W[a, b], length)
     expected = floyd_warshall(np.where(np.isinf(W), 0, W), directed=False)[np.ix_(index, index)]
     np.testing.assert_allclose(roads.distance(positions, positions), expected, atol=1e-12)

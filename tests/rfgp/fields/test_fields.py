@@ -284,7 +284,7 @@ def test_what_was_written_is_read_again_at_the_same_places(tmp_path):
     np.testing.assert_array_equal(again.values, field.values)
     for before, after in zip(field.nodes, again.nodes, strict=True):
         a, b = field.coordinates[field.graph.index([before])[0]], again.coordinates[again.graph.index([after])[0]]
-        np.testing.assert_allclose(a, b, atol=2e-5)  # a thousandth of a piece from its end
+        np.testing.assert_allclose(a, b, atol=2e-5)  # a thousandth of a segment from its end
     written = [
         f["properties"]
         for f in json.loads((tmp_path / "out.geojson").read_text())["features"]
@@ -326,7 +326,7 @@ def test_coordinates_in_a_plane(tmp_path):
     field = fields.read_road_field(path, metric="euclidean")
     assert fields.write_nodes(tmp_path / "n.csv", field, law_of(field)).read_text().startswith("node,x,y,observed")
     assert field.roads.sensor_fractions[0] == pytest.approx(0.5)
-    assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
+    assert sorted(segment.length for segment in field.segments()) == pytest.approx([50, 50, 300])
 
 
 def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
@@ -388,21 +388,25 @@ def test_a_graph_in_parts_is_told_of(tmp_path):
     path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
     with pytest.warns(
         graphs.DisconnectedWarning,
-        match="into 3 parts .* One part has no obs.* Roads meet only at shared points.*snap=1, would leave 2",
+        match="3 connected .* One component has no obs.* Roads meet only at shared points.*snap=1, would leave 2",
     ):
         fields.read_road_field(path)
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:
         field = fields.read_road_field(path, snap=1.0)
     assert "snap" not in str(caught[0].message)
     law = law_of(field)
-    pieces = field.pieces()
-    assert {piece.source for piece in pieces} | {piece.target for piece in pieces} == set(range(field.graph.num_nodes))
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):  # what is written meets exactly
+    segments = field.segments()
+    assert {segment.source for segment in segments} | {segment.target for segment in segments} == set(
+        range(field.graph.num_nodes)
+    )
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components"):  # what is written meets exactly
         again = fields.read_road_field(fields.write_roads(tmp_path / "out.geojson", field, law))
     assert again.graph.num_nodes == field.graph.num_nodes
     two = trimesh.util.concatenate([trimesh.creation.box(), trimesh.creation.box().apply_translation([3, 0, 0])])
     two.export(tmp_path / "two.ply")
-    with pytest.warns(graphs.DisconnectedWarning, match=r"mesh falls into 2 parts.* largest with 12 of 24 nodes"):
+    with pytest.warns(
+        graphs.DisconnectedWarning, match=r"mesh has 2 connected components.* largest with 12 of 24 nodes"
+    ):
         fields.read_field(tmp_path / "two.ply")
     loose = trimesh.Trimesh(np.random.default_rng(0).normal(size=(60, 3)), np.arange(60).reshape(20, 3))
     loose.export(tmp_path / "loose.obj")

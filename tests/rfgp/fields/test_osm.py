@@ -29,7 +29,7 @@ def process(field):
 def test_all_ways_meet_and_the_bridge_does_not(town):
     for field in town:
         network, _ = process(field)
-        assert network.parts.max() == 0
+        assert network.components.max() == 0
         assert len(np.unique(field.component)) == 1
         bridge, track = 17, 19
         over, under = [(bridge, (60 + 240) / 760)], [(track, 0.4)]

@@ -311,7 +311,7 @@ def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     gp, plain = (rfgp.MeshGP(each, **options).condition(X, y) for each in (mesh, ball))
     np.testing.assert_allclose(gp.predict(vertices[[0]]).mean, plain.predict(vertices[[0]]).mean, rtol=1e-9)
     field = domain_of(gp).mesh
-    assert (field.num_vertices, len(field.coordinates), field.covered[0]) == (164, 162, 2)
+    assert (field.num_vertices, len(field.coordinates), field.vertices_on_faces[0]) == (164, 162, 2)
     gp.save(tmp_path / "model.safetensors")
     again = rfgp.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(domain_of(again).mesh.vertices, vertices)

@@ -216,7 +216,7 @@ def test_labels_in_labels_out():
 
 def test_an_isolated_node_keeps_its_prior():
     g = graphs.Graph.from_edges([(0, 1), (1, 2)], nodes=[0, 1, 2, 3])
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts, 1 of them without"):
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them without"):
         gp = GraphGP(g, features="exact").fit([0, 1, 2], [1.0, 2.0, 2.5])
     p = gp.predict([3])
     assert p.mean[0] == pytest.approx(gp.hyperparameters.mean.item())

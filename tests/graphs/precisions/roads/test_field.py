@@ -27,7 +27,7 @@ def test_stationary_road_matches_the_line(alpha, lengthscale):
     found = fields.law(roads, on_line(FRACTIONS), alpha, lengthscale, "stationary")
     x = 10 * FRACTIONS
     expected = fields.correlation(alpha, x[:, None] - x[None], lengthscale)
-    np.testing.assert_allclose(found, expected, atol=1e-12 if alpha == 1 else 1e-6)  # of pieces of 1e-3
+    np.testing.assert_allclose(found, expected, atol=1e-12 if alpha == 1 else 1e-6)  # of segments of 1e-3
 
 
 @ALPHAS
@@ -181,8 +181,8 @@ def test_conditional_matches_refined_field(alpha, boundary):
     np.testing.assert_allclose(((A @ given) @ A.T).diagonal() + variance, full[index, index], atol=1e-8)
     own = (A @ given)[:, : field.roads.num_vertices]
     np.testing.assert_allclose(own, full[index][:, : field.roads.num_vertices], atol=1e-8)
-    at_cuts = (A @ given)[:, field.pieces.vertex]
-    np.testing.assert_allclose(at_cuts, full[np.ix_(index, finer.pieces.vertex[:2])], atol=1e-8)
+    at_cuts = (A @ given)[:, field.segments.vertex]
+    np.testing.assert_allclose(at_cuts, full[np.ix_(index, finer.segments.vertex[:2])], atol=1e-8)
     at_vertices = [1, 3, 4, 5, 7, 9]  # one is where a loop was cut
     assert (variance[at_vertices] == 0).all()
     assert (A[at_vertices].sum(axis=1) == 1).all()
@@ -215,7 +215,7 @@ def test_lengthscale_has_the_unit_of_lengths(alpha):
 
 @pytest.mark.parametrize(("alpha", "cost"), [(1, 1e-7), (2, 1e-3)])
 def test_extreme_lengths_have_finite_entries(alpha, cost):
-    """Pieces of 1e-9 lengthscales beside some of 1,000; short ones count as a little longer."""
+    """Segments of 1e-9 lengthscales next to some of 1,000; short ones count as a little longer."""
     lengths = np.array([1000.0, 1e-9, 0.5, 1e-9, 1e-12, 0.7, 1e-6, 1000.0])
     roads = fields.network([(k, k + 1, length) for k, length in enumerate(lengths)])
     field = RoadField(roads, alpha, "stationary")

@@ -1,4 +1,4 @@
-"""Energies of the ends of one stretch, against the inverse covariance in two hundred digits."""
+"""Energies of the ends of one segment, against the inverse covariance in two hundred digits."""
 
 import mpmath as mp
 import numpy as np
@@ -44,7 +44,7 @@ def test_blocks_and_slopes_match_mpmath(alpha, x):
 
 
 @pytest.mark.parametrize("alpha", [1, 2])
-def test_ends_of_long_stretches_are_independent(alpha):
+def test_ends_of_long_segments_are_independent(alpha):
     with np.errstate(all="raise", under="ignore"):
         own, cross = line.blocks(alpha, np.array([745.0, 1e3, 1e4, 1e300]))
         slope = line.slopes(np.stack([own, cross]))

@@ -1,4 +1,4 @@
-"""Cutting roads changes nothing in the law."""
+"""Cutting roads does not change the distribution."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphs import RoadField
-from graphs.precisions.roads import pieces
+from graphs.precisions.roads import segments
 
 EIGHTHS = st.integers(0, 8).map(lambda k: k / 8)
 LENGTHS = st.integers(5, 30).map(lambda k: k / 10)
@@ -72,16 +72,18 @@ def test_positions_near_a_cut_by_rounding_are_at_it():
     np.testing.assert_array_equal(A.indices, [3, 3, 3, 0, 1])
 
 
-def test_pieces_of_each_road_add_up():
+def test_segments_of_each_road_add_up():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0), (0, 2, 3.0)])
-    found = pieces.cut(roads, np.array([1, 3, 1, 3]), np.array([0.5, 0.9, 0.25, 0.1]))
+    found = segments.split(roads, np.array([1, 3, 1, 3]), np.array([0.5, 0.9, 0.25, 0.1]))
     assert found.road.tolist() == [0, 1, 1, 1, 2, 2, 3, 3, 3]
     np.testing.assert_allclose(found.length, [1, 0.5, 0.5, 1, 0.5, 0.5, 0.3, 2.4, 0.3])
     assert (found.source != found.target).all()
-    spots = pieces.locate(roads, found, found.begins, np.array([1, 1, 2, 3, 3]), np.array([0.4, 0.5, 0.75, 0.0, 1.0]))
-    assert spots.piece.tolist() == [2, 0, 5, 0, 0]
-    assert spots.vertex.tolist() == [-1, found.vertex[0], -1, 0, 2]
-    np.testing.assert_allclose(spots.share[[0, 2]], [0.6, 0.5])
+    locations = segments.locate(
+        roads, found, found.start_keys, np.array([1, 1, 2, 3, 3]), np.array([0.4, 0.5, 0.75, 0.0, 1.0])
+    )
+    assert locations.segment.tolist() == [2, 0, 5, 0, 0]
+    assert locations.vertex.tolist() == [-1, found.vertex[0], -1, 0, 2]
+    np.testing.assert_allclose(locations.fraction[[0, 2]], [0.6, 0.5])
 
 
 def test_road_without_length_is_a_vertex():
@@ -110,6 +112,6 @@ def test_close_positions_share_values_within_tolerance(within):
     positions = np.stack([rng.integers(0, 2, 200), rng.uniform(size=200)], axis=1)
     field, index = RoadField(roads).refine(positions, within=within)
     assert len(field.coordinates) <= 4 / within + 3
-    assert (field.pieces.length >= min(within, 1.0) * (1 - 1e-9)).all()
+    assert (field.segments.length >= min(within, 1.0) * (1 - 1e-9)).all()
     assert (np.abs(field.cuts[:, 1] - positions[:, 1]) * roads.lengths[positions[:, 0].astype(int)] < within).all()
     assert len(index) == 200

@@ -1,4 +1,4 @@
-"""Warnings about connected parts of a graph, a mesh or roads without an observation."""
+"""Warnings about connected components of a graph, a mesh or roads without an observation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,27 +12,28 @@ import graphs
 from graphs.precisions.base import Pattern
 
 
-def warnings_of_parts(
+def warnings_of_components(
     links: Any,  # sparse (N, N)
     observed: NDArray[np.integer[Any]],
-    what: str,
+    subject: str,
     hint: str = "",
 ) -> Iterator[Warning]:
-    """Yield a warning if a connected part has no observation.
+    """Yield a warning if a connected component has no observation.
 
     Args:
         links: A sparse matrix with an entry for each pair of connected values.
         observed: The indices of observed values, with repetitions.
-        what: The beginning of the message, such as "The graph falls".
-        hint: A sentence about a way to join parts. The default is none.
+        subject: The beginning of the message, such as "The graph has".
+        hint: A sentence about a way to join components. The default is none.
     """
-    count, part = connected_components(links, directed=False)
-    silent = np.ones(count, dtype=bool)
-    silent[part[observed]] = False
-    if silent.any():
+    count, component = connected_components(links, directed=False)
+    is_unobserved = np.ones(count, dtype=bool)
+    is_unobserved[component[observed]] = False
+    if is_unobserved.any():
         yield graphs.DisconnectedWarning(
-            f"{what} into {count:,} parts, {int(silent.sum()):,} of them without an observation, which hold "
-            f"{silent[part].mean():.1%} of all values. Predictions there are those of the prior.{hint}"
+            f"{subject} {count:,} connected components, {int(is_unobserved.sum()):,} of them without an "
+            f"observation, which hold {is_unobserved[component].mean():.1%} of all values. Predictions there "
+            f"are those of the prior.{hint}"
         )
 
 
