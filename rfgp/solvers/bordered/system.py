@@ -47,17 +47,17 @@ class BorderedSystem:
         self.elimination, self.residual = elimination, residual
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
-    def at(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
+    def with_data(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
         """Return the system with other noise, residuals and weights of the outputs.
 
-        For the same noise the factors are kept.
+        For the same noise the factors are reused.
 
         Args:
             noise: The noise D, (n,), float64.
             residual: The residual r, (n, k), float64.
             output_weights: The weight of the log marginal likelihood of each output, (k,).
         """
-        return BorderedSystem(self.elimination.at(noise), residual, output_weights)
+        return BorderedSystem(self.elimination.with_noise(noise), residual, output_weights)
 
     @property
     def noise(self) -> Tensor:
@@ -81,10 +81,10 @@ class BorderedSystem:
         """The posterior mean A u + Phi w of f at the rows, (n, k)."""
         known = self.elimination
         fitted = known.border @ self.weights
-        return fitted + known.prior.read(self.values) if known.is_sparse else fitted
+        return fitted + known.prior.project(self.values) if known.is_sparse else fitted
 
     @cached_property
-    def left(self) -> Tensor:
+    def residual_of_mean(self) -> Tensor:
         """The residual e of the posterior mean, (n, k)."""
         return self.residual - self.fitted
 
@@ -92,7 +92,7 @@ class BorderedSystem:
         """Return the log marginal likelihood of y over all outputs, 0-d."""
         known, n, k = self.elimination, len(self.noise), self.output_weights.sum()
         determinants = self.noise.log().sum() + known.log_determinant
-        squares = (self.left.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
+        squares = (self.residual_of_mean.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
         if known.is_sparse:
             squares = squares + (self.values * known.prior.times(self.values)).sum(0)
         return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
@@ -111,25 +111,26 @@ class BorderedSystem:
     def in_noise(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in D, (n,)."""
         k, noise, variances = self.output_weights.sum(), self.noise, self.elimination.row_variances
-        return 0.5 * ((k * variances + self.left.square() @ self.output_weights) / noise.square() - k / noise)
+        squares = self.residual_of_mean.square() @ self.output_weights
+        return 0.5 * ((k * variances + squares) / noise.square() - k / noise)
 
     def in_residual(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in r, (n, k)."""
         return -self.elimination.over_noise(self._counted)
 
-    def in_reads(self) -> Tensor:
+    def in_projector(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in the entries of A, (nnz,)."""
-        k, known, reads = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
-        rows = np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
-        entries = times_symmetric(reads, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
-        entries = k * (known.border_products.on_reads - entries)
-        add_outer(self._counted.numpy(), self.values.numpy(), rows, reads.indices, entries)
+        k, known, projector = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
+        rows = np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
+        entries = times_symmetric(projector, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
+        entries = k * (known.border_products.on_projector - entries)
+        add_outer(self._counted.numpy(), self.values.numpy(), rows, projector.indices, entries)
         return torch.from_numpy(entries) / self.noise[torch.from_numpy(rows)]
 
     @property
     def _counted(self) -> Tensor:
         """The residual e times the weight of each output, (n, k)."""
-        return self.left * self.output_weights
+        return self.residual_of_mean * self.output_weights
 
     def in_fields(self) -> list[Tensor]:
         """Return the derivatives of the likelihood in the parameters (p,) and the variance, 0-d, of each field."""
