@@ -30,27 +30,27 @@ class NeighborsField(MarkovField):
     Args:
         positions: The distinct positions, (N, d).
         process: The process.
-        near: The neighbors of each position, with the position itself as the last, (N, N).
+        neighbors: The neighbors of each position, with the position itself as the last, (N, N).
     """
 
     parameters = ("values",)
 
-    def __init__(self, positions: Tensor, process: LatentProcess, near: SparsityPattern) -> None:
-        self.positions, self._process, self._near = positions, process.detached(), near
+    def __init__(self, positions: Tensor, process: LatentProcess, neighbors: SparsityPattern) -> None:
+        self.positions, self._process, self._neighbors = positions, process.detached(), neighbors
         columns = neighbors_of(process.prior()).read(positions)
         self.coordinates = columns.numpy() if columns.shape[1] in (2, 3) else None
 
     @cached_property
     def pattern(self) -> Pattern:
         """The pairs of values with entries in one row of V."""
-        ones = sp.csr_array((np.ones(len(self._near.indices)), self._near.indices, self._near.indptr))
+        ones = sp.csr_array((np.ones(len(self._neighbors.indices)), self._neighbors.indices, self._neighbors.indptr))
         product = sp.csr_array(ones.T @ ones)
         product.sort_indices()
         return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,)."""
-        return self._process.factor(self.positions, values, self._near)
+        return self._process.factor(self.positions, values, self._neighbors)
 
     def inverse_root(
         self,
@@ -63,7 +63,7 @@ class NeighborsField(MarkovField):
         """
         with torch.no_grad():
             entries = self._factor(torch.from_numpy(values))
-        return sp.csr_array(SparseValues(entries, self._near).matrix())
+        return sp.csr_array(SparseValues(entries, self._neighbors).matrix())
 
     def entries(
         self,
@@ -90,7 +90,7 @@ class NeighborsField(MarkovField):
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
             entries = self._factor(parameters)
-            matrix = SparseValues(entries, self._near).matrix()
+            matrix = SparseValues(entries, self._neighbors).matrix()
             upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
             (in_parameters,) = torch.autograd.grad(entries, parameters, upstream)
         return np.asarray(in_parameters.numpy())
@@ -106,7 +106,7 @@ class NeighborsField(MarkovField):
         """
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
-            diagonal = torch.from_numpy(self._near.indptr[1:] - 1)
+            diagonal = torch.from_numpy(self._neighbors.indptr[1:] - 1)
             total = 2 * self._factor(parameters)[diagonal].log().sum()
             (in_parameters,) = torch.autograd.grad(total, parameters)
         return total.item(), np.asarray(in_parameters.numpy())

@@ -46,10 +46,10 @@ class BorderedProjection:
     @cached_property
     def reduced(self) -> Tensor:
         """Psi = Phi - A Y, (n, F)."""
-        known = self.system.elimination
-        if not known.is_sparse or not self.dense.shape[1]:
+        elimination = self.system.elimination
+        if not elimination.is_sparse or not self.dense.shape[1]:
             return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
+        return self.dense - torch.from_numpy(self.sparse @ elimination.coupling.numpy())
 
     @property
     def variances(self) -> Tensor:
@@ -89,12 +89,14 @@ class BorderedProjection:
         The variances V are quadratic in A. The derivative is (V(A + h A') - V(A - h A')) / 2h for any h, here |A| /
         |A'|.
         """
-        known, size, slope_size = self.system.elimination, _norms(self.sparse), _norms(slope.projector)
+        elimination, size, slope_size = self.system.elimination, _norms(self.sparse), _norms(slope.projector)
         step = np.where((size > 0) & (slope_size > 0), size, 1.0) / np.where(slope_size > 0, slope_size, 1.0)
         moved = sp.csr_array(sp.diags_array(step) @ slope.projector)
-        border = torch.from_numpy(moved @ known.coupling.numpy())
+        border = torch.from_numpy(moved @ elimination.coupling.numpy())
         ends = [
-            known.variances(sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border).numpy()
+            elimination.variances(
+                sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border
+            ).numpy()
             for sign in (1.0, -1.0)
         ]
         return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.conditional_variance)
@@ -221,10 +223,10 @@ def between(left: BorderedProjection, right: BorderedProjection) -> Tensor:
         left: The projections of a points.
         right: The projections of b points given the same rows.
     """
-    known = left.system.elimination
-    out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
-    if known.is_sparse:
-        out = out + torch.from_numpy(products(known.factor, left.sparse, right.sparse))
+    elimination = left.system.elimination
+    out = elimination.half_border(left.reduced) @ elimination.half_border(right.reduced).mT
+    if elimination.is_sparse:
+        out = out + torch.from_numpy(products(elimination.factor, left.sparse, right.sparse))
     return out
 
 

@@ -67,21 +67,23 @@ class BorderedSystem:
     @cached_property
     def weights(self) -> Tensor:
         """The posterior mean w, (F, k)."""
-        known = self.elimination
-        return torch.cholesky_solve(known.reduced.mT @ known.over_noise(self.residual), known.border_factor)
+        elimination = self.elimination
+        target = elimination.reduced.mT @ elimination.over_noise(self.residual)
+        return torch.cholesky_solve(target, elimination.border_factor)
 
     @cached_property
     def values(self) -> Tensor:
         """The posterior mean u, (N, k)."""
-        known = self.elimination
-        return known.solve(known.prior.transposed_times(known.over_noise(self.residual - known.border @ self.weights)))
+        elimination = self.elimination
+        residual = elimination.over_noise(self.residual - elimination.border @ self.weights)
+        return elimination.solve(elimination.prior.transposed_times(residual))
 
     @cached_property
     def fitted(self) -> Tensor:
         """The posterior mean A u + Phi w of f at the rows, (n, k)."""
-        known = self.elimination
-        fitted = known.border @ self.weights
-        return fitted + known.prior.project(self.values) if known.is_sparse else fitted
+        elimination = self.elimination
+        fitted = elimination.border @ self.weights
+        return fitted + elimination.prior.project(self.values) if elimination.is_sparse else fitted
 
     @cached_property
     def residual_of_mean(self) -> Tensor:
@@ -90,23 +92,23 @@ class BorderedSystem:
 
     def log_prob(self) -> Tensor:
         """Return the log marginal likelihood of y over all outputs, 0-d."""
-        known, n, k = self.elimination, len(self.noise), self.output_weights.sum()
-        determinants = self.noise.log().sum() + known.log_determinant
+        elimination, n, k = self.elimination, len(self.noise), self.output_weights.sum()
+        determinants = self.noise.log().sum() + elimination.log_determinant
         squares = (self.residual_of_mean.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
-        if known.is_sparse:
-            squares = squares + (self.values * known.prior.times(self.values)).sum(0)
+        if elimination.is_sparse:
+            squares = squares + (self.values * elimination.prior.times(self.values)).sum(0)
         return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
 
     # --- the gradient ----------------------------------------------------------------------------
 
     def in_border(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in Phi, (n, F)."""
-        known = self.elimination
+        elimination = self.elimination
         gradient: Tensor = torch.linalg.solve_triangular(
-            known.border_factor, known.half_reduced, upper=False, left=False
+            elimination.border_factor, elimination.half_reduced, upper=False, left=False
         )
         gradient.mul_(-self.output_weights.sum()).addmm_(self._counted, self.weights.mT)
-        return known.over_noise(gradient)
+        return elimination.over_noise(gradient)
 
     def in_noise(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in D, (n,)."""
@@ -120,10 +122,10 @@ class BorderedSystem:
 
     def in_projector(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in the entries of A, (nnz,)."""
-        k, known, projector = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
+        k, elimination, projector = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
         rows = np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
-        entries = times_symmetric(projector, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
-        entries = k * (known.border_products.on_projector - entries)
+        entries = times_symmetric(projector, elimination.prior.pattern.csr, elimination.factor.inverse)  # A S^-1
+        entries = k * (elimination.border_products.on_projector - entries)
         add_outer(self._counted.numpy(), self.values.numpy(), rows, projector.indices, entries)
         return torch.from_numpy(entries) / self.noise[torch.from_numpy(rows)]
 

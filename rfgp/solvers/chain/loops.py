@@ -313,17 +313,17 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
 def states_at(points, indices, times, targets, noise, model, states, adjoints, filtered, adjoint):
     """Write m and P at points given earlier rows to `filtered`, and r and N given later rows to `adjoint`."""
     kappa, unit, tables = model
-    a, n, has_row_noise, known = len(unit), times.size, noise.size > 1, -1
+    a, n, has_row_noise, last_block = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
     predicted, backward = np.empty((BLOCK_ROWS, a + a * a)), np.empty((BLOCK_ROWS + 1, a + a * a))
     moved, work, numbers = np.empty((BLOCK_ROWS, a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
     for p in range(points.size):
         row, after = max(indices[p] - 1, 0), indices[p]
         first = row - row % BLOCK_ROWS
-        if row // BLOCK_ROWS != known:
-            known = row // BLOCK_ROWS
-            filter_block(known, times, targets, noise, model, states, predicted, moved)
-            smooth_block(known, times, targets, noise, model, adjoints, predicted, backward)
+        if row // BLOCK_ROWS != last_block:
+            last_block = row // BLOCK_ROWS
+            filter_block(last_block, times, targets, noise, model, states, predicted, moved)
+            smooth_block(last_block, times, targets, noise, model, adjoints, predicted, backward)
         load(predicted, row - first, unit, mean, covariance)
         if after > 0:
             condition_on_row(targets[row], noise[row if has_row_noise else 0], unit, mean, covariance)

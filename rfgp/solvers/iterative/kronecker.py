@@ -161,9 +161,9 @@ class KroneckerTerm(Term):
 
     def _project(self, inputs: Tensor) -> KroneckerRows:
         factors, codes = [], []
-        for side, known, root in zip(self._sides, self._positions, self._roots, strict=True):
+        for side, grid, root in zip(self._sides, self._positions, self._roots, strict=True):
             positions, indices = side.distinct(inputs)
-            cross = side.covariance(known, positions, *self._block.parameters).double()
+            cross = side.covariance(grid, positions, *self._block.parameters).double()
             factors.append(half_solve(root, cross).mT)
             codes.append(indices)
         return KroneckerRows(*factors, *codes)

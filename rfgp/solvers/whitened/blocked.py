@@ -90,12 +90,12 @@ class BlockedInference(Inference):
         positions = neighbors_of(self._prior).scaled(self._rows.inputs)[last]
         for block in near_each_other(positions, max(1, BLOCK_FEATURES // (F + k))):
             pattern, columns = used(self._pattern.take(np.sort(block))[0])
-            known = torch.from_numpy(columns)
-            near = self._rows.take(known)
+            rows = torch.from_numpy(columns)
+            near = self._rows.take(rows)
             phi = features(self._prior, self._prior.dense, near.inputs)
             near, _, _ = with_feature_residuals(self._prior.dense, near, self._noise, phi)
-            self._noise_diag[known] = near.noise_diag(self._noise).expand(len(known))
-            whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[known], phi, pattern)
+            self._noise_diag[rows] = near.noise_diag(self._noise).expand(len(rows))
+            whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[rows], phi, pattern)
             both = whitener.times(torch.cat([phi, near.targets - self._mean], dim=1))
             total += both.mT @ both
             repeated = near.take(whitener.row_indices).repetitions(self._noise)

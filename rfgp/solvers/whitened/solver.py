@@ -149,11 +149,11 @@ class WhitenedSolver(Inference):
     @cached_property
     def _precisions(self) -> Tensor:
         """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), of ordered rows."""
-        known, whitener = self.system.elimination, self._whitener
-        explained = known.half_border(whitener.back(known.reduced)).square().sum(1)
-        if known.is_sparse:
-            projector = sp.csr_array(whitener.matrix.T @ known.prior.matrix)
-            explained += torch.from_numpy(solved_forms(known.factor, projector))
+        elimination, whitener = self.system.elimination, self._whitener
+        explained = elimination.half_border(whitener.back(elimination.reduced)).square().sum(1)
+        if elimination.is_sparse:
+            projector = sp.csr_array(whitener.matrix.T @ elimination.prior.matrix)
+            explained += torch.from_numpy(solved_forms(elimination.factor, projector))
         return whitener.precisions - explained
 
     def _ordered_coefficients(self) -> Tensor:

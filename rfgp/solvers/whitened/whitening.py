@@ -200,6 +200,6 @@ def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sp
     """
     if system is None:
         return half_solve(factor, dense.mT).mT
-    known = system.elimination
-    half = known.half_border(dense - torch.from_numpy(np.asarray(sparse @ known.coupling.numpy())))
-    return torch.cat([half, torch.from_numpy(known.factor.half_solve(sparse.toarray().T).T)], dim=1)
+    elimination = system.elimination
+    half = elimination.half_border(dense - torch.from_numpy(np.asarray(sparse @ elimination.coupling.numpy())))
+    return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(sparse.toarray().T).T)], dim=1)
