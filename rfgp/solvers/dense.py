@@ -179,7 +179,11 @@ class DenseSolver(Inference):
         return 2 * self._factor.diagonal().log().sum() - self._noise.log().sum()
 
     def posterior(self) -> Posterior:
-        """Return the factor of the rows' covariance or the weights of features, with gradients if C or y has some."""
+        """Return the posterior, with gradients if C or y has some.
+
+        If the prior has dense weights only, without a residual, it is a `LowRankPosterior`. Otherwise it is a
+        `DensePosterior` with the factor of C.
+        """
         factor, coefficients = self._factor, self.coefficients
         tensors = *self._gram.tensors, self._given_noise, self._residual
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):

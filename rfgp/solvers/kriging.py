@@ -91,7 +91,9 @@ def kriging_weights(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
-    """Return the kriging weights of rows at single points, and the conditional variances of the block of neighbors.
+    """Return the kriging weights of rows at single points.
+
+    The conditional variances of the block of neighbors are returned too.
 
     Args:
         prior: The prior.
@@ -112,7 +114,9 @@ def sequential_kriging_weights(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
-    """Return the kriging weights of rows and earlier points at each point, and the conditional variances.
+    """Return the kriging weights of rows and of earlier points at each point.
+
+    The conditional variances are returned too.
 
     Args:
         prior: The prior.
@@ -136,7 +140,9 @@ def joint_kriging_weights(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
-    """Return the kriging weights at points that may be neighbors of each other, and the conditional covariance.
+    """Return the kriging weights of rows at points that may be neighbors of each other.
+
+    The conditional covariance is returned too.
 
     Args:
         prior: The prior.

@@ -28,7 +28,7 @@ class Latent(NamedTuple):
 
 
 class SparseLatents:
-    """Latent values u ~ N(0, Q^-1) with Q = blockdiag(Q_t / s_t^2), and their projection to rows.
+    """Latent values u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), and their projection to rows.
 
     Args:
         latents: The sparse blocks, in the order of the columns of A. There may be none.

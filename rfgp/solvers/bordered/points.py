@@ -204,7 +204,7 @@ class PointProjector:
         conditional: Tensor,
         project: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
     ) -> BorderedProjection:
-        """Return the projection to n points of the terms in the sum, with conditional variances, (n,) or (n, n)."""
+        """Return the projection to n points, with conditional variances (n,) or covariances (n, n)."""
         parts = list[sp.csr_array]()
         for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:

@@ -125,9 +125,9 @@ class BorderedPosterior(Posterior):
         system, k = self.system, self.targets.shape[1]
         sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
         z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
-        apart = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
-        u = system.values.repeat(1, count) - system.elimination.coupling @ apart
-        w = system.weights.repeat(1, count) + apart
+        deviation = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
+        u = system.values.repeat(1, count) - system.elimination.coupling @ deviation
+        w = system.weights.repeat(1, count) + deviation
         if system.elimination.is_sparse:
             u = u + torch.from_numpy(system.elimination.factor.sample(z.numpy()))
 

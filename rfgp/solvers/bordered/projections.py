@@ -61,7 +61,9 @@ def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
 
 
 def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether a block has a residual, so that a row may depend on values without a joint entry in Q.
+    """Return whether a block has a residual.
+
+    A row may then depend on values without a joint entry in Q.
 
     Args:
         blocks: The sparse blocks.
@@ -72,7 +74,7 @@ def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
 def with_feature_residuals(
     weights: Weights, rows: Block, noise: Tensor, border: Tensor
 ) -> tuple[Block, Tensor, Tensor]:
-    """Add the residual variances of features: to the noise (FITC) or to the bound (VFE).
+    """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
 
     Args:
         weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.

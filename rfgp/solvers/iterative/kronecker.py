@@ -32,7 +32,7 @@ from rfgp.sparse import KroneckerRows, on_grid
 MAX_RANK = 512
 """The maximum number of eigenvectors of a preconditioner."""
 MIN_SIGNAL = 0.5
-"""The smallest eigenvalue of an eigenvector of a preconditioner, relative to the noise."""
+"""The minimum eigenvalue, relative to the noise, whose eigenvector is in a preconditioner."""
 MAX_DECOMPOSED = 2048
 """The maximum number of positions of one side whose eigenvectors are computed."""
 

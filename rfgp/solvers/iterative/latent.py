@@ -30,7 +30,7 @@ _SAMPLE_ROWS = 1000
 
 
 def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
-    """Return whether rows are conditioned on latent values, by the signal-to-noise ratio of a sample.
+    """Return whether to condition on latent values, by the signal-to-noise ratio.
 
     Args:
         prior: The prior with neighbors.
@@ -61,7 +61,7 @@ class LatentSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        ordered: The solver of the ordered rows. If None, it is made.
+        ordered: The solver of the ordered rows. If None, it is created.
 
     Raises:
         InvalidArgumentError: If a block cannot be combined with neighbors.
@@ -109,7 +109,7 @@ class LatentSolver(Inference):
         return self._ordered.likelihood_error
 
     def posterior(self) -> IterativePosterior:
-        """Return coefficients of the ordered rows, and draws for the variances."""
+        """Return the posterior of the ordered rows, with draws for the variances."""
         with torch.no_grad():
             return self._ordered.posterior()
 

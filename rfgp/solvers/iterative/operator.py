@@ -268,11 +268,11 @@ class CGOperator:
 
 
 def dense_columns_except(operator: CGOperator, part: Part) -> Tensor:
-    """Return the columns (n, c) of the other parts of an operator that are dense or have few columns.
+    """Return the columns (n, c) of the other parts, if they are dense or few.
 
     Args:
         operator: The operator.
-        part: The part that is left out.
+        part: The excluded part.
     """
     others = [other.dense_columns() for other in operator.parts if other is not part]
     none = operator.noise_diag.new_zeros(len(operator), 0)

@@ -136,7 +136,9 @@ class Term(ABC):
 
     @abstractmethod
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient of sum_j signs_j v_j^T K v_j / 2 in the block's parameters.
+        """Return a 0-d tensor with the gradient of sum_j signs_j v_j^T K v_j / 2.
+
+        The gradient is in the parameters of the block.
 
         Args:
             vectors: The vectors v_j, (rows, p).

@@ -45,7 +45,7 @@ class IterativeSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        terms: The terms at the rows. If None, they are made.
+        terms: The terms at the rows. If None, they are created.
         tolerance: The relative residual of the solve for the mean. The default is 1e-9.
 
     Examples:
@@ -203,7 +203,7 @@ class IterativeSolver(Inference):
         return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._repeated + self._bound
 
     def posterior(self) -> IterativePosterior:
-        """Return the coefficients, and draws for the variances."""
+        """Return the posterior, which stores coefficients and draws for the variances."""
         noise_diag, known = self._noise_diag.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
             known = ConditionedTerms(self._terms, self._operator, self.coefficients, self._paths)

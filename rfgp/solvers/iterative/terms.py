@@ -23,9 +23,11 @@ from rfgp.sparse import sampled_outer, with_columns
 
 
 class WeightTerm(Term):
-    """A term f = Phi w with w ~ N(0, I) and dense features Phi, which include the prior scale.
+    """A term f = Phi w with w ~ N(0, I) and dense features Phi.
 
-    The coordinates of the term are the weights w, (F,). Methods have the arguments of those of `Term`.
+    Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         prior: The prior of all terms. If its neighbors model a residual, features are evaluated in float64.

@@ -203,8 +203,8 @@ def best_scales(
         statistics: The statistics of rows without noise of their own.
         count: The number N of observations.
         ratio: The ratio of noise to variance at which the search starts.
-        variance_bounds: The least and the largest variance.
-        noise_bounds: The least and the largest noise.
+        variance_bounds: The minimum and the maximum variance.
+        noise_bounds: The minimum and the maximum noise.
     """
     unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
 

@@ -113,7 +113,7 @@ class BlockedInference(Inference):
         return WhitenedSolver.of(*self._arguments).leave_one_out()
 
     def posterior(self) -> WhitenedPosterior:
-        """Return the rows, and weights with the factor of their precision."""
+        """Return the posterior, which stores the rows and the posterior of the weights."""
         centered = self._rows.targets - self._mean
         return WhitenedPosterior(
             self._prior, self._rows.inputs, centered, self._noise_diag, self._weights, self._factor

@@ -194,7 +194,7 @@ class WhitenedSolver(Inference):
             )
 
     def posterior(self) -> WhitenedPosterior:
-        """Return the rows, and weights with the factor of their precision."""
+        """Return the posterior, which stores the rows and the posterior of the weights."""
         with torch.no_grad():
             system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
