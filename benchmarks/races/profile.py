@@ -78,7 +78,7 @@ FOLDERS = {
     "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/parts.py"),
     "neighbors": (
         *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/kernel_neighbors.py", "rfgp/fitting/neighbor"),
-        *("rfgp/solvers/nearby.py", "sklearn/neighbors/", "scipy/spatial/"),
+        *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),
     "lattices": ("rfgp/lattices/", "rfgp/fitting/lattices.py", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),

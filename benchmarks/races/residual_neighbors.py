@@ -35,8 +35,8 @@ from rfgp.blocks.neighbors import AHEAD, VecchiaBlock
 from rfgp.local.covariances import pattern_of
 from rfgp.regression import mean_and_noise
 from rfgp.rows import gathered
-from rfgp.solvers import nearby
-from rfgp.solvers.bordered.reads import all_weights
+from rfgp.solvers import kriging
+from rfgp.solvers.bordered.projections import all_weights
 from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.sparse import SparsityPattern
 
@@ -76,12 +76,12 @@ def compare(name: str, folder: Path, split: int, rows: int, points: int) -> Iter
     gp = rfgp.GP(k.Matern(nu=1.5), approximation=approximation, seed=split).fit(X[HELD_OUT:], y[HELD_OUT:])
     state, known = gp.state, gathered(gp.state.require_rows(purpose="a race"))
     prior, (mean, noise) = state.prior().detached(), mean_and_noise(state.hyperparameters.detached())
-    block, scale = nearby.neighbors_of(prior), state.scaling.targets
+    block, scale = kriging.neighbors_of(prior), state.scaling.targets
     new = state.scaling.inputs.forward(torch.from_numpy(X[:HELD_OUT]))
     target = scale.forward(torch.from_numpy(y[:HELD_OUT, None]))[:, 0]
     place = block.order(len(known))
     ordered = known.take(place)
-    phi, phi_new = (nearby.features(prior, all_weights(prior, x), x) for x in (ordered.inputs, new))
+    phi, phi_new = (kriging.features(prior, all_weights(prior, x), x) for x in (ordered.inputs, new))
     for rule in ("distance", "residual"):
         is_residual = rule == "residual"
         among = likeness(block, (ordered.inputs, ordered.inputs), (phi, phi) if is_residual else None)
@@ -90,7 +90,7 @@ def compare(name: str, folder: Path, split: int, rows: int, points: int) -> Iter
             solver = WhitenedSolver(prior, ordered, mean, noise, predecessors(among, count), place)
             near = np.sort(across.topk(AHEAD * count, dim=1).indices.numpy(), axis=1)
             posterior = solver.posterior()
-            with patch.object(nearby, "nearest", lambda *_, near=near: near):
+            with patch.object(kriging, "nearest", lambda *_, near=near: near):
                 found = posterior.project(new)
                 center, variance = posterior.mean(found)[:, 0] + mean, posterior.variance(new, found) + noise
             nlpd = 0.5 * ((target - center).square() / variance + (2 * np.pi * variance).log()).mean()

@@ -101,13 +101,13 @@ class Slope(NamedTuple):
 
     Attributes:
         column: The index of the column.
-        reads: The derivatives of A, (n, N).
-        left: The derivatives of the conditional variances, (n,).
+        projector: The derivatives of A, (n, N).
+        conditional_variance: The derivatives of the conditional variances, (n,).
     """
 
     column: int
-    reads: sp.csr_array
-    left: Array
+    projector: sp.csr_array
+    conditional_variance: Array
 
 
 class MaternColumn(NamedTuple):
@@ -194,7 +194,7 @@ class PrecisionBlock(LatentBlock):
         """Return the conditional variances (n_a,) of f given u."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
 
-    def marginal_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+    def marginal_projection(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return the projection of n single points, and conditional variances.
 
         A refined block with `between` accepts points that are not among its values.
@@ -207,8 +207,8 @@ class PrecisionBlock(LatentBlock):
         """
         if self.between is None:
             return self.projector(inputs), self.residual_variance(inputs)
-        reads, left = self.between(self.field, self.values.detach().numpy(), inputs)
-        return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
+        projector, variance = self.between(self.field, self.values.detach().numpy(), inputs)
+        return projector, float(self.variance.detach()) * torch.from_numpy(variance) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
         """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs.
@@ -219,9 +219,9 @@ class PrecisionBlock(LatentBlock):
         if self.slopes is None:
             return []
         slopes, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
-        return [slope._replace(left=variance * slope.left) for slope in slopes]
+        return [slope._replace(conditional_variance=variance * slope.conditional_variance) for slope in slopes]
 
-    def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+    def joint_projection(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return the projection of n dependent points, and a conditional covariance.
 
         The points must be among the values of a refined block.

@@ -12,8 +12,8 @@ from rfgp.solvers.bordered.planning import bordered_latent
 from rfgp.solvers.chain import ChainPosterior, ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
+from rfgp.solvers.kriging import neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
-from rfgp.solvers.nearby import neighbors_of
 from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
@@ -112,7 +112,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
             return bordered
         latent = LatentSolver(prior, rows, mean, noise)
         is_divided = len(neighbors_of(prior).names) > 1
-        if not is_auto or (not is_divided and latent.is_solved()):
+        if not is_auto or (not is_divided and latent.converges_quickly()):
             return latent
     return whitened(prior, rows, mean, noise)
 

@@ -22,7 +22,7 @@ class CGSolution(NamedTuple):
         solution: The solution x, (n, p), or (n + c, p) if the preconditioner returns c further rows.
         residual: The recursive estimate of |right - A x| / |right| of each column, (p,).
         alphas: The lengths of the steps, (k, p), 0 after the last step of a column.
-        betas: The shares of the last direction in the next one, (k, p), 0 after the last step of a column.
+        betas: The coefficients of the last direction in the next one, (k, p), 0 after the last step of a column.
         is_indefinite: Whether a column stopped at a direction of curvature <= 0, (p,).
     """
 
@@ -58,7 +58,7 @@ def conjugate_gradients(
     product: Map,
     right: Tensor,  # (n, p)
     tolerance: float | Tensor,  # () or (p,)
-    most: int,
+    max_iterations: int,
     precondition: Map | None = None,
     *,
     stop_on_negative_curvature: bool = False,
@@ -74,7 +74,7 @@ def conjugate_gradients(
         product: Maps v (n, p) to A v (n, p), for a symmetric A (n, n).
         right: The right-hand sides.
         tolerance: A column has converged if |right - A x| <= tolerance |right|.
-        most: The maximal number of steps.
+        max_iterations: The maximum number of steps.
         precondition: Maps r (n, p) to M^-1 r (n, p), for a symmetric and positive definite M near A. It may return
             further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r. Directions and solution then have these
             rows too, and `product` receives them. If None, M = I.
@@ -87,7 +87,7 @@ def conjugate_gradients(
     Examples:
         >>> import torch
         >>> from rfgp.solvers.conjugate_gradients import conjugate_gradients
-        >>> found = conjugate_gradients(lambda v: 2 * v, torch.tensor([[2.0], [4.0]]), 1e-6, most=10)
+        >>> found = conjugate_gradients(lambda v: 2 * v, torch.tensor([[2.0], [4.0]]), 1e-6, max_iterations=10)
         >>> found.solution.tolist(), found.num_steps
         ([[1.0], [2.0]], 1)
     """
@@ -98,23 +98,23 @@ def conjugate_gradients(
     rho = square if precondition is None else (residual * z[:n]).sum(0)
     limit, steps = square * tolerance**2, 0
     is_indefinite = torch.zeros_like(square, dtype=torch.bool)
-    kept = right.new_empty(2, most, right.shape[1])  # one block: small ones prevent glibc from reusing large ones
-    while steps < most and bool((goes_on := (square > limit) & (rho > 0) & ~is_indefinite).any()):
+    history = right.new_empty(2, max_iterations, right.shape[1])  # one block, so that glibc can reuse large blocks
+    while steps < max_iterations and bool((is_active := (square > limit) & (rho > 0) & ~is_indefinite).any()):
         image = product(direction)
         curvature = (direction[:n] * image).sum(0)
         if stop_on_negative_curvature:
-            is_indefinite |= goes_on & (curvature <= 0)
-            goes_on &= ~is_indefinite
-        alpha = torch.where(goes_on, rho / curvature, 0.0)
+            is_indefinite |= is_active & (curvature <= 0)
+            is_active &= ~is_indefinite
+        alpha = torch.where(is_active, rho / curvature, 0.0)
         x.addcmul_(direction, alpha)
         residual.addcmul_(image, alpha, value=-1)
-        square = torch.where(goes_on, residual.square().sum(0), square)
+        square = torch.where(is_active, residual.square().sum(0), square)
         z = residual if precondition is None else precondition(residual)
-        reached = square if precondition is None else (residual * z[:n]).sum(0)
-        beta = torch.where(goes_on, reached / rho, 0.0)
+        new_rho = square if precondition is None else (residual * z[:n]).sum(0)
+        beta = torch.where(is_active, new_rho / rho, 0.0)
         direction.mul_(beta).add_(z)
-        rho = torch.where(goes_on, reached, rho)
-        kept[0, steps], kept[1, steps] = alpha, beta
+        rho = torch.where(is_active, new_rho, rho)
+        history[0, steps], history[1, steps] = alpha, beta
         steps += 1
-    alphas, betas = kept[:, :steps].cpu().numpy().copy()
+    alphas, betas = history[:, :steps].cpu().numpy().copy()
     return CGSolution(x, (square / first.where(first > 0, 1.0)).sqrt(), alphas, betas, is_indefinite)

@@ -42,13 +42,12 @@ _LOG_2PI = math.log(2 * math.pi)
 _ROUNDING = torch.finfo(torch.float64).eps
 """The variance of rounding errors, relative to the mean prior variance times the number of rows.
 
-The eigenvalues of an (n, n) covariance have errors of about n eps times its mean diagonal entry. On 32 tables of 40
-to 200 points of Branin's function, 140 factorizations failed without it and none with it. Three and ten times as much
-had the same effect and larger errors."""
-_STATED = 0.1
-"""The smallest share of the noise due to rounding that a report mentions."""
-_SPARSE = 0.05
-"""The share of nonzero covariances with the rows below which products are sparse."""
+The eigenvalues of an (n, n) covariance have errors of about n eps times its mean diagonal entry. Without this variance,
+some factorizations fail if the noise is small."""
+_MIN_REPORTED_ROUNDING = 0.1
+"""The minimum fraction of the noise due to rounding that a report mentions."""
+_MAX_SPARSE_DENSITY = 0.05
+"""The fraction of nonzero covariances with the rows below which products are sparse."""
 
 
 class DenseSolver(Inference):
@@ -74,15 +73,15 @@ class DenseSolver(Inference):
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, gram: Gram | None = None) -> None:
         self._prior, self._rows = prior, rows
         self._gram = prior.gram(rows.inputs) if gram is None else gram
-        self._residual, self._given = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
+        self._residual, self._given_noise = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
         self._rounding = rounding_variance(self._kernel)
-        self._noise = torch.hypot(self._given.detach(), self._rounding)
+        self._noise = torch.hypot(self._given_noise.detach(), self._rounding)
         self._repeated = rows.replicate_log_prob(noise)
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
-        For the same noise the factor is kept.
+        For the same noise the factor is reused.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
@@ -111,7 +110,7 @@ class DenseSolver(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        return with_gradient(self._value, *self._gram.tensors, self._given, self._residual) + self._repeated
+        return with_gradient(self._value, *self._gram.tensors, self._given_noise, self._residual) + self._repeated
 
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
         """Return the log marginal likelihood, 0-d, and its gradients, for rows without weights.
@@ -137,7 +136,7 @@ class DenseSolver(Inference):
         in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * output_weights
         in_covariance.addmm_(counted, self.coefficients.mT, beta=-0.5 * float(output_weights.sum()), alpha=0.5)
         in_noise = in_covariance.diagonal() / self._noise
-        in_given = in_noise * self._given.detach()
+        in_given = in_noise * self._given_noise.detach()
         in_covariance.diagonal().add_(_ROUNDING * self._rounding * in_noise.sum())
         return [*self._gram.pull_back(in_covariance), in_given, -counted]
 
@@ -153,11 +152,11 @@ class DenseSolver(Inference):
     @property
     def remark(self) -> str:
         """A clause on the variance added for rounding, if the noise is not much larger."""
-        rounding, least = float(self._rounding), float(self._noise.min())
-        if rounding < _STATED * least:
+        rounding, min_noise = float(self._rounding), float(self._noise.min())
+        if rounding < _MIN_REPORTED_ROUNDING * min_noise:
             return ""
-        share = rounding / max(float(self._kernel.diagonal().mean()), 1e-300)
-        return f" (for rounding, {share:.0e} of the prior variance is added to the noise)"
+        fraction = rounding / max(float(self._kernel.diagonal().mean()), 1e-300)
+        return f" (for rounding, {fraction:.0e} of the prior variance is added to the noise)"
 
     @property
     def fitted(self) -> Tensor:
@@ -171,8 +170,8 @@ class DenseSolver(Inference):
         Each is computed in the form without cancellation: the second one if the noise exceeds the prior variance.
         """
         noise, kernel, inverse = self._noise, self._kernel, torch.cholesky_inverse(self._factor)
-        shares = torch.where(noise > kernel.diagonal(), (kernel * inverse).sum(1), 1 - noise * inverse.diagonal())
-        return noise * shares
+        fractions = torch.where(noise > kernel.diagonal(), (kernel * inverse).sum(1), 1 - noise * inverse.diagonal())
+        return noise * fractions
 
     @property
     def log_determinant(self) -> Tensor:
@@ -180,11 +179,16 @@ class DenseSolver(Inference):
         return 2 * self._factor.diagonal().log().sum() - self._noise.log().sum()
 
     def posterior(self) -> Posterior:
-        """Return the factor of the rows' covariance or the weights of features, with gradients if C or y has some."""
+        """Return the posterior, with gradients if C or y has some.
+
+        If the prior has dense weights only, without a residual, it is a `LowRankPosterior`. Otherwise it is a
+        `DensePosterior` with the factor of C.
+        """
         factor, coefficients = self._factor, self.coefficients
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (*self._gram.tensors, self._given, self._residual)):
+        tensors = *self._gram.tensors, self._given_noise, self._residual
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             kernel = _covariance(self._prior, self._rows.inputs)
-            factor = _factorized(kernel, torch.hypot(self._given, rounding_variance(kernel)))
+            factor = _factorized(kernel, torch.hypot(self._given_noise, rounding_variance(kernel)))
             coefficients = torch.cholesky_solve(self._residual, factor)
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
             return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
@@ -229,7 +233,8 @@ class DensePosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        if int(torch.count_nonzero(projected)) < _SPARSE * projected.numel() and not projected.requires_grad:
+        is_sparse = int(torch.count_nonzero(projected)) < _MAX_SPARSE_DENSITY * projected.numel()
+        if is_sparse and not projected.requires_grad:
             rows = sp.csr_array(projected.numpy())
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
         else:
@@ -284,8 +289,8 @@ class DensePosterior(Posterior):
         prior = self.prior.functions.draw(count * k, generator)
         noise_diag = (self.factor.square().sum(1) - self.prior.diagonal(self.inputs).double()).clamp_min(0)
         noise = torch.randn(n, count * k, generator=generator, dtype=torch.float64).to(noise_diag)
-        seen = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
-        coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
+        observed = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
+        coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(observed, self.factor)
         data = self.prior.functions.kernel_expansion(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 

@@ -56,7 +56,7 @@ class KernelDraws:
         lengthscales = design.product.lengthscales(values)
         return cls(frequencies.reshape(count, NUM_COSINES, -1), phases, amplitudes, lengthscales)
 
-    def at(self, points: Tensor) -> Tensor:
+    def evaluate(self, points: Tensor) -> Tensor:
         """Return the values at points, draw by draw, (n, count k).
 
         Args:
@@ -103,7 +103,7 @@ class Extensions:
         ]
         return cls(tuple(parts), count, k)
 
-    def at(self, inputs: Tensor) -> Tensor:
+    def evaluate(self, inputs: Tensor) -> Tensor:
         """Return the sums of the draws over all terms, (count, n, k).
 
         Args:
@@ -111,5 +111,5 @@ class Extensions:
         """
         total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
         for block, design, draws in self.parts:
-            total = total + block.prior_variance.sqrt() * design.extend(inputs, draws.at, *block.parameters)
+            total = total + block.prior_variance.sqrt() * design.extend(inputs, draws.evaluate, *block.parameters)
         return total.reshape(len(inputs), self.count, self.num_outputs).movedim(0, 1)

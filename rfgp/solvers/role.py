@@ -222,7 +222,7 @@ class Inference(Protocol):
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine, (F - tr A^-1) / F, or None without weights."""
+        """The effective degrees of freedom of the weights divided by F, (F - tr A^-1) / F, or None without weights."""
         return None
 
     @property
@@ -250,15 +250,15 @@ class Inference(Protocol):
 class Solver(Inference, Protocol):
     """Interface: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
-    A solver caches the algebra that depends on the prior and the inputs only. `at` changes targets and noise, for
-    searches for the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods have
-    the signs of the rows (`Block.given_output_weights`).
+    A solver caches the algebra that depends on the prior and the inputs only. `with_data` changes targets and noise,
+    for searches for the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods
+    have the signs of the rows (`Block.given_output_weights`).
     """
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
-        If the noise is unchanged, the factors are kept, and other targets cost one solve.
+        If the noise is unchanged, the factors are reused, and other targets cost one solve.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.

@@ -48,21 +48,21 @@ def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
         )
 
 
-def check_joint(count: int, points: str, advice: str = "", most: int = MAX_JOINT) -> None:
+def check_joint(count: int, points: str, advice: str = "", max_points: int = MAX_JOINT) -> None:
     """Raise if a joint covariance has too many points.
 
     Args:
         count: The number of points.
         points: The name of the points in the message.
         advice: A remedy for the message.
-        most: The limit.
+        max_points: The maximum number of points.
 
     Raises:
         InvalidArgumentError: If there are more points.
     """
-    if count > most:
+    if count > max_points:
         raise InvalidArgumentError(
-            f"A joint covariance must have at most {most} {points}, got {count}. Use fewer{advice}."
+            f"A joint covariance must have at most {max_points} {points}, got {count}. Use fewer{advice}."
         )
 
 

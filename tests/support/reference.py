@@ -25,7 +25,7 @@ class ReferenceSolver(Inference):
         self.variances = rows.noise_diag(noise).expand(len(rows))
         self.residual = rows.targets - mean
 
-    def at(self, rows, mean, noise):
+    def with_data(self, rows, mean, noise):
         return type(self)(self.prior, rows, mean, noise, self.kernel)
 
     @cached_property

@@ -134,9 +134,9 @@ def check_other_targets(found, problem):
         given_output_weights=torch.tensor([1.0, -1.0, 1.0]).double(),
     )
     noise, mean = torch.zeros(()).double(), torch.tensor([0.1, 0.0, 0.2]).double().requires_grad_()
-    moved, other = found.at(block, mean, noise), problem.at(block, noise.requires_grad_(), mean)
+    moved, other = found.with_data(block, mean, noise), problem.at(block, noise.requires_grad_(), mean)
     check_rows(moved, other)
-    check_likelihood(found.at(block, mean, noise), other)
+    check_likelihood(found.with_data(block, mean, noise), other)
     check_predictions(moved, other, block.inputs[:4] + 0.0)
     same(found.log_marginal_likelihood(), before, 1e-14)
 

@@ -46,7 +46,7 @@ def regression(
         signs: The sign of the log likelihood of each output. If None, 1.
     """
     block = Block(rows.inputs, working, fixed_noise=1 / weight, given_output_weights=signs)
-    return solver.at(block, mean, working.new_zeros(()))
+    return solver.with_data(block, mean, working.new_zeros(()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rfgp.blocks.precision import COLUMNS, Array, Factor, solved_forms
 from rfgp.linalg import cholesky
-from rfgp.solvers.bordered.latent import SparseReads
+from rfgp.solvers.bordered.latent import SparseLatents
 from rfgp.solvers.bordered.pattern import JointPattern
 from rfgp.sparse import add_outer, quadratic_forms, transposed_product
 
@@ -23,7 +23,7 @@ class BorderProducts(NamedTuple):
     """Products of the border's half of the posterior covariance."""
 
     on_triangle: Array  # Y C^-1 Y^T on the factored triangle of S, (e,)
-    on_reads: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
+    on_projector: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
 
 
 class RowSolves:
@@ -31,16 +31,16 @@ class RowSolves:
 
     Args:
         factor: The factor of S.
-        reads: The projection A, (n, N).
+        projector: The projection A, (n, N).
         noise: The noise D, (n,).
     """
 
-    def __init__(self, factor: Factor, reads: sp.csr_array, noise: Array) -> None:
-        self._factor, columns = factor, factor.analysis.inverse_order[reads.indices]
-        over_noise = reads.data / np.repeat(noise, np.diff(reads.indptr))
-        self.reads = sp.csr_array((reads.data, columns, reads.indptr), shape=reads.shape)
+    def __init__(self, factor: Factor, projector: sp.csr_array, noise: Array) -> None:
+        self._factor, columns = factor, factor.analysis.inverse_order[projector.indices]
+        over_noise = projector.data / np.repeat(noise, np.diff(projector.indptr))
+        self.projector = sp.csr_array((projector.data, columns, projector.indptr), shape=projector.shape)
         """A with columns in the order of elimination, (n, N)."""
-        self._over_noise = sp.csr_array((over_noise, columns, reads.indptr), shape=reads.shape)
+        self._over_noise = sp.csr_array((over_noise, columns, projector.indptr), shape=projector.shape)
 
     def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
         """Yield S^-1 A^T D^-1 B for blocks of columns of B, to bound the memory.
@@ -52,7 +52,7 @@ class RowSolves:
             The range of the columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination.
             The next solutions overwrite them.
         """
-        size, width = self.reads.shape[1], columns.shape[1]
+        size, width = self.projector.shape[1], columns.shape[1]
         room = np.empty(size * min(COLUMNS, width))
         for begin in range(0, width, COLUMNS):
             part = slice(begin, min(begin + COLUMNS, width))
@@ -71,10 +71,10 @@ class Elimination:
         noise: The noise D, (n,), float64.
     """
 
-    def __init__(self, prior: SparseReads, border: Tensor, noise: Tensor) -> None:
+    def __init__(self, prior: SparseLatents, border: Tensor, noise: Tensor) -> None:
         self.prior, self.border, self.noise = prior, border, noise
 
-    def at(self, noise: Tensor) -> "Elimination":
+    def with_noise(self, noise: Tensor) -> "Elimination":
         """Return the elimination for another noise, or this one if the noise is unchanged.
 
         Args:
@@ -93,17 +93,17 @@ class Elimination:
         pattern, precision = self.prior.pattern, (1 / self.noise).numpy()
         return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
 
-    def further(self, reads: sp.csr_array, noise: Array) -> Factor:
+    def factor_with(self, projector: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further rows.
 
         Args:
-            reads: The projection B of the further rows, (m, N).
+            projector: The projection B of the further rows, (m, N).
             noise: Their noise E, (m,).
         """
-        every = sp.csr_array(sp.vstack([self.prior.matrix, reads], format="csr"))
+        both = sp.csr_array(sp.vstack([self.prior.matrix, projector], format="csr"))
         precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
-        pattern = JointPattern.of([latent.field for latent in self.prior.latents], every)
-        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), every, precision))
+        pattern = JointPattern.of([latent.field for latent in self.prior.latents], both)
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), both, precision))
 
     def solve(self, b: Tensor) -> Tensor:
         """Return S^-1 b, (N, p).
@@ -152,7 +152,7 @@ class Elimination:
             return self.border
         out = self.border.clone()
         for part, solved in self._solves.blocks(self.border):
-            out.numpy()[:, part] -= self._solves.reads @ solved
+            out.numpy()[:, part] -= self._solves.projector @ solved
         return out
 
     @cached_property
@@ -172,12 +172,12 @@ class Elimination:
     @cached_property
     def border_products(self) -> BorderProducts:
         """Products of Y L_C^-T, accumulated over blocks of columns."""
-        (rows, columns), reads = self.factor.analysis.pairs, self._solves.reads
-        reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
-        out = BorderProducts(np.zeros(len(rows)), np.zeros(reads.nnz))
+        (rows, columns), projector = self.factor.analysis.pairs, self._solves.projector
+        reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
+        out = BorderProducts(np.zeros(len(rows)), np.zeros(projector.nnz))
         for part, half in self._solves.blocks(self.half_border(self.border)):
             add_outer(half, half, rows, columns, out.on_triangle)
-            add_outer(reduced[:, part], half, points, reads.indices, out.on_reads)
+            add_outer(reduced[:, part], half, points, projector.indices, out.on_projector)
         return out
 
     def half_border(self, border: Tensor) -> Tensor:
@@ -199,37 +199,37 @@ class Elimination:
         """The posterior variances of f at the rows, (n,)."""
         return self._variances(self.prior.matrix, self.half_reduced)
 
-    def variances(self, reads: sp.csr_array, reduced: Tensor) -> Tensor:
+    def variances(self, projector: sp.csr_array, reduced: Tensor) -> Tensor:
         """Return the posterior variances at points.
 
         Args:
-            reads: The projection A of the points, (n, N).
+            projector: The projection A of the points, (n, N).
             reduced: Psi = Phi - A Y of the points, (n, F).
 
         Returns:
             The variances, (n,).
         """
-        return self._variances(reads, self.half_border(reduced))
+        return self._variances(projector, self.half_border(reduced))
 
-    def _variances(self, reads: sp.csr_array, half: Tensor) -> Tensor:
+    def _variances(self, projector: sp.csr_array, half: Tensor) -> Tensor:
         border = half.square().sum(1)
         if not self.is_sparse:
             return border
-        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, reads))
+        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, projector))
 
 
-def sparse_variances(factor: Factor, pattern: JointPattern, reads: sp.csr_array) -> Array:
+def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_array) -> Array:
     """Return the diagonal of A S^-1 A^T, by the selected inverse if its pattern suffices, else by solves.
 
     Args:
         factor: The factor of S.
         pattern: The pattern of S.
-        reads: The projection A, (n, N).
+        projector: The projection A, (n, N).
 
     Returns:
         The diagonal, (n,).
     """
-    out, covered = quadratic_forms(reads, pattern.csr, factor.inverse)
+    out, covered = quadratic_forms(projector, pattern.csr, factor.inverse)
     if not covered.all():
-        out[~covered] = solved_forms(factor, reads[~covered])
+        out[~covered] = solved_forms(factor, projector[~covered])
     return out

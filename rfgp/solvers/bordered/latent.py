@@ -27,22 +27,25 @@ class Latent(NamedTuple):
         return len(self.field.pattern.indptr) - 1
 
 
-class SparseReads:
-    """Projections of u ~ N(0, Q^-1) to rows, with Q = blockdiag(Q_t / s_t^2).
+class SparseLatents:
+    """Latent values u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), and their projection to rows.
 
     Args:
         latents: The sparse blocks, in the order of the columns of A. There may be none.
         matrix: The projection A, (n, N).
-        mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
+        combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q.
     """
 
-    def __init__(self, latents: Sequence[Latent], matrix: sp.csr_array, *, mixes: bool = False) -> None:
-        self.latents, self.matrix, self._mixes = latents, matrix, mixes
+    def __init__(
+        self, latents: Sequence[Latent], matrix: sp.csr_array, *, combines_non_neighbors: bool = False
+    ) -> None:
+        self.latents, self.matrix, self._combines_non_neighbors = latents, matrix, combines_non_neighbors
 
     @cached_property
     def pattern(self) -> JointPattern:
         """The pattern of Q + A^T D^-1 A."""
-        return JointPattern.of([latent.field for latent in self.latents], self.matrix, mixes=self._mixes)
+        fields = [latent.field for latent in self.latents]
+        return JointPattern.of(fields, self.matrix, combines_non_neighbors=self._combines_non_neighbors)
 
     @cached_property
     def entries(self) -> list[Array]:
@@ -60,7 +63,7 @@ class SparseReads:
         pairs = zip(self.determinants, self.latents, strict=True)
         return sum(prior - latent.size * math.log(latent.variance) for (prior, _), latent in pairs)
 
-    def read(self, u: Tensor) -> Tensor:
+    def project(self, u: Tensor) -> Tensor:
         """Return A u, (n, p).
 
         Args:
@@ -100,7 +103,7 @@ class SparseReads:
         out = list[Tensor]()
         parts = zip(self.latents, self.entries, self.determinants, strict=True)
         for number, (latent, prior, (_, slopes)) in enumerate(parts):
-            entries = self.pattern.own(number, second)
+            entries = self.pattern.block(number, second)
             in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, entries) / latent.variance)
             in_variance = 0.5 * (float(entries @ prior) - k * latent.size) / latent.variance
             out += [torch.as_tensor(slope, dtype=torch.float64) for slope in (in_values, in_variance)]

@@ -20,7 +20,7 @@ from graphs.precisions.base import MarkovField, Pattern
 from rfgp.blocks import NeighborBlock, PrecisionBlock, WeightBlock
 from rfgp.blocks.precision import Array
 from rfgp.solvers.bordered.latent_process import LatentProcess
-from rfgp.solvers.nearby import given_rows, neighbors_of, read_jointly
+from rfgp.solvers.kriging import joint_kriging_weights, kriging_weights, neighbors_of
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
@@ -30,27 +30,27 @@ class NeighborsField(MarkovField):
     Args:
         positions: The distinct positions, (N, d).
         process: The process.
-        near: The neighbors of each position, with the position itself as the last, (N, N).
+        neighbors: The neighbors of each position, with the position itself as the last, (N, N).
     """
 
     parameters = ("values",)
 
-    def __init__(self, positions: Tensor, process: LatentProcess, near: SparsityPattern) -> None:
-        self.positions, self._process, self._near = positions, process.detached(), near
-        read = neighbors_of(process.prior()).read(positions)
-        self.coordinates = read.numpy() if read.shape[1] in (2, 3) else None
+    def __init__(self, positions: Tensor, process: LatentProcess, neighbors: SparsityPattern) -> None:
+        self.positions, self._process, self._neighbors = positions, process.detached(), neighbors
+        columns = neighbors_of(process.prior()).read(positions)
+        self.coordinates = columns.numpy() if columns.shape[1] in (2, 3) else None
 
     @cached_property
     def pattern(self) -> Pattern:
         """The pairs of values with entries in one row of V."""
-        ones = sp.csr_array((np.ones(len(self._near.indices)), self._near.indices, self._near.indptr))
+        ones = sp.csr_array((np.ones(len(self._neighbors.indices)), self._neighbors.indices, self._neighbors.indptr))
         product = sp.csr_array(ones.T @ ones)
         product.sort_indices()
         return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,)."""
-        return self._process.factor(self.positions, values, self._near)
+        return self._process.factor(self.positions, values, self._neighbors)
 
     def inverse_root(
         self,
@@ -63,7 +63,7 @@ class NeighborsField(MarkovField):
         """
         with torch.no_grad():
             entries = self._factor(torch.from_numpy(values))
-        return sp.csr_array(SparseValues(entries, self._near).matrix())
+        return sp.csr_array(SparseValues(entries, self._neighbors).matrix())
 
     def entries(
         self,
@@ -90,7 +90,7 @@ class NeighborsField(MarkovField):
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
             entries = self._factor(parameters)
-            matrix = SparseValues(entries, self._near).matrix()
+            matrix = SparseValues(entries, self._neighbors).matrix()
             upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
             (in_parameters,) = torch.autograd.grad(entries, parameters, upstream)
         return np.asarray(in_parameters.numpy())
@@ -106,13 +106,13 @@ class NeighborsField(MarkovField):
         """
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
-            diagonal = torch.from_numpy(self._near.indptr[1:] - 1)
+            diagonal = torch.from_numpy(self._neighbors.indptr[1:] - 1)
             total = 2 * self._factor(parameters)[diagonal].log().sum()
             (in_parameters,) = torch.autograd.grad(total, parameters)
         return total.item(), np.asarray(in_parameters.numpy())
 
 
-class _Reads:
+class _Projector:
     """The projection of values to points: the value at a position, or the weights of positions near a point.
 
     Terms of a sum have weights at a position too, because its value is that of the sum.
@@ -129,49 +129,51 @@ class _Reads:
         self._flags = process.block.flags(terms)
         self._noise = process.block.reading_jitter * self._prior.diagonal(positions)
         known = positions.numpy() if bool(self._flags.all()) else ()
-        self._numbers = {position.tobytes(): number for number, position in enumerate(known)}
+        self._index_of = {position.tobytes(): number for number, position in enumerate(known)}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, N)."""
-        return self._read(inputs)[0]
+        return self._cached(inputs)[0]
 
     def residual(self, inputs: Tensor) -> Tensor:
         """Return the conditional variances (n,), 0 at a position."""
-        return self._read(inputs)[1]
+        return self._cached(inputs)[1]
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A and the conditional covariance (n, n) of points that may be neighbors of each other."""
-        points, left = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-        numbers, others = self._divided(points)
-        weights, residual = read_jointly(self._prior, self._positions, self._noise, points[others], self._flags)
-        left[others[:, None], others] = residual
-        return self._stacked(numbers, others, sp.csr_array(weights)), left
+        points, covariance = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        numbers, others = self._split(points)
+        data = self._positions, self._noise, points[others]
+        weights, residual = joint_kriging_weights(self._prior, *data, self._flags)
+        covariance[others[:, None], others] = residual
+        return self._stacked(numbers, others, sp.csr_array(weights)), covariance
 
-    def _read(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+    def _cached(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._alone(self._process.positions(inputs))
+            self._last = inputs, self._single(self._process.positions(inputs))
         return self._last[1]
 
-    def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
+    def _single(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A and the conditional variances for single points (n, d) in double precision."""
-        left = torch.zeros(len(points), dtype=torch.float64)
-        numbers, others = self._divided(points)
-        weights, left[others] = given_rows(self._prior, self._positions, self._noise, points[others], self._flags)
-        return self._stacked(numbers, others, weights), left
+        variance = torch.zeros(len(points), dtype=torch.float64)
+        numbers, others = self._split(points)
+        data = self._positions, self._noise, points[others]
+        weights, variance[others] = kriging_weights(self._prior, *data, self._flags)
+        return self._stacked(numbers, others, weights), variance
 
-    def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the numbers of the positions of points, -1 for none, (n,), and the points without a position."""
-        numbers = torch.tensor([self._numbers.get(point.tobytes(), -1) for point in points.numpy()]).long()
+        numbers = torch.tensor([self._index_of.get(point.tobytes(), -1) for point in points.numpy()]).long()
         return numbers, torch.nonzero(numbers < 0)[:, 0]
 
     def _stacked(self, numbers: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
         """Return A (n, N) of points at positions, and of other points by their weights."""
-        at = torch.nonzero(numbers >= 0)[:, 0]
+        known = torch.nonzero(numbers >= 0)[:, 0]
         values = sp.csr_array(
-            (np.ones(len(at)), numbers[at].numpy(), np.arange(len(at) + 1)), (len(at), len(self._positions))
+            (np.ones(len(known)), numbers[known].numpy(), np.arange(len(known) + 1)), (len(known), len(self._positions))
         )
-        order = torch.argsort(torch.cat([at, others])).numpy()
+        order = torch.argsort(torch.cat([known, others])).numpy()
         return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
 
 
@@ -192,7 +194,7 @@ def latent_precision(
         inputs: The inputs of the rows, (n, d). Equal rows share a position.
         field: The field of the same block and inputs at other parameters, with the neighbors to use. If None, they are
             computed.
-        explained: The weights whose residual the block is.
+        explained: The weights whose residual the neighbors model.
 
     Examples:
         >>> import torch
@@ -208,37 +210,37 @@ def latent_precision(
     """
     process = LatentProcess(block, tuple(explained))
     field = _field(process.detached(), process.positions(inputs)) if field is None else field
-    reads, positions = _Reads(process, field.positions), field.positions
+    projector, positions = _Projector(process, field.positions), field.positions
     parts = field, *process.parameters
-    whole = PrecisionBlock(*parts, reads, None, block.name, reads.residual, reads.joint)
+    sum_block = PrecisionBlock(*parts, projector, None, block.name, projector.residual, projector.joint)
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
         if not bool(block.flags(names).any()):
             return None
-        of_terms = _Reads(process, positions, names)
-        return replace(whole, projector=of_terms, residual=of_terms.residual, joint=of_terms.joint)
+        of_terms = _Projector(process, positions, names)
+        return replace(sum_block, projector=of_terms, residual=of_terms.residual, joint=of_terms.joint)
 
-    return whole if len(block.names) == 1 else replace(whole, restricted=restricted)
+    return sum_block if len(block.names) == 1 else replace(sum_block, restricted=restricted)
 
 
 def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
     """Return the field of the positions of rows (n, d), or one of the last two with its analysis if it is the same."""
     values = process.parameters[0].numpy()
-    bytes_of = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
-    key = bytes_of, rows.shape, process.key
-    field = _kept.pop(key, None)
+    digest = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
+    key = digest, rows.shape, process.key
+    field = _cache.pop(key, None)
     if field is None:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
         positions = rows[torch.from_numpy(np.sort(first))]
         block = neighbors_of(process.prior())
         positions = positions[block.order(len(positions))]
         field = NeighborsField(positions, process, block.predecessors(positions))
-    _kept[key] = field
-    for old in list(_kept)[:-_RECENT]:
-        _kept.pop(old, None)
+    _cache[key] = field
+    for old in list(_cache)[:-_MAX_CACHED]:
+        _cache.pop(old, None)
     return field
 
 
-_RECENT = 2
-"""The number of cached fields. A model needs its field for the likelihood and for predictions."""
-_kept: dict[Any, NeighborsField] = {}
+_MAX_CACHED = 2
+"""The maximum number of cached fields. A model needs its field for the likelihood and for predictions."""
+_cache: dict[Any, NeighborsField] = {}

@@ -8,13 +8,13 @@ from torch import Tensor
 from rfgp.blocks import NeighborBlock, Prior, WeightBlock
 from rfgp.blocks.kernel_neighbors import only
 from rfgp.blocks.role import detached
-from rfgp.solvers.nearby import explained_features, neighbors_of
+from rfgp.solvers.kriging import explained_features, neighbors_of
 from rfgp.sparse import SparsityPattern
 
 
 @dataclass(frozen=True, eq=False)
 class LatentProcess:
-    """Nearest neighbors, and the weights whose residual they are.
+    """Nearest neighbors, and the weights whose residual they model.
 
     Attributes:
         block: The neighbors.
@@ -40,8 +40,8 @@ class LatentProcess:
             inputs: The inputs, (n, D).
         """
         block = self.block
-        read = only(inputs, block.columns) if block.is_residual else block.read(inputs)
-        return read.detach().double().contiguous() + 0.0
+        columns = only(inputs, block.columns) if block.is_residual else block.read(inputs)
+        return columns.detach().double().contiguous() + 0.0
 
     @property
     def parameters(self) -> tuple[Tensor, Tensor]:
@@ -75,9 +75,9 @@ class LatentProcess:
         """
         if values is None:
             return Prior(weights=self.explained, neighbors=self.block.at_positions())
-        left = list(torch.split(values, self._sizes))
-        block = self.block.at_positions(left.pop(0))
-        return Prior(weights=tuple(_with(weights, left) for weights in self.explained), neighbors=block)
+        parts = list(torch.split(values, self._sizes))
+        block = self.block.at_positions(parts.pop(0))
+        return Prior(weights=tuple(_with_values(weights, parts) for weights in self.explained), neighbors=block)
 
     @property
     def _sizes(self) -> list[int]:
@@ -104,8 +104,8 @@ class LatentProcess:
         return neighbors_of(prior).latent_factor(positions, pattern, explained_features(prior, positions))
 
 
-def _with(weights: WeightBlock, left: list[Tensor]) -> WeightBlock:
+def _with_values(weights: WeightBlock, values: list[Tensor]) -> WeightBlock:
     """Return weights with variance and parameters from the beginning of a list."""
-    variance = left.pop(0).reshape(())
-    parameters = tuple(left.pop(0).reshape(parameter.shape) for parameter in weights.parameters)
+    variance = values.pop(0).reshape(())
+    parameters = tuple(values.pop(0).reshape(parameter.shape) for parameter in weights.parameters)
     return replace(weights, variance=variance, parameters=parameters)

@@ -15,30 +15,30 @@ class SparseOperator:
 
     Args:
         system: The latent values given rows.
-        reads: The projection A, (n, N).
+        projector: The projection A, (n, N).
     """
 
-    def __init__(self, system: BorderedSystem, reads: sp.csr_array) -> None:
-        self._system, self._reads = system, reads
-        self._further: tuple[Tensor, Factor] | None = None
+    def __init__(self, system: BorderedSystem, projector: sp.csr_array) -> None:
+        self._system, self._projector = system, projector
+        self._factor_with_points: tuple[Tensor, Factor] | None = None
 
     def __len__(self) -> int:
-        return int(self._reads.shape[0])
+        return int(self._projector.shape[0])
 
     def times(self, v: Tensor) -> Tensor:
         """Return A S^-1 A^T v, (n, p)."""
-        return torch.from_numpy(self._reads @ self._system.elimination.factor.solve(self._reads.T @ v.numpy()))
+        return torch.from_numpy(self._projector @ self._system.elimination.factor.solve(self._projector.T @ v.numpy()))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
 
         The factor for the last D is cached.
         """
-        if self._further is None or self._further[0] is not noise:
-            self._further = noise, self._system.elimination.further(self._reads, noise.numpy())
+        if self._factor_with_points is None or self._factor_with_points[0] is not noise:
+            self._factor_with_points = noise, self._system.elimination.factor_with(self._projector, noise.numpy())
         scaled = v / noise[:, None]
-        explained = self._further[1].solve(self._reads.T @ scaled.numpy())
-        return scaled - torch.from_numpy(self._reads @ explained) / noise[:, None]
+        explained = self._factor_with_points[1].solve(self._projector.T @ scaled.numpy())
+        return scaled - torch.from_numpy(self._projector @ explained) / noise[:, None]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw from N(0, A S^-1 A^T).
@@ -46,5 +46,5 @@ class SparseOperator:
         Returns:
             The draws, (n, count).
         """
-        standard = torch.randn(self._reads.shape[1], count, generator=generator, dtype=torch.float64)
-        return torch.from_numpy(self._reads @ self._system.elimination.factor.sample(standard.numpy()))
+        standard = torch.randn(self._projector.shape[1], count, generator=generator, dtype=torch.float64)
+        return torch.from_numpy(self._projector @ self._system.elimination.factor.sample(standard.numpy()))

@@ -14,7 +14,7 @@ from graphs import cholesky
 from rfgp.blocks.precision import Array, Factor, Field, factorized
 from rfgp.sparse import gram_on
 
-_RECENT = 4
+_MAX_CACHED = 4
 """The number of cached joint patterns, for the rows of a fit and for points of predictions."""
 
 
@@ -47,7 +47,9 @@ class JointPattern:
     analyze: Callable[[], Any]
 
     @classmethod
-    def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
+    def of(
+        cls, fields: Sequence[Field], projector: sp.csr_array, *, combines_non_neighbors: bool = False
+    ) -> "JointPattern":
         """Return the joint pattern of the precisions of fields and their projection to rows.
 
         A single field has the joint pattern if each row depends on one value, or if each pair of values of a row has an
@@ -56,27 +58,27 @@ class JointPattern:
 
         Args:
             fields: The fields, at least one.
-            reads: The projection A, (n, N).
-            mixes: Whether points may combine pairs of values of one field without an entry in its Q. The default is
-                False.
+            projector: The projection A, (n, N).
+            combines_non_neighbors: Whether a row depends on two values of a field that have no joint entry in its Q.
+                The default is False.
         """
-        if len(fields) == 1 and not (mixes and np.diff(reads.indptr).max(initial=0) > 1):
+        if len(fields) == 1 and not (combines_non_neighbors and np.diff(projector.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
             return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis)
-        key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
-        kept = _kept.get(key)
-        if kept is None:
-            kept = fields, cls._joined(fields, reads)  # the fields are kept alive so that their ids stay unique
-            _kept[key] = kept
-            while len(_kept) > _RECENT:
-                _kept.popitem(last=False)
-        return kept[1]
+        key = (*map(id, fields), projector.indices.tobytes(), projector.indptr.tobytes())
+        cached = _cache.get(key)
+        if cached is None:
+            cached = fields, cls._joined(fields, projector)  # the fields are kept alive so that their ids stay unique
+            _cache[key] = cached
+            while len(_cache) > _MAX_CACHED:
+                _cache.popitem(last=False)
+        return cached[1]
 
     @classmethod
-    def _joined(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
+    def _joined(cls, fields: Sequence[Field], projector: sp.csr_array) -> "JointPattern":
         patterns = [_as_matrix(field.pattern) for field in fields]
         blocks = sp.block_diag(patterns, format="csr")
-        ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
+        ones = sp.csr_array((np.ones(projector.nnz), projector.indices, projector.indptr), shape=projector.shape)
         union = sp.csr_array(blocks + ones.T @ ones)
         union.sort_indices()
         csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
@@ -98,7 +100,7 @@ class JointPattern:
         """
         return factorized(self.factorize, entries)
 
-    def own(self, number: int, entries: Array) -> Array:
+    def block(self, number: int, entries: Array) -> Array:
         """Return the entries of the diagonal block of a field, (nnz_t,).
 
         Args:
@@ -121,18 +123,18 @@ class JointPattern:
             out[indices] += part
         return out
 
-    def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:
+    def add_gram(self, entries: Array, projector: sp.csr_array, precision: Array) -> Array:
         """Return the entries plus those of A^T diag(p) A, (nnz,).
 
         Args:
             entries: The entries of a matrix on the joint pattern, (nnz,).
-            reads: The projection A, (n, N).
+            projector: The projection A, (n, N).
             precision: The diagonal p, (n,).
         """
-        return entries + gram_on(reads, self.csr, precision)
+        return entries + gram_on(projector, self.csr, precision)
 
 
-_kept: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
+_cache: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
 
 
 def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:

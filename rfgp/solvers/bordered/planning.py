@@ -11,20 +11,18 @@ from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.solver import BorderedSolver
-from rfgp.solvers.nearby import neighbors_of
+from rfgp.solvers.kriging import neighbors_of
 
-MAX_FLOPS, MAX_BYTES = 4e10, 2**30
-"""The most operations and the most memory of a factor of latent neighbors.
-
-Near that limit, for 40,000 rows in 2 columns with 30 neighbors, a value with its gradient took 16 s and a posterior
-8 s. Conjugate gradients took 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
-gradients, whose value had a standard error of 0.8 (`benchmarks/races/latent_neighbors.py`)."""
-SOME, GROWTH = 2000, 1.5
-"""The number of rows in a first test of the size of the factor, and the smallest power with which operations grow.
-
-The power holds for two columns or more."""
-MIN_DIGITS = 1e-3
-"""The largest rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
+MAX_FLOPS = 4e10
+"""The maximum number of operations of a factor of latent neighbors (`benchmarks/races/latent_neighbors.py`)."""
+MAX_BYTES = 2**30
+"""The maximum memory of a factor of latent neighbors, in bytes."""
+SAMPLE_ROWS = 2000
+"""The number of rows in the sample from which the size of the factor is extrapolated."""
+FLOPS_EXPONENT = 1.5
+"""The exponent of the growth of operations in the number of rows, a lower bound for two columns or more."""
+MAX_ROUNDING_ERROR = 1e-3
+"""The maximum rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
 of variances."""
 
 
@@ -40,33 +38,34 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
     Returns:
         The solver, or None if the factor is too large or its rounding errors are not small relative to the noise.
     """
-    if prior.graph_features or _surely_exceeds(prior.detached(), rows.inputs):
+    if prior.graph_features or _extrapolated_factor_exceeds(prior.detached(), rows.inputs):
         return None
     solver = BorderedSolver(prior, rows, mean, noise)
     with suppress(MemoryBudgetError):
         analysis = solver.system.elimination.prior.pattern.analyze()
         analysis.check_fits()
-        if not _exceeds(analysis) and _has_digits(solver):
+        if not _exceeds(analysis) and _is_accurate(solver):
             return solver
     return None
 
 
-def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool:
-    """Return whether a factor is too large, if it is `times` times larger than the analyzed one."""
-    return bool(analysis.flops * times**power > MAX_FLOPS or analysis.num_bytes * times > MAX_BYTES)
+def _exceeds(analysis: Analysis, ratio: float = 1.0, exponent: float = 1.0) -> bool:
+    """Return whether a factor is too large for `ratio` times as many rows as were analyzed."""
+    return bool(analysis.flops * ratio**exponent > MAX_FLOPS or analysis.num_bytes * ratio > MAX_BYTES)
 
 
-def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
-    """Return whether the factor of some of very many rows (n, d) proves that one of all is too large."""
-    if len(inputs) <= SOME:
+def _extrapolated_factor_exceeds(prior: Prior, inputs: Tensor) -> bool:
+    """Return whether the factor of rows (n, d) is too large, extrapolated from that of a sample."""
+    if len(inputs) <= SAMPLE_ROWS:
         return False
     block = neighbors_of(prior)
-    some = latent_precision(block, inputs[block.order(len(inputs))[:SOME]], explained=prior.explained)
-    return _exceeds(some.field.analysis, len(inputs) / SOME, GROWTH if inputs.shape[1] > 1 else 1.0)
+    sample = latent_precision(block, inputs[block.order(len(inputs))[:SAMPLE_ROWS]], explained=prior.explained)
+    exponent = FLOPS_EXPONENT if inputs.shape[1] > 1 else 1.0
+    return _exceeds(sample.field.analysis, len(inputs) / SAMPLE_ROWS, exponent)
 
 
-def _has_digits(solver: BorderedSolver) -> bool:
-    """Return whether the precision of neighbors, which is large for close rows, is exact relative to the noise."""
-    known = solver.system.elimination
-    largest = float(np.abs(known.prior.entries[-1]).max())
-    return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= MIN_DIGITS)
+def _is_accurate(solver: BorderedSolver) -> bool:
+    """Return whether the rounding error of the precision of neighbors is small relative to the noise."""
+    elimination = solver.system.elimination
+    largest = float(np.abs(elimination.prior.entries[-1]).max())
+    return bool(np.finfo(np.float64).eps * largest * float(elimination.noise.max()) <= MAX_ROUNDING_ERROR)

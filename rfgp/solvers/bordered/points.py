@@ -13,24 +13,25 @@ from rfgp.autograd import Array, numpy_function
 from rfgp.blocks import PrecisionBlock, Weights
 from rfgp.blocks.precision import Slope, products
 from rfgp.errors import NotDifferentiableError
-from rfgp.solvers.bordered.reads import side_by_side
+from rfgp.solvers.bordered.projections import side_by_side
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.terms import MAX_JOINT, check_joint
 
-MAX_NUMBERS, MIN_JOINT = 2**27, 256
-"""The maximum number of entries of projections in a joint distribution (a gigabyte), and the number of points always
-permitted."""
+MAX_NUMBERS = 2**27
+"""The maximum number of entries of projections in a joint distribution (a gigabyte)."""
+MIN_JOINT = 256
+"""The number of points of a joint distribution that is permitted for any number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reads:
+class BorderedProjection:
     """The projection f = A u + Phi w + e of latent values u and weights w given the rows to n points.
 
     Attributes:
         system: The latent values u and weights w given the rows.
         sparse: The projection A, (n, N).
         dense: The features Phi, (n, F).
-        left: The variances (n,) of e, or its covariance (n, n).
+        conditional_variance: The variances (n,) of e, or its covariance (n, n).
         inputs: The inputs of the points, if A is differentiated in them.
         slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
@@ -38,24 +39,25 @@ class Reads:
     system: BorderedSystem
     sparse: sp.csr_array
     dense: Tensor
-    left: Tensor
+    conditional_variance: Tensor
     inputs: Tensor | None = None
     slopes: Sequence[Slope] = ()
 
     @cached_property
     def reduced(self) -> Tensor:
         """Psi = Phi - A Y, (n, F)."""
-        known = self.system.elimination
-        if not known.is_sparse or not self.dense.shape[1]:
+        elimination = self.system.elimination
+        if not elimination.is_sparse or not self.dense.shape[1]:
             return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
+        return self.dense - torch.from_numpy(self.sparse @ elimination.coupling.numpy())
 
     @property
     def variances(self) -> Tensor:
         """The variances (n,) of f."""
-        left = self.left if self.left.ndim == 1 else self.left.diagonal()
-        variances = self.system.elimination.variances(self.sparse, self.reduced) + left
-        return self._moving(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
+        variances = self.conditional_variance
+        variances = variances if variances.ndim == 1 else variances.diagonal()
+        variances = self.system.elimination.variances(self.sparse, self.reduced) + variances
+        return self._with_input_gradient(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
 
     @property
     def mean(self) -> Tensor:
@@ -65,10 +67,10 @@ class Reads:
         if not system.elimination.is_sparse:
             return mean
         values = system.values.numpy()
-        slopes = [np.asarray(slope.reads @ values) for slope in self.slopes]
-        return self._moving(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+        slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
+        return self._with_input_gradient(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
 
-    def _moving(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
+    def _with_input_gradient(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
         if self.inputs is None or not slopes:
             return values
@@ -87,19 +89,21 @@ class Reads:
         The variances V are quadratic in A. The derivative is (V(A + h A') - V(A - h A')) / 2h for any h, here |A| /
         |A'|.
         """
-        known, (size, slope_size) = self.system.elimination, (_norms(matrix) for matrix in (self.sparse, slope.reads))
+        elimination, size, slope_size = self.system.elimination, _norms(self.sparse), _norms(slope.projector)
         step = np.where((size > 0) & (slope_size > 0), size, 1.0) / np.where(slope_size > 0, slope_size, 1.0)
-        moved = sp.csr_array(sp.diags_array(step) @ slope.reads)
-        border = torch.from_numpy(moved @ known.coupling.numpy())
+        moved = sp.csr_array(sp.diags_array(step) @ slope.projector)
+        border = torch.from_numpy(moved @ elimination.coupling.numpy())
         ends = [
-            known.variances(sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border).numpy()
+            elimination.variances(
+                sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border
+            ).numpy()
             for sign in (1.0, -1.0)
         ]
-        return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.left)
+        return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.conditional_variance)
 
 
 @dataclass(frozen=True, eq=False)
-class PointReader:
+class PointProjector:
     """The projection of a sum of terms given the rows, for any points.
 
     Attributes:
@@ -114,18 +118,18 @@ class PointReader:
     blocks: Sequence[PrecisionBlock]
     terms: Sequence[str] | None = None
 
-    def singly(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> BorderedProjection:
         """Return the projections of n single points.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
         """
         dense = self._features(inputs)
-        left = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
-        reads = self._read(inputs, dense, left, PrecisionBlock.marginal_reads)
-        return replace(reads, inputs=inputs, slopes=list(self._slopes(inputs))) if self.moves_with(inputs) else reads
+        variance = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
+        out = self._projection(inputs, dense, variance, PrecisionBlock.marginal_projection)
+        return replace(out, inputs=inputs, slopes=list(self._slopes(inputs))) if self.needs_gradient(inputs) else out
 
-    def moves_with(self, inputs: Tensor) -> bool:
+    def needs_gradient(self, inputs: Tensor) -> bool:
         """Return whether the projections of sparse blocks are differentiated in the inputs.
 
         Args:
@@ -143,7 +147,7 @@ class PointReader:
         Raises:
             NotDifferentiableError: If the inputs require gradients and a sparse block depends on them smoothly.
         """
-        if self.moves_with(inputs):
+        if self.needs_gradient(inputs):
             raise NotDifferentiableError(
                 "X must not require gradients for covariances and samples of sparse precisions, got X that does. Use "
                 "predict(X.detach()), or Exact()."
@@ -154,10 +158,10 @@ class PointReader:
         parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
         for number, predicted in enumerate(self._predicted):
             for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
-                slope_parts = [slope.reads if i == number else part for i, part in enumerate(parts)]
-                yield slope._replace(reads=side_by_side(slope_parts, len(inputs)))
+                slope_parts = [slope.projector if i == number else part for i, part in enumerate(parts)]
+                yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
 
-    def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
+    def project_jointly(self, inputs: Tensor) -> tuple[BorderedProjection, Tensor]:
         """Return the projections of n points that may be neighbors of each other.
 
         Refined blocks must have the points among their values.
@@ -170,13 +174,13 @@ class PointReader:
             points to those in this joint distribution.
         """
         dense = self._features(inputs)
-        left = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-        left = left + self._residual.residual_covariance(inputs, dense)
-        reads = self._read(inputs, dense, left, PrecisionBlock.joint_reads)
+        covariance = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        covariance = covariance + self._residual.residual_covariance(inputs, dense)
+        projection = self._projection(inputs, dense, covariance, PrecisionBlock.joint_projection)
         if not depend_on_each_other(self.blocks):
-            return reads, dense.new_ones(len(inputs))
-        single, variance = self.singly(inputs).variances, reads.variances
-        return reads, (single / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+            return projection, dense.new_ones(len(inputs))
+        single, variance = self.project(inputs).variances, projection.variances
+        return projection, (single / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
 
     def _features(self, inputs: Tensor) -> Tensor:
         """Return Phi (n, F), 0 for terms that are not in the sum."""
@@ -193,40 +197,40 @@ class PointReader:
         """The weights with the residuals of the predicted sum."""
         return self.weights.with_residuals_of(self.terms)
 
-    def _read(
+    def _projection(
         self,
         inputs: Tensor,
         dense: Tensor,
-        left: Tensor,
-        read: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
-    ) -> Reads:
-        """Return the projection to points of the terms in the sum, with the residual variances."""
+        conditional: Tensor,
+        project: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
+    ) -> BorderedProjection:
+        """Return the projection to n points, with conditional variances (n,) or covariances (n, n)."""
         parts = list[sp.csr_array]()
         for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:
-                part, residual = read(predicted, inputs)
-                left = left + residual
+                part, residual = project(predicted, inputs)
+                conditional = conditional + residual
             else:
                 part = sp.csr_array((len(inputs), block.size))
             parts.append(part)
-        return Reads(self.system, side_by_side(parts, len(inputs)), dense, left)
+        return BorderedProjection(self.system, side_by_side(parts, len(inputs)), dense, conditional)
 
 
-def between(left: Reads, right: Reads) -> Tensor:
+def between(left: BorderedProjection, right: BorderedProjection) -> Tensor:
     """Return the covariance (a, b) of A u + Phi w between two sets of points.
 
     Args:
         left: The projections of a points.
         right: The projections of b points given the same rows.
     """
-    known = left.system.elimination
-    out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
-    if known.is_sparse:
-        out = out + torch.from_numpy(products(known.factor, left.sparse, right.sparse))
+    elimination = left.system.elimination
+    out = elimination.half_border(left.reduced) @ elimination.half_border(right.reduced).mT
+    if elimination.is_sparse:
+        out = out + torch.from_numpy(products(elimination.factor, left.sparse, right.sparse))
     return out
 
 
-def read_singly(blocks: Sequence[PrecisionBlock]) -> bool:
+def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
     """Return whether single points have projections without becoming values of a refined field.
 
     Args:
@@ -244,13 +248,13 @@ def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
     return any(block.joint is not None for block in blocks)
 
 
-def _norms(reads: sp.csr_array) -> Array:
+def _norms(matrix: sp.csr_array) -> Array:
     """Return the norms (n,) of the rows of a matrix (n, N)."""
-    norms: Array = np.sqrt(np.asarray(reads.multiply(reads).sum(axis=1)).reshape(-1))
+    norms: Array = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).reshape(-1))
     return norms
 
 
-def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
+def check_joint_size(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
     """Raise if a joint distribution has too many points.
 
     Args:
@@ -261,5 +265,5 @@ def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: i
     Raises:
         InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
     """
-    fitting = max(MIN_JOINT, MAX_NUMBERS // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
-    check_joint(num_points, "points", most=min(MAX_JOINT, fitting))
+    max_points = max(MIN_JOINT, MAX_NUMBERS // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
+    check_joint(num_points, "points", max_points=min(MAX_JOINT, max_points))

@@ -12,8 +12,14 @@ from rfgp.blocks import Prior, Weights
 from rfgp.blocks.precision import COLUMNS
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.points import PointReader, Reads, between, check_jointly, read_singly
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, sparse_blocks
+from rfgp.solvers.bordered.points import BorderedProjection, PointProjector, between, check_joint_size, projects_singly
+from rfgp.solvers.bordered.projections import (
+    all_weights,
+    bordered_system,
+    has_residuals,
+    joint_projector,
+    sparse_blocks,
+)
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
@@ -41,7 +47,7 @@ class BorderedPosterior(Posterior):
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
-    known: PointReader | None = None
+    known: PointProjector | None = None
     terms: tuple[str, ...] | None = None
 
     serialized_fields = ("inputs", "noise_diag", "targets")
@@ -49,7 +55,7 @@ class BorderedPosterior(Posterior):
     @property
     def system(self) -> BorderedSystem:
         """The latent values and weights given the rows."""
-        return self._reader.system
+        return self._projector.system
 
     @cached_property
     def weights(self) -> Weights:
@@ -59,22 +65,22 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries of a point: its features and its projections of latent values."""
-        return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
+        return self.weights.num_features + (COLUMNS if projects_singly(self.prior.precisions) else 1)
 
-    def project(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> BorderedProjection:
         """Return the projections of n single points, (n, d) or positions (n,)."""
-        reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
-        return reader.singly(inputs)
+        projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
+        return projector.project(inputs)
 
-    def mean(self, projected: Reads) -> Tensor:
+    def mean(self, projected: BorderedProjection) -> Tensor:
         """Return the posterior mean, (n, k)."""
         return projected.mean
 
-    def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
         return projected.variances
 
-    def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
 
         With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
@@ -84,21 +90,21 @@ class BorderedPosterior(Posterior):
             InvalidArgumentError: If there are more points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
-        self._reader.check_constant(inputs)
-        reads, scales = self._reader_at(inputs).jointly(inputs)
-        covariance = between(reads, reads)
-        return ((covariance + covariance.mT) / 2 + reads.left) * scales[:, None] * scales
+        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._projector.check_constant(inputs)
+        projection, scales = self._projector_with(inputs).project_jointly(inputs)
+        covariance = between(projection, projection)
+        return ((covariance + covariance.mT) / 2 + projection.conditional_variance) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
 
         It must be formed if there are dense weights, residuals, or inputs that require gradients.
         """
-        if self.weights.blocks or mixes(self._reader.blocks) or self._reader.moves_with(inputs):
+        if self.weights.blocks or has_residuals(self._projector.blocks) or self._projector.needs_gradient(inputs):
             return None
-        reads = self._reader_at(inputs).singly(inputs)
-        return SparseOperator(reads.system, reads.sparse)
+        projection = self._projector_with(inputs).project(inputs)
+        return SparseOperator(projection.system, projection.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
@@ -111,7 +117,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a block is defined at given positions only, or has a residual.
         """
-        if self.prior.adds_latent_points or self.weights.has_residual or mixes(self._reader.blocks):
+        if self.prior.adds_latent_points or self.weights.has_residual or has_residuals(self._projector.blocks):
             raise InvalidArgumentError(
                 "This process has no functions to draw, because it is defined at given positions only. Use "
                 "predict(X).sample() instead."
@@ -119,15 +125,15 @@ class BorderedPosterior(Posterior):
         system, k = self.system, self.targets.shape[1]
         sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
         z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
-        apart = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
-        u = system.values.repeat(1, count) - system.elimination.coupling @ apart
-        w = system.weights.repeat(1, count) + apart
+        deviation = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
+        u = system.values.repeat(1, count) - system.elimination.coupling @ deviation
+        w = system.weights.repeat(1, count) + deviation
         if system.elimination.is_sparse:
             u = u + torch.from_numpy(system.elimination.factor.sample(z.numpy()))
 
         def functions(inputs: Tensor) -> Tensor:
-            reads = self.project(inputs)
-            values = reads.dense @ w + torch.from_numpy(np.asarray(reads.sparse @ u.numpy()))
+            projection = self.project(inputs)
+            values = projection.dense @ w + torch.from_numpy(np.asarray(projection.sparse @ u.numpy()))
             out: Tensor = values.reshape(len(inputs), count, k).movedim(0, 1)
             return out
 
@@ -143,7 +149,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        return replace(self, known=self._reader, terms=known_terms(self.prior, names))
+        return replace(self, known=self._projector, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
@@ -153,27 +159,28 @@ class BorderedPosterior(Posterior):
                 many points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
         first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
         check_divided(self.prior, first_terms, second_terms)
-        replace(self._reader, terms=(*first_terms, *second_terms)).check_constant(inputs)
-        shared, reader = [name for name in first_terms if name in second_terms], self._reader_at(inputs)
-        parts = (replace(reader, terms=terms).jointly(inputs) for terms in (first_terms, second_terms, shared))
+        replace(self._projector, terms=(*first_terms, *second_terms)).check_constant(inputs)
+        shared, projector = [name for name in first_terms if name in second_terms], self._projector_with(inputs)
+        parts = (replace(projector, terms=part).project_jointly(inputs) for part in (first_terms, second_terms, shared))
         (left, rows), (right, columns), (both, _) = parts
-        return (between(left, right) + both.left) * rows[:, None] * columns
+        return (between(left, right) + both.conditional_variance) * rows[:, None] * columns
 
     @cached_property
-    def _reader(self) -> PointReader:
+    def _projector(self) -> PointProjector:
         """The predicted terms, with the rows among the values of refined fields."""
-        return self._given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
+        return self._projector_given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
 
-    def _reader_at(self, inputs: Tensor) -> PointReader:
+    def _projector_with(self, inputs: Tensor) -> PointProjector:
         """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields too."""
-        return self._given(self.inputs, inputs) if self.prior.adds_latent_points else self._reader
+        return self._projector_given(self.inputs, inputs) if self.prior.adds_latent_points else self._projector
 
-    def _given(self, *inputs: Tensor) -> PointReader:
+    def _projector_given(self, *inputs: Tensor) -> PointProjector:
         """Return the predicted terms given the rows, with some inputs among the values of refined fields."""
         blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
-        border, reads = self.weights.scaled(self.inputs).double(), joined_reads(blocks, self.inputs)
-        system = bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))
-        return PointReader(system, self.weights, blocks, self.terms)
+        border, noise = self.weights.scaled(self.inputs).double(), self.noise_diag.double()
+        data = joint_projector(blocks, self.inputs), border, noise, self.targets
+        system = bordered_system(blocks, *data, combines_non_neighbors=has_residuals(blocks))
+        return PointProjector(system, self.weights, blocks, self.terms)

@@ -9,9 +9,16 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
-from rfgp.solvers.bordered.points import PointReader
+from rfgp.solvers.bordered.points import PointProjector
 from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, completed, joined_reads, mixes, sparse_blocks
+from rfgp.solvers.bordered.projections import (
+    all_weights,
+    bordered_system,
+    has_residuals,
+    joint_projector,
+    sparse_blocks,
+    with_feature_residuals,
+)
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import Inference, Posterior
@@ -47,14 +54,14 @@ class BorderedSolver(Inference):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound, self._missing = completed(prior.dense, rows, noise, self._border)
+        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._repeated = rows.replicate_log_prob(noise)
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
-        For the same noise the factors are kept.
+        For the same noise the factors are reused.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
@@ -69,9 +76,9 @@ class BorderedSolver(Inference):
         numbers = self._noise.detach(), self._residual.detach(), self._rows.output_weights
         if self._like is not None:
             like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
-            return like.system.at(*numbers)
-        reads = joined_reads(self._blocks, self._rows.inputs)
-        return bordered_system(self._blocks, reads, self._border, *numbers, mixes=mixes(self._blocks))
+            return like.system.with_data(*numbers)
+        data = joint_projector(self._blocks, self._rows.inputs), self._border, *numbers
+        return bordered_system(self._blocks, *data, combines_non_neighbors=has_residuals(self._blocks))
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
@@ -93,13 +100,13 @@ class BorderedSolver(Inference):
         """
         noise = self.system.noise
         variance = noise.square() / (noise - self.system.elimination.row_variances)
-        mean = self._rows.targets - self.system.left * (variance / noise)[:, None]
+        mean = self._rows.targets - self.system.residual_of_mean * (variance / noise)[:, None]
         return mean, variance + self._missing.detach()
 
     @property
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
-        return self.system.left / self.system.noise[:, None]
+        return self.system.residual_of_mean / self.system.noise[:, None]
 
     @property
     def fitted(self) -> Tensor:
@@ -118,15 +125,19 @@ class BorderedSolver(Inference):
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine, or None without weights."""
+        """The effective degrees of freedom of the F weights divided by F, or None without weights."""
         factor = self.system.elimination.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 
     def posterior(self) -> Posterior:
-        """Return the rows with their computed algebra, or the weights if there are no other blocks."""
+        """Return the posterior for predictions, without gradients.
+
+        If the prior has dense weights only, it is a `LowRankPosterior`, which does not store the rows. Otherwise it is
+        a `BorderedPosterior` with the rows and their factorization.
+        """
         if self._prior.has_weights_only:
             covariance = FactorCovariance(self.system.elimination.border_factor)
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         prior, rows, system = self._prior.detached(), self._rows.inputs, self.system
-        known = PointReader(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
+        known = PointProjector(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
         return BorderedPosterior(prior, rows, system.noise, system.residual, known)

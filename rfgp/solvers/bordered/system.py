@@ -47,17 +47,17 @@ class BorderedSystem:
         self.elimination, self.residual = elimination, residual
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
-    def at(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
+    def with_data(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
         """Return the system with other noise, residuals and weights of the outputs.
 
-        For the same noise the factors are kept.
+        For the same noise the factors are reused.
 
         Args:
             noise: The noise D, (n,), float64.
             residual: The residual r, (n, k), float64.
             output_weights: The weight of the log marginal likelihood of each output, (k,).
         """
-        return BorderedSystem(self.elimination.at(noise), residual, output_weights)
+        return BorderedSystem(self.elimination.with_noise(noise), residual, output_weights)
 
     @property
     def noise(self) -> Tensor:
@@ -67,69 +67,72 @@ class BorderedSystem:
     @cached_property
     def weights(self) -> Tensor:
         """The posterior mean w, (F, k)."""
-        known = self.elimination
-        return torch.cholesky_solve(known.reduced.mT @ known.over_noise(self.residual), known.border_factor)
+        elimination = self.elimination
+        target = elimination.reduced.mT @ elimination.over_noise(self.residual)
+        return torch.cholesky_solve(target, elimination.border_factor)
 
     @cached_property
     def values(self) -> Tensor:
         """The posterior mean u, (N, k)."""
-        known = self.elimination
-        return known.solve(known.prior.transposed_times(known.over_noise(self.residual - known.border @ self.weights)))
+        elimination = self.elimination
+        residual = elimination.over_noise(self.residual - elimination.border @ self.weights)
+        return elimination.solve(elimination.prior.transposed_times(residual))
 
     @cached_property
     def fitted(self) -> Tensor:
         """The posterior mean A u + Phi w of f at the rows, (n, k)."""
-        known = self.elimination
-        fitted = known.border @ self.weights
-        return fitted + known.prior.read(self.values) if known.is_sparse else fitted
+        elimination = self.elimination
+        fitted = elimination.border @ self.weights
+        return fitted + elimination.prior.project(self.values) if elimination.is_sparse else fitted
 
     @cached_property
-    def left(self) -> Tensor:
+    def residual_of_mean(self) -> Tensor:
         """The residual e of the posterior mean, (n, k)."""
         return self.residual - self.fitted
 
     def log_prob(self) -> Tensor:
         """Return the log marginal likelihood of y over all outputs, 0-d."""
-        known, n, k = self.elimination, len(self.noise), self.output_weights.sum()
-        determinants = self.noise.log().sum() + known.log_determinant
-        squares = (self.left.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
-        if known.is_sparse:
-            squares = squares + (self.values * known.prior.times(self.values)).sum(0)
+        elimination, n, k = self.elimination, len(self.noise), self.output_weights.sum()
+        determinants = self.noise.log().sum() + elimination.log_determinant
+        squares = (self.residual_of_mean.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
+        if elimination.is_sparse:
+            squares = squares + (self.values * elimination.prior.times(self.values)).sum(0)
         return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
 
     # --- the gradient ----------------------------------------------------------------------------
 
     def in_border(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in Phi, (n, F)."""
-        known = self.elimination
+        elimination = self.elimination
         gradient: Tensor = torch.linalg.solve_triangular(
-            known.border_factor, known.half_reduced, upper=False, left=False
+            elimination.border_factor, elimination.half_reduced, upper=False, left=False
         )
         gradient.mul_(-self.output_weights.sum()).addmm_(self._counted, self.weights.mT)
-        return known.over_noise(gradient)
+        return elimination.over_noise(gradient)
 
     def in_noise(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in D, (n,)."""
         k, noise, variances = self.output_weights.sum(), self.noise, self.elimination.row_variances
-        return 0.5 * ((k * variances + self.left.square() @ self.output_weights) / noise.square() - k / noise)
+        squares = self.residual_of_mean.square() @ self.output_weights
+        return 0.5 * ((k * variances + squares) / noise.square() - k / noise)
 
     def in_residual(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in r, (n, k)."""
         return -self.elimination.over_noise(self._counted)
 
-    def in_reads(self) -> Tensor:
+    def in_projector(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in the entries of A, (nnz,)."""
-        k, known, reads = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
-        rows = np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
-        entries = times_symmetric(reads, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
-        entries = k * (known.border_products.on_reads - entries)
-        add_outer(self._counted.numpy(), self.values.numpy(), rows, reads.indices, entries)
+        k, elimination, projector = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
+        rows = np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
+        entries = times_symmetric(projector, elimination.prior.pattern.csr, elimination.factor.inverse)  # A S^-1
+        entries = k * (elimination.border_products.on_projector - entries)
+        add_outer(self._counted.numpy(), self.values.numpy(), rows, projector.indices, entries)
         return torch.from_numpy(entries) / self.noise[torch.from_numpy(rows)]
 
     @property
     def _counted(self) -> Tensor:
         """The residual e times the weight of each output, (n, k)."""
-        return self.left * self.output_weights
+        return self.residual_of_mean * self.output_weights
 
     def in_fields(self) -> list[Tensor]:
         """Return the derivatives of the likelihood in the parameters (p,) and the variance, 0-d, of each field."""

@@ -12,14 +12,14 @@ length. Loops are compiled for each a, and those over small matrices are unrolle
     mean, covariance      m (a,) and P (a, a) of a state
     r, curvature          r (a,) and N (a, a) of the backward pass
     moved (..., a, a)     A P A^T of a step
-    block                 the index of a block of SIZE rows
+    block                 the index of a block of BLOCK_ROWS rows
     states (b, a + a^2)   m and P given the rows before each block
     adjoints (b + 1, a + a^2)  r and N before the first row of each block, and zeros
-    predicted (SIZE, a + a^2)  m and P before each row of a block
-    backward (SIZE + 1, a + a^2)  r and N before each row of a block, and before the next row
-    at (m,), indices (m,) points, ascending, and the numbers of rows at or before them
-    given (m, a + a^2)    m and P at the points given earlier rows
-    later (m, a + a^2)    r and N at the points given later rows
+    predicted (BLOCK_ROWS, a + a^2)  m and P before each row of a block
+    backward (BLOCK_ROWS + 1, a + a^2)  r and N before each row of a block, and before the next row
+    points (m,), indices (m,)  points, ascending, and the numbers of rows at or before them
+    filtered (m, a + a^2) m and P at the points given earlier rows
+    adjoint (m, a + a^2)  r and N at the points given later rows
     work (4, a, a)        space for A, R, A P A^T and a product
     numbers (2 a,)        space for coefficients, and the length of the step of A and R in `work`
 """
@@ -30,14 +30,14 @@ import numpy as np
 
 from rfgp.compiled import jit
 
-SIZE = 256
-"""The number of rows of a block. States within a block are recomputed, in memory that stays in the cache."""
-LONGEST = 700.0
-"""The longest step. The ends of longer steps are independent to the last bit, and are clamped."""
-SHORT = 3.0
-"""The largest t at which the incomplete gamma function is summed from its smallest terms."""
-LARGE = 1e100
-"""The bound on the product of variances at which its logarithm is added to the sum."""
+BLOCK_ROWS = 256
+"""The number of rows of a block. States within a block are recomputed, in memory that fits into the cache."""
+MAX_STEP = 700.0
+"""The maximum x of a step. At longer steps, the correlation of the two ends is below the rounding error."""
+MAX_SERIES_T = 3.0
+"""The maximum t for which the incomplete gamma function is summed from its smallest terms."""
+MAX_PRODUCT = 1e100
+"""The product of variances above which, or below whose inverse, its logarithm is added to the sum."""
 
 loop = jit(error_model="numpy")
 
@@ -55,7 +55,7 @@ def step_to(x, unit, tables, work, numbers):
     if x == numbers[2 * a - 1]:
         return
     numbers[2 * a - 1] = x
-    x = min(x, LONGEST)
+    x = min(x, MAX_STEP)
     decay, t, top = math.exp(-x), 2 * x, 2 * a - 2
     numbers[0] = decay
     for k in range(1, a):
@@ -69,7 +69,7 @@ def step_to(x, unit, tables, work, numbers):
     numbers[0] = decay * decay
     for m in range(1, top + 1):
         numbers[m] = numbers[m - 1] * (t / m)  # exp(-t) t^m / m!
-    if t < SHORT:
+    if t < MAX_SERIES_T:
         tail, rest, m = 0.0, numbers[top], top
         while rest > 1e-17 * tail:
             m += 1
@@ -117,7 +117,7 @@ def advance(x, unit, tables, mean, covariance, work, numbers):
 
 
 @loop
-def retreat(x, unit, tables, r, curvature, work, numbers):
+def step_backward(x, unit, tables, r, curvature, work, numbers):
     """Overwrite r and N after a step with A^T r and A^T N A."""
     a = len(unit)
     step_to(x, unit, tables, work, numbers)
@@ -159,21 +159,21 @@ def condition_on_row(target, noise, unit, mean, covariance):
 
 
 @loop
-def take_back(target, noise, unit, mean, covariance, r, curvature, work):
+def smooth_row(target, noise, unit, mean, covariance, r, curvature, work):
     """Overwrite r and N after a row with those before it, and return (C^-1 y)_i and (C^-1)_ii."""
     a, s = len(unit), covariance[0, 0] + noise
-    score, share, inverse_variance = (target - mean[0]) / s, noise / s, 1 / s
-    coefficient, precision, before, corner = score, inverse_variance, score + r[0] * share, inverse_variance
+    score, noise_ratio, inverse_variance = (target - mean[0]) / s, noise / s, 1 / s
+    coefficient, precision, before, corner = score, inverse_variance, score + r[0] * noise_ratio, inverse_variance
     for i in range(a):
         along_gain = along_rest = 0.0  # N k and N (e_0 - k)
         for j in range(a):
             gain = covariance[j, 0] * inverse_variance
             along_gain += curvature[i, j] * gain
-            along_rest += curvature[i, j] * (share if j == 0 else -gain)
+            along_rest += curvature[i, j] * (noise_ratio if j == 0 else -gain)
         gain = covariance[i, 0] * inverse_variance
         coefficient -= gain * r[i]
         precision += gain * along_gain
-        corner += along_rest * (share if i == 0 else -gain)
+        corner += along_rest * (noise_ratio if i == 0 else -gain)
         before -= 0.0 if i == 0 else gain * r[i]
         work[3, i, 0] = along_rest
     for i in range(1, a):
@@ -183,7 +183,7 @@ def take_back(target, noise, unit, mean, covariance, r, curvature, work):
 
 
 @loop
-def slope_of(unit, tables, moved, mean, r, curvature, work):
+def step_length_gradient(unit, tables, moved, mean, r, curvature, work):
     """Return the derivative of the log marginal likelihood in the length of a step, with r and N after it."""
     a, total = len(unit), 0.0
     for i in range(a):
@@ -225,14 +225,14 @@ def filter_rows(times, targets, noise, model, states):
     kappa, unit, tables = model
     a = len(unit)
     mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
-    logarithms, squares, product, last, many = 0.0, 0.0, 1.0, times[0], noise.size > 1
+    logarithms, squares, product, last, has_row_noise = 0.0, 0.0, 1.0, times[0], noise.size > 1
     for i in range(times.size):
-        if i % SIZE == 0:
-            store(states, i // SIZE, unit, mean, covariance)
+        if i % BLOCK_ROWS == 0:
+            store(states, i // BLOCK_ROWS, unit, mean, covariance)
         advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
-        v, s = condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
+        v, s = condition_on_row(targets[i], noise[i if has_row_noise else 0], unit, mean, covariance)
         last, squares, product = times[i], squares + v * (v / s), product * s
-        if not 1 / LARGE < product < LARGE:
+        if not 1 / MAX_PRODUCT < product < MAX_PRODUCT:
             logarithms += math.log(product)
             product = 1.0
     return logarithms + math.log(product), squares
@@ -242,18 +242,18 @@ def filter_rows(times, targets, noise, model, states):
 def filter_block(block, times, targets, noise, model, states, predicted, moved):
     """Write m and P before each row of a block to `predicted`, and A P A^T of their last step to `moved`."""
     kappa, unit, tables = model
-    a, first, many = len(unit), SIZE * block, noise.size > 1
+    a, first, has_row_noise = len(unit), BLOCK_ROWS * block, noise.size > 1
     mean, covariance, work, numbers = np.empty(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
     load(states, block, unit, mean, covariance)
     last = times[max(first - 1, 0)]
-    for i in range(first, min(first + SIZE, times.size)):
+    for i in range(first, min(first + BLOCK_ROWS, times.size)):
         advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
         last = times[i]
         store(predicted, i - first, unit, mean, covariance)
         for j in range(a):
             for k in range(a):
                 moved[i - first, j, k] = work[2, j, k]
-        condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
+        condition_on_row(targets[i], noise[i if has_row_noise else 0], unit, mean, covariance)
 
 
 @loop
@@ -263,26 +263,26 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
     The coefficients C^-1 y (n,) and the diagonal `precisions` (n,) are overwritten.
     """
     kappa, unit, tables = model
-    a, total, many = len(unit), 0.0, noise.size > 1
+    a, total, has_row_noise = len(unit), 0.0, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.zeros(a), np.empty((a, a)), np.zeros((a, a))
-    predicted, moved = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a))
+    predicted, moved = np.empty((BLOCK_ROWS, a + a * a)), np.empty((BLOCK_ROWS, a, a))
     work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
     store(adjoints, len(states), unit, r, curvature)
     for block in range(len(states) - 1, -1, -1):
         filter_block(block, times, targets, noise, model, states, predicted, moved)
-        first = SIZE * block
-        for i in range(min(first + SIZE, times.size) - 1, first - 1, -1):
+        first = BLOCK_ROWS * block
+        for i in range(min(first + BLOCK_ROWS, times.size) - 1, first - 1, -1):
             load(predicted, i - first, unit, mean, covariance)
-            row_noise = noise[i if many else 0]
-            coefficients[i], precisions[i] = take_back(
+            row_noise = noise[i if has_row_noise else 0]
+            coefficients[i], precisions[i] = smooth_row(
                 targets[i], row_noise, unit, mean, covariance, r, curvature, work
             )
             if i == first:
                 store(adjoints, block, unit, r, curvature)
             x = kappa * (times[i] - times[max(i - 1, 0)])
             step_to(x, unit, tables, work, numbers)
-            total += x * slope_of(unit, tables, moved[i - first], mean, r, curvature, work)
-            retreat(x, unit, tables, r, curvature, work, numbers)
+            total += x * step_length_gradient(unit, tables, moved[i - first], mean, r, curvature, work)
+            step_backward(x, unit, tables, r, curvature, work, numbers)
     return total
 
 
@@ -293,16 +293,16 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
     The arguments include m and P before the rows, `predicted`.
     """
     kappa, unit, tables = model
-    a, first, many = len(unit), SIZE * block, noise.size > 1
+    a, first, has_row_noise = len(unit), BLOCK_ROWS * block, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
-    work, numbers, end = np.empty((4, a, a)), np.full(2 * a, np.nan), min(first + SIZE, times.size)
+    work, numbers, end = np.empty((4, a, a)), np.full(2 * a, np.nan), min(first + BLOCK_ROWS, times.size)
     load(adjoints, block + 1, unit, r, curvature)
     store(backward, end - first, unit, r, curvature)
     for i in range(end - 1, first - 1, -1):
         load(predicted, i - first, unit, mean, covariance)
         if i + 1 < times.size:
-            retreat(kappa * (times[i + 1] - times[i]), unit, tables, r, curvature, work, numbers)
-        take_back(targets[i], noise[i if many else 0], unit, mean, covariance, r, curvature, work)
+            step_backward(kappa * (times[i + 1] - times[i]), unit, tables, r, curvature, work, numbers)
+        smooth_row(targets[i], noise[i if has_row_noise else 0], unit, mean, covariance, r, curvature, work)
         store(backward, i - first, unit, r, curvature)
 
 
@@ -310,53 +310,54 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
 
 
 @loop
-def states_at(at, indices, times, targets, noise, model, states, adjoints, given, later):
-    """Write m and P at points given earlier rows to `given`, and r and N given later rows to `later`."""
+def states_at(points, indices, times, targets, noise, model, states, adjoints, filtered, adjoint):
+    """Write m and P at points given earlier rows to `filtered`, and r and N given later rows to `adjoint`."""
     kappa, unit, tables = model
-    a, n, many, known = len(unit), times.size, noise.size > 1, -1
+    a, n, has_row_noise, last_block = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
-    predicted, moved, backward = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
-    work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
-    for p in range(at.size):
+    predicted, backward = np.empty((BLOCK_ROWS, a + a * a)), np.empty((BLOCK_ROWS + 1, a + a * a))
+    moved, work, numbers = np.empty((BLOCK_ROWS, a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
+    for p in range(points.size):
         row, after = max(indices[p] - 1, 0), indices[p]
-        first = row - row % SIZE
-        if row // SIZE != known:
-            known = row // SIZE
-            filter_block(known, times, targets, noise, model, states, predicted, moved)
-            smooth_block(known, times, targets, noise, model, adjoints, predicted, backward)
+        first = row - row % BLOCK_ROWS
+        if row // BLOCK_ROWS != last_block:
+            last_block = row // BLOCK_ROWS
+            filter_block(last_block, times, targets, noise, model, states, predicted, moved)
+            smooth_block(last_block, times, targets, noise, model, adjoints, predicted, backward)
         load(predicted, row - first, unit, mean, covariance)
         if after > 0:
-            condition_on_row(targets[row], noise[row if many else 0], unit, mean, covariance)
-            advance(kappa * (at[p] - times[row]), unit, tables, mean, covariance, work, numbers)
+            condition_on_row(targets[row], noise[row if has_row_noise else 0], unit, mean, covariance)
+            advance(kappa * (points[p] - times[row]), unit, tables, mean, covariance, work, numbers)
         load(backward, after - first, unit, r, curvature)
         if after < n:
-            retreat(kappa * (times[after] - at[p]), unit, tables, r, curvature, work, numbers)
-        store(given, p, unit, mean, covariance)
-        store(later, p, unit, r, curvature)
+            step_backward(kappa * (times[after] - points[p]), unit, tables, r, curvature, work, numbers)
+        store(filtered, p, unit, mean, covariance)
+        store(adjoint, p, unit, r, curvature)
 
 
 @loop
-def propagate_between(at, indices, times, noise, model, given, propagators):
-    """Write the matrices Phi (m, a, a) that map errors of the state at one point to the next, given the rows.
+def propagate_between(points, indices, times, noise, model, filtered, propagators):
+    """Write the transition matrices of the filtering error between consecutive points.
 
-    Phi, in `propagators`, is the product of A and I - k e_0^T of all steps and rows in between. The first matrix is not
-    written.
+    `propagators[p]` (a, a) maps the error z - m of the filtered state at point p - 1 to that at point p, up to
+    independent noise. It is the product of A and I - k e_0^T of all steps and rows in between. `propagators[0]` is not
+    changed. Targets have no effect.
     """
     kappa, unit, tables = model
-    a, many = len(unit), noise.size > 1
+    a, has_row_noise = len(unit), noise.size > 1
     mean, covariance, work, numbers = np.zeros(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
-    for p in range(1, at.size):
-        load(given, p - 1, unit, mean, covariance)
-        total, last = np.eye(a), at[p - 1]
+    for p in range(1, points.size):
+        load(filtered, p - 1, unit, mean, covariance)
+        total, last = np.eye(a), points[p - 1]
         for i in range(indices[p - 1], indices[p]):
             advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
             total = work[0] @ total
-            row_noise, last = noise[i if many else 0], times[i]
+            row_noise, last = noise[i if has_row_noise else 0], times[i]
             s = covariance[0, 0] + row_noise
             for j in range(a):
                 for k in range(1, a):
                     total[k, j] -= covariance[k, 0] / s * total[0, j]
                 total[0, j] *= row_noise / s
             condition_on_row(0.0, row_noise, unit, mean, covariance)
-        step_to(kappa * (at[p] - last), unit, tables, work, numbers)
+        step_to(kappa * (points[p] - last), unit, tables, work, numbers)
         propagators[p] = work[0] @ total

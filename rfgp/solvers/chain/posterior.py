@@ -20,7 +20,7 @@ from rfgp.solvers.terms import check_joint, known_terms
 
 
 @dataclass(frozen=True, eq=False)
-class ChainReads:
+class ChainProjection:
     """The posterior at n points.
 
     Attributes:
@@ -34,7 +34,7 @@ class ChainReads:
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         """The means (n, k) and variances (n,)."""
-        states, given = [of_output.at(self.points.values) for of_output in self.given.states], self.given
+        states, given = [of_output.states_at(self.points.values) for of_output in self.given.states], self.given
         means = np.sqrt(given.variance) * np.stack([state.mean for state in states], axis=1)
         variances = given.variance * states[0].variance
         return as_tensor(self.points.restored(means)), as_tensor(self.points.restored(variances))
@@ -102,7 +102,7 @@ class ChainPosterior(Posterior):
         """Return the posterior at n single points (n, d), with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
             return self._sparse.project(inputs)
-        return self._read(inputs)
+        return self._project_single(inputs)
 
     def mean(self, projected: Any) -> Tensor:
         """Return the posterior mean, (n, k)."""
@@ -124,7 +124,7 @@ class ChainPosterior(Posterior):
         check_joint(len(inputs), "points")
         if torch.is_grad_enabled() and inputs.requires_grad:
             return self._sparse.covariance(inputs, projected)
-        return self._read(inputs).covariance
+        return self._project_single(inputs).covariance
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the posterior covariance (n, n) as products and solves, or None if it must be formed."""
@@ -160,7 +160,7 @@ class ChainPosterior(Posterior):
         """
         for names in (first, second):
             known_terms(self.prior, names)
-        return self.covariance(inputs, self._read(inputs))
+        return self.covariance(inputs, self._project_single(inputs))
 
-    def _read(self, inputs: Tensor) -> ChainReads:
-        return ChainReads(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
+    def _project_single(self, inputs: Tensor) -> ChainProjection:
+        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))

@@ -104,7 +104,8 @@ class ChainRows:
         return self.states[0].smoothed.precisions / self.variance
 
 
-_KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
+_CACHE: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
+"""The index and the ascending values of the last column of each tensor of inputs."""
 
 
 def ascending(inputs: Tensor, column: int) -> Ascending:
@@ -116,11 +117,11 @@ def ascending(inputs: Tensor, column: int) -> Ascending:
         inputs: The inputs of the rows, (n, d).
         column: The index of the column.
     """
-    kept = _KEPT.get(inputs)
-    if kept is None or kept[0] != column:
-        kept = column, Ascending.of(as_array(inputs[:, column]))
-        _KEPT[inputs] = kept
-    return kept[1]
+    cached = _CACHE.get(inputs)
+    if cached is None or cached[0] != column:
+        cached = column, Ascending.of(as_array(inputs[:, column]))
+        _CACHE[inputs] = cached
+    return cached[1]
 
 
 def supports(prior: Prior) -> bool:

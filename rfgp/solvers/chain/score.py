@@ -49,13 +49,13 @@ class ChainScore:
         for count, scales, means, scores in self._outputs:
             information += count * (0.5 * scales @ scores.of_scales @ scales.T + means @ scores.of_means @ means.T)
         if rows.weight is not None:  # repeated rows have the noise of one observation each
-            repeated = (as_array(rows.weight) - 1) * np.square(self._share)
+            repeated = (as_array(rows.weight) - 1) * np.square(self._noise_fraction)
             information[2, 2] += 0.5 * float(rows.output_weights.sum()) * repeated.sum()
         return torch.from_numpy(information)
 
     @property
-    def _share(self) -> Array:
-        """The share of the learned noise in the noise of rows, (1,) or (n,)."""
+    def _noise_fraction(self) -> Array:
+        """The fraction of each row's noise variance due to the learned noise, (1,) or (n,)."""
         fixed = self._rows.fixed_noise
         return np.ones(1) if fixed is None else self._learned / (self._learned + as_array(fixed))
 
@@ -65,9 +65,10 @@ class ChainScore:
 
         A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root, and noise falls relative to it.
         """
-        share, k, given = self._share, self._rows.num_outputs, self._given
-        shares = share[None] if len(share) == 1 else np.stack([given.order.sorted(share), np.ones(len(share))])
-        scales, means = np.zeros((3 + k, len(shares) + 2)), np.zeros((k, 3 + k, len(shares) + 2))
+        learned, k, given = self._noise_fraction, self._rows.num_outputs, self._given
+        ones = np.ones(len(learned))
+        fractions = learned[None] if len(ones) == 1 else np.stack([given.order.sorted(learned), ones])
+        scales, means = np.zeros((3 + k, len(fractions) + 2)), np.zeros((k, 3 + k, len(fractions) + 2))
         scales[0, 1] = scales[1, -1] = -1.0
         scales[1, 0] = scales[2, 2] = 1.0
         means[:, 0, 0] = means[:, 1, -2] = -1.0
@@ -75,4 +76,4 @@ class ChainScore:
         means[range(k), range(3, 3 + k), -1] = given.variance**-0.5
         counts = self._rows.output_weights.tolist()
         pairs = zip(counts, means, given.states, strict=True)
-        return [(count, scales, directions, states.scores(shares)) for count, directions, states in pairs]
+        return [(count, scales, directions, states.scores(fractions)) for count, directions, states in pairs]

@@ -1,13 +1,13 @@
 """Compiled loops of the filter and its forward derivatives.
 
 The formulas are in `rfgp.solvers.chain.states`, and further arguments in `rfgp.solvers.chain.loops`. There are q + 2
-directions: log kappa, q parts of the noise, and the mean. Arguments are:
+directions: log kappa, q directions of the noise, and the mean. Arguments are:
 
     tangents (q + 1, a, a)  the derivatives of the covariance of a state, which do not depend on the mean
     moving (q + 2, a)       the derivatives of the mean of a state
     noises (q + 1,)         the derivatives of the noise of a row, 0 in log kappa
     v, s                    the innovation of a row and its variance
-    shares (q, 1) or (q, n) the parts of the noise of a row in the directions of the noise, from 0 to 1
+    noise_fractions (q, 1) or (q, n)  the fraction of each row's noise variance in each direction of the noise
 """
 
 import math
@@ -77,17 +77,18 @@ def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
 
 
 @loop
-def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_scales, of_means):
+def score_rows(times, targets, noise, noise_fractions, model, in_scales, in_means, of_scales, of_means):
     """Sum derivatives of the innovations v and their variances s, and return sum log s and sum v^2 / s.
 
-    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s). The directions are log kappa and the parts of the log
-    noise, and for b also the mean. The sums, which are added to the arrays, are
+    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s). The directions are log kappa and q directions of the
+    log noise, and for b also the mean. The sums, which are added to the arrays, are
 
         in_scales (q + 2,)  sum c (z^2 - 1)    of_scales (q + 2, q + 2)  sum c c^T
         in_means (q + 2,)   sum b z            of_means (q + 2, q + 2)   sum b b^T
     """
     kappa, unit, tables = model
-    a, parts, many, shared = len(unit), len(shares), noise.size > 1, shares.shape[1] > 1
+    a, parts, has_row_noise = len(unit), len(noise_fractions), noise.size > 1
+    has_row_fractions = noise_fractions.shape[1] > 1
     mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
     tangents, moving, noises = np.zeros((parts + 1, a, a)), np.zeros((parts + 2, a)), np.zeros(parts + 1)
     b, c, logarithms, squares, last = np.zeros(parts + 2), np.ones(parts + 2), 0.0, 0.0, times[0]
@@ -95,12 +96,12 @@ def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_sca
         x, last = kappa * (times[i] - last), times[i]
         advance(x, unit, tables, mean, covariance, work, numbers)
         advance_tangents(x, unit, tables, mean, work, tangents, moving)
-        row_noise = noise[i if many else 0]
+        row_noise = noise[i if has_row_noise else 0]
         s, v = covariance[0, 0] + row_noise, targets[i] - mean[0]
         root = math.sqrt(s)
         z = v / root
         for q in range(parts + 1):
-            noises[q] = 0.0 if q == 0 else row_noise * shares[q - 1, i if shared else 0]
+            noises[q] = 0.0 if q == 0 else row_noise * noise_fractions[q - 1, i if has_row_fractions else 0]
             c[q + 1] = (tangents[q, 0, 0] + noises[q]) / s
         for q in range(parts + 2):
             b[q] = -(moving[q, 0] + (1.0 if q == parts + 1 else 0.0)) / root

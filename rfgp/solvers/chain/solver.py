@@ -50,10 +50,10 @@ class ChainSolver(Inference):
         (block,) = self._prior.precisions
         return block.values.double(), block.variance.double()
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
-        The order of the rows is kept.
+        The order of the rows is reused.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
@@ -155,6 +155,6 @@ class ChainSolver(Inference):
         return self._rows.targets - self.coefficients * variance[:, None], variance
 
     def posterior(self) -> ChainPosterior:
-        """Return the rows, with their computed states."""
+        """Return the posterior, which keeps the rows and their filtered states."""
         noise, inputs = self._noise.detach().expand(len(self._rows)), self._rows.inputs
         return ChainPosterior(self._prior.detached(), inputs, noise, self._residual.detach(), given=self._given)

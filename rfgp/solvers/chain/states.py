@@ -62,7 +62,7 @@ class Smoothed(NamedTuple):
 class Scores(NamedTuple):
     """Sums over the rows of derivatives of innovations.
 
-    The directions are log kappa, q parts of the noise and the mean. The sums are defined in
+    The directions are log kappa, q directions of the noise and the mean. The sums are defined in
     `rfgp.solvers.chain.score_loops`.
 
     Attributes:
@@ -89,7 +89,7 @@ class PointStates(NamedTuple):
     variance: Array  # of f, (m,)
     covariance: Array  # P, (m, a, a)
     curvature: Array  # N, (m, a, a)
-    given: Array  # m and P, (m, a + a^2)
+    filtered: Array  # m and P given earlier rows, (m, a + a^2)
     indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
 
 
@@ -126,7 +126,7 @@ class ChainStates:
         """The states before blocks, sum log s, and sum v^2 / s."""
         from rfgp.solvers.chain import loops
 
-        states = np.empty((-(-len(self.times) // loops.SIZE), self.order * (self.order + 1)))
+        states = np.empty((-(-len(self.times) // loops.BLOCK_ROWS), self.order * (self.order + 1)))
         return states, *loops.filter_rows(self.times, self.targets, self.noise, self._model, states)
 
     @property
@@ -152,20 +152,21 @@ class ChainStates:
 
     def scores(
         self,
-        shares: Array,  # (q, 1) or (q, n)
+        noise_fractions: Array,  # (q, 1) or (q, n)
     ) -> Scores:
         """Return sums of derivatives of the innovations, in one pass.
 
         Args:
-            shares: The parts of the noise of the rows, from 0 to 1.
+            noise_fractions: The fraction of each row's noise variance in each of q directions, from 0 to 1.
         """
         from rfgp.solvers.chain import score_loops
 
-        size = len(shares) + 2
+        size = len(noise_fractions) + 2
         sums = np.zeros(size), np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
-        return Scores(*sums, *score_loops.score_rows(self.times, self.targets, self.noise, shares, self._model, *sums))
+        rows = self.times, self.targets, self.noise, noise_fractions
+        return Scores(*sums, *score_loops.score_rows(*rows, self._model, *sums))
 
-    def at(
+    def states_at(
         self,
         points: Array,  # (m,)
     ) -> PointStates:
@@ -177,37 +178,40 @@ class ChainStates:
         from rfgp.solvers.chain import loops
 
         a, indices = self.order, np.searchsorted(self.times, points, side="right")
-        given, later = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
+        filtered, adjoint = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
         rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
-        loops.states_at(points, indices, *rows, self.smoothed.adjoints, given, later)
-        covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (given, later))
+        loops.states_at(points, indices, *rows, self.smoothed.adjoints, filtered, adjoint)
+        covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (filtered, adjoint))
         first = covariance[:, 0]  # P e_0
-        mean = given[:, 0] + (first * later[:, :a]).sum(axis=1)
+        mean = filtered[:, 0] + (first * adjoint[:, :a]).sum(axis=1)
         variance = first[:, 0] - np.einsum("pi,pij,pj->p", first, curvature, first)
-        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, given, indices)
+        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, filtered, indices)
 
     def covariance(
         self,
         points: Array,  # (m,)
     ) -> Array:  # (m, m)
-        """Return the covariance of f at points.
+        """Return the posterior covariance of f at points, for prior variance 1.
 
         Args:
             points: The points, ascending.
+
+        Returns:
+            The covariance given the rows, (m, m).
         """
         from rfgp.solvers.chain import loops
 
-        at_points, size = self.at(points), len(points)
+        at_points, size = self.states_at(points), len(points)
         propagators = np.zeros((size, self.order, self.order))
         loops.propagate_between(
-            points, at_points.indices, self.times, self.noise, self._model, at_points.given, propagators
+            points, at_points.indices, self.times, self.noise, self._model, at_points.filtered, propagators
         )
-        rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])
+        complement = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])
         out, reached = np.diag(at_points.variance), np.zeros((size, self.order))
         for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
             reached[j - 1] = at_points.covariance[j - 1, :, 0]
             reached[:j] = reached[:j] @ propagators[j].T
-            out[:j, j] = out[j, :j] = reached[:j] @ rest[j]
+            out[:j, j] = out[j, :j] = reached[:j] @ complement[j]
         return out
 
 

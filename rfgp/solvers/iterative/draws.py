@@ -20,8 +20,8 @@ from torch import Tensor
 
 from rfgp.solvers.conjugate_gradients import CGSolution, Floats
 
-_LANCZOS = 1000
-"""The maximum number of steps of a search in its Lanczos matrix."""
+_MAX_LANCZOS_STEPS = 1000
+"""The maximum number of steps of conjugate gradients in a Lanczos matrix."""
 
 
 class Estimate(NamedTuple):
@@ -43,19 +43,19 @@ class Draws:
     Attributes:
         solved: The draws w, (n, m).
         squares: The squares w^T C w, (m,), n on average.
-        search: The conjugate gradients of the solves.
+        cg_solution: The conjugate gradients of the solves.
         log_diagonals: The sum log |D| + log |P|.
     """
 
     solved: Tensor
     squares: Tensor
-    search: CGSolution
+    cg_solution: CGSolution
     log_diagonals: float
 
     @cached_property
     def log_determinant(self) -> Estimate:
         """An estimate of log |C|. The error of a single draw is infinite."""
-        values = len(self.solved) * _mean_logs(self.search)
+        values = len(self.solved) * _mean_logs(self.cg_solution)
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
         return Estimate(self.log_diagonals + float(values.mean()), float(error))
 
@@ -65,10 +65,10 @@ class Draws:
         return self.solved * (len(self.solved) / self.squares).sqrt()
 
 
-def _mean_logs(search: CGSolution) -> Floats:
-    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,)."""
+def _mean_logs(cg: CGSolution) -> Floats:
+    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of the solution, (p,)."""
     means = []
-    for alpha, beta in zip(search.alphas[:_LANCZOS].T, search.betas[:_LANCZOS].T, strict=True):
+    for alpha, beta in zip(cg.alphas[:_MAX_LANCZOS_STEPS].T, cg.betas[:_MAX_LANCZOS_STEPS].T, strict=True):
         steps = alpha > 0
         a, b = alpha[steps], beta[steps]
         diagonal = 1 / a

@@ -23,16 +23,16 @@ from rfgp.blocks.kernel import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, formed_besides
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, dense_columns_except
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import LowRankPreconditioner, nystrom
-from rfgp.solvers.iterative.role import Matrix, Reads, Term
+from rfgp.solvers.iterative.role import Matrix, Term, TermProjection
 from rfgp.sparse import KroneckerRows, on_grid
 
 MAX_RANK = 512
 """The maximum number of eigenvectors of a preconditioner."""
 MIN_SIGNAL = 0.5
-"""The smallest eigenvalue of an eigenvector of a preconditioner, relative to the noise."""
+"""The minimum eigenvalue, relative to the noise, whose eigenvector is in a preconditioner."""
 MAX_DECOMPOSED = 2048
 """The maximum number of positions of one side whose eigenvectors are computed."""
 
@@ -138,40 +138,40 @@ class KroneckerTerm(Term):
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        columns = torch.cat([self._eigenvectors(operator), formed_besides(operator, self.part)], dim=1)
+        columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self.part)], dim=1)
         return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
         """Return eigenvectors of the grid at the rows times the roots of their eigenvalues, (n, r)."""
         (first, left), (second, right) = (torch.linalg.eigh(kernel.detach()) for kernel in self._kernels)
         values = (first[:, None] * second).flatten()
-        share = len(operator) / len(values)
-        count = int((share * values > MIN_SIGNAL * operator.noise_diag.median()).sum())
-        most = min(MAX_RANK, len(operator) // 4, count)
-        indices = torch.topk(values, most).indices
+        occupied_fraction = len(operator) / len(values)
+        count = int((occupied_fraction * values > MIN_SIGNAL * operator.noise_diag.median()).sum())
+        rank = min(MAX_RANK, len(operator) // 4, count)
+        indices = torch.topk(values, rank).indices
         rows, columns = indices // len(second), indices % len(second)
         vectors: Tensor = left[:, rows][self._codes[0]] * right[:, columns][self._codes[1]]
         return torch.mul(vectors, values[indices].sqrt())
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return X of n points, and the conditional variances (n,) given the coordinates."""
         with torch.no_grad():
-            matrix = self._read(inputs)
-            return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
+            matrix = self._project(inputs)
+            return TermProjection(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
 
-    def _read(self, inputs: Tensor) -> KroneckerRows:
+    def _project(self, inputs: Tensor) -> KroneckerRows:
         factors, codes = [], []
-        for side, known, root in zip(self._sides, self._positions, self._roots, strict=True):
+        for side, grid, root in zip(self._sides, self._positions, self._roots, strict=True):
             positions, indices = side.distinct(inputs)
-            cross = side.covariance(known, positions, *self._block.parameters).double()
+            cross = side.covariance(grid, positions, *self._block.parameters).double()
             factors.append(half_solve(root, cross).mT)
             codes.append(indices)
         return KroneckerRows(*factors, *codes)
 
-    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
         """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
         with torch.no_grad():
-            matrix = self._read(inputs)
+            matrix = self._project(inputs)
             return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
 
     def cross(self, matrix: Matrix) -> Tensor:
@@ -184,29 +184,29 @@ class KroneckerTerm(Term):
         out: Tensor = matrix.between(*matrix)
         return out
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the projections of n points."""
-        variance: Tensor = reads.matrix.squares()
+        variance: Tensor = projection.matrix.squares()
         return variance
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return H^T a, (N_1 N_2, p), in the precision of a."""
         return self.part.transposed_root_times(coefficients)
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
-        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
+        With V_j = R^T v_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
         """
         first, second = self._kernels
-        cells = self.part.scattered(left)
+        cells = self.part.scattered(vectors)
         signed = cells * signs
         in_first = torch.einsum("ajp,bjp->ab", signed, second.detach() @ cells)
         by_first = (first.detach() @ cells.reshape(len(first), -1)).reshape(cells.shape)
         in_second = torch.einsum("iap,ibp->ab", signed, by_first)
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
         """Raise an error, because coordinates (N_1 N_2, p) do not define functions off the grid.
 
         Raises:

@@ -11,25 +11,26 @@ from rfgp.local import used
 from rfgp.rows import Block
 from rfgp.solvers.iterative.posterior import IterativePosterior
 from rfgp.solvers.iterative.solver import IterativeSolver
-from rfgp.solvers.nearby import check_sum, explained_features, neighbors_of
+from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
-NOISE_RATIO, MIN_VARIANCE = 10.0, 1e-3
-"""The smallest ratio of noise to conditional variance, and of the block's variance to the noise, for latent values.
-
-The conditional variance is that of rows given the values of their neighbors."""
+MIN_NOISE_RATIO = 10.0
+"""The minimum ratio of the noise to the variance of rows given their neighbors, for latent values."""
+MIN_VARIANCE_RATIO = 1e-3
+"""The minimum ratio of the variance of the block to the noise, for latent values."""
 MIN_NOISE = 1e-6
-"""The smallest ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
+"""The minimum ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
 MAX_ROWS = 2**18
 """The maximum number of rows conditioned on latent values if `condition_on` is "auto"."""
 FEW_ITERATIONS = 50
 """The maximum number of iterations of conjugate gradients if `condition_on` is "auto"."""
-_SOME = 1000
+_SAMPLE_ROWS = 1000
+"""The number of rows from which the signal-to-noise ratio is estimated."""
 
 
 def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
-    """Return whether rows are conditioned on latent values, by the signal-to-noise ratio of some of them.
+    """Return whether to condition on latent values, by the signal-to-noise ratio.
 
     Args:
         prior: The prior with neighbors.
@@ -40,16 +41,16 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     block = neighbors_of(prior)
     typical, variance = (
         float(rows.noise_diag(noise.detach()).median()),
-        float(block.diagonal(rows.inputs[:_SOME]).mean()),
+        float(block.diagonal(rows.inputs[:_SAMPLE_ROWS]).mean()),
     )
-    if count > MAX_ROWS or not MIN_VARIANCE * typical <= variance <= typical / MIN_NOISE:
+    if count > MAX_ROWS or not MIN_VARIANCE_RATIO * typical <= variance <= typical / MIN_NOISE:
         return False
     x = rows.inputs[block.order(count)]
-    some = torch.linspace(0, count - 1, min(count, _SOME)).long()
-    pattern, columns = used(block.predecessors(x, some))
-    known = x[torch.from_numpy(columns)]
-    left = block.latent_root(known, pattern, explained_features(prior, known)).deviations
-    return typical > NOISE_RATIO * float(np.median(left) ** 2)
+    sample = torch.linspace(0, count - 1, min(count, _SAMPLE_ROWS)).long()
+    pattern, columns = used(block.predecessors(x, sample))
+    near = x[torch.from_numpy(columns)]
+    deviations = block.latent_root(near, pattern, explained_features(prior, near)).deviations
+    return typical > MIN_NOISE_RATIO * float(np.median(deviations) ** 2)
 
 
 class LatentSolver(Inference):
@@ -60,7 +61,7 @@ class LatentSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        ordered: The solver of the ordered rows. If None, it is made.
+        ordered: The solver of the ordered rows. If None, it is created.
 
     Raises:
         InvalidArgumentError: If a block cannot be combined with neighbors.
@@ -70,12 +71,12 @@ class LatentSolver(Inference):
         self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
     ) -> None:
         check_sum(prior)
-        self._given, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        self._arguments, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
         if ordered is None:
             ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
         self._ordered = ordered
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
 
         Args:
@@ -83,10 +84,10 @@ class LatentSolver(Inference):
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
-        ordered = self._ordered.at(rows.take(self._order), mean.detach(), noise.detach())
-        return type(self)(self._given[0], rows, mean, noise, ordered)
+        ordered = self._ordered.with_data(rows.take(self._order), mean.detach(), noise.detach())
+        return type(self)(self._arguments[0], rows, mean, noise, ordered)
 
-    def is_solved(self) -> bool:
+    def converges_quickly(self) -> bool:
         """Return whether conjugate gradients converge in few iterations."""
         return self._ordered.converges(FEW_ITERATIONS)
 
@@ -97,7 +98,7 @@ class LatentSolver(Inference):
         """
         with torch.no_grad():
             value = self._ordered.log_marginal_likelihood()
-        if not self._given[0].wants_gradients:
+        if not self._arguments[0].wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
@@ -108,7 +109,7 @@ class LatentSolver(Inference):
         return self._ordered.likelihood_error
 
     def posterior(self) -> IterativePosterior:
-        """Return coefficients of the ordered rows, and draws for the variances."""
+        """Return the posterior of the ordered rows, with draws for the variances."""
         with torch.no_grad():
             return self._ordered.posterior()
 
@@ -122,12 +123,12 @@ class LatentSolver(Inference):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._as_given(self._ordered.coefficients)
+        return self._in_given_order(self._ordered.coefficients)
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
-        return self._as_given(self._ordered.fitted)
+        return self._in_given_order(self._ordered.fitted)
 
     @property
     def latent_variances(self) -> Tensor:
@@ -135,7 +136,7 @@ class LatentSolver(Inference):
 
         For more than 256 rows they are estimates from draws.
         """
-        return self._as_given(self._ordered.latent_variances)
+        return self._in_given_order(self._ordered.latent_variances)
 
     @property
     def log_determinant(self) -> Tensor:
@@ -144,8 +145,8 @@ class LatentSolver(Inference):
 
     @property
     def _by_observations(self) -> WhitenedSolver:
-        return WhitenedSolver.of(*self._given)
+        return WhitenedSolver.of(*self._arguments)
 
-    def _as_given(self, values: Tensor) -> Tensor:
+    def _in_given_order(self, values: Tensor) -> Tensor:
         """Return values (n, ...) of ordered rows in the given order."""
         return values[torch.argsort(self._order)]

@@ -1,10 +1,8 @@
 """Nearest neighbors conditioned on latent values without noise, at ordered rows.
 
-If the noise is large, the observations of a row's neighbors have little information, and that of all others is lost. An
-example has 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g. With 60
-observations as neighbors, the marginal posterior of a new point has a KL divergence of 0.036 from the exact one. With
-60 values of g the divergence is 0.0003. For ten times the noise, the divergences are 0.21 and 0.0001. So g is
-approximated as g = L u (`rfgp.local.latent`), apart from the noise.
+If the noise is large, the observations of a few neighbors have little information, and that of all other rows is lost.
+Therefore g is approximated as g = L u (`rfgp.local.latent`), apart from the noise. `docs/mathematics.md` has the KL
+divergences from the exact posterior.
 """
 
 from collections.abc import Callable
@@ -16,18 +14,18 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.blocks.neighbors import AHEAD
-from rfgp.solvers.iterative.operator import CGOperator, formed_besides
+from rfgp.solvers.iterative.operator import CGOperator, dense_columns_except
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
-from rfgp.solvers.iterative.role import Matrix, Reads, Term
-from rfgp.solvers.nearby import (
+from rfgp.solvers.iterative.role import Matrix, Term, TermProjection
+from rfgp.solvers.kriging import (
     explained_columns,
     explained_features,
     features,
-    given_rows,
+    joint_kriging_weights,
+    kriging_weights,
     neighbors_of,
     no_functions,
-    read_jointly,
 )
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import SparsityPattern
@@ -39,12 +37,12 @@ class NeighborsTerm(Term):
     Methods have the arguments of those of `Term`.
 
     Args:
-        prior: The prior, with the features whose residual the block is.
+        prior: The prior, with the features whose residual the block of neighbors models.
         inputs: The inputs of the ordered rows, (rows, d).
     """
 
     advice = 'Use condition_on="responses".'
-    reads_points = True
+    depends_on_other_points = True
 
     def __init__(self, prior: Prior, inputs: Tensor) -> None:
         self._prior, self._inputs = prior.detached(), inputs
@@ -71,16 +69,16 @@ class NeighborsTerm(Term):
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
         """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns."""
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
-        features = whitener.times(formed_besides(operator, self.part))
+        features = whitener.times(dense_columns_except(operator, self.part))
         return WhiteningPreconditioner(whitener, operator.deviation, features)
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the weights (n, rows) of rows near n points, and the conditional variances (n,)."""
-        return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
+        return TermProjection(*kriging_weights(self._prior, self._inputs, self._jitter, inputs))
 
-    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance."""
-        return read_jointly(self._prior, self._inputs, self._jitter, inputs)
+        return joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return L L^T X^T, (rows, n)."""
@@ -91,25 +89,26 @@ class NeighborsTerm(Term):
         root = self.part.transposed_root_times(_transposed(matrix))
         return root.mT @ root
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the block without the conditional ones."""
         prior = self._block.diagonal(inputs)
         prior = prior - explained_features(self._prior, inputs).square().sum(1)
-        return prior if reads.left is None else (prior - reads.left).clamp_min(0)
+        conditional = projection.conditional_variance
+        return prior if conditional is None else (prior - conditional).clamp_min(0)
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return L L^T a, (rows, p)."""
         return self.part.times(coefficients)
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return L u, (rows, p)."""
         return self.part.root_times(standard)
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
-        return left.new_zeros(())
+        return vectors.new_zeros(())
 
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
         """Raise an error, because coordinates (rows, p) do not define functions.
 
         Raises:

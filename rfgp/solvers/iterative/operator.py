@@ -19,14 +19,13 @@ from rfgp.solvers.iterative.draws import Draws
 from rfgp.solvers.iterative.parts import Part
 
 MAX_ITERATIONS = 2000
-"""The number of iterations after which conjugate gradients restart from the residual, or fail."""
+"""The maximum number of iterations of a round, after which conjugate gradients restart from the true residual."""
 ROUNDS = 3
-"""The number of rounds, including the first."""
-MAX_NUMBERS, MIN_COLUMNS = 2**21, 16
-"""The maximum number of entries of right-hand sides (n, p) in one solve, and the minimum number of columns.
-
-Thirty such arrays are in memory at once. 60,000 rows, 64 draws and 128 frequencies take 1.16 GB and 108 s. All 64
-draws together take 1.32 GB and 104 s."""
+"""The maximum number of rounds, including the first."""
+MAX_NUMBERS = 2**21
+"""The maximum number of entries of right-hand sides (n, p) in one solve. About 30 such arrays are in memory at once."""
+MIN_COLUMNS = 16
+"""The minimum number of columns of right-hand sides in one solve."""
 
 
 class Preconditioner(Protocol):
@@ -168,19 +167,24 @@ class CGOperator:
         """
         return v + total([part.times(v) for part in self._scaled_parts])
 
-    def solve(self, right: Tensor, tolerance: float, most: int | None = None, *, is_hurried: bool = False) -> Tensor:
+    def solve(
+        self, right: Tensor, tolerance: float, max_iterations: int | None = None, *, fail_early: bool = False
+    ) -> Tensor:
         """Return C^-1 right, (n, p).
+
+        There are up to three rounds. Each continues from the true residual of the last one.
 
         Args:
             right: The right-hand sides, (n, p).
-            tolerance: The largest |D^(-1/2) (C x - right)| / |D^(-1/2) right| of a column.
-            most: The maximal number of iterations of a round. If None, 2,000.
-            is_hurried: Whether a solve also fails if a round reduces the residual too little. The default is False.
+            tolerance: The largest |D^(-1/2) (C x - right)| / |D^(-1/2) right| over all columns.
+            max_iterations: The maximum number of iterations of each round. If None, 2,000.
+            fail_early: Whether to fail after round i if a relative residual exceeds tolerance^(i / 3). The default is
+                False.
 
         Raises:
-            SolverError: If the tolerance is not reached.
+            SolverError: If the tolerance is not reached, or D^(-1/2) right is not finite.
         """
-        return self._searched(right, tolerance, most, is_hurried)[0]
+        return self._solve_with_history(right, tolerance, max_iterations, fail_early)[0]
 
     def draws(self, count: int, tolerance: float) -> Draws:
         """Draw w = C^-1 (H u + D^(1/2) e), with u and e from `prior_weights`.
@@ -198,9 +202,9 @@ class CGOperator:
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
         right = self.deviation[:, None] * (total([part.root_times(values) for part, values in parts]) + e)
-        w, search = self._searched(right, tolerance)
+        w, cg = self._solve_with_history(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
-        return Draws(w, (w * right).sum(0), search, logs)
+        return Draws(w, (w * right).sum(0), cg, logs)
 
     def prior_weights(self, count: int) -> tuple[Tensor, Tensor]:
         """Return standard normal u (N, m) and e (n, m), the same at every call.
@@ -212,21 +216,21 @@ class CGOperator:
         u, e = (torch.from_numpy(generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
         return u, e
 
-    def _searched(
-        self, right: Tensor, tolerance: float, most: int | None = None, is_hurried: bool = False
+    def _solve_with_history(
+        self, right: Tensor, tolerance: float, max_iterations: int | None = None, fail_early: bool = False
     ) -> tuple[Tensor, CGSolution]:
-        """Return C^-1 right, (n, p), and the first search, which takes nearly all steps."""
+        """Return C^-1 right, (n, p), and the CG run of the first round, which takes nearly all steps."""
         blocks = torch.split(right, columns_at_once(len(self)), dim=1)
-        parts = [self._searched_together(block, tolerance, most or MAX_ITERATIONS, is_hurried) for block in blocks]
+        parts = [self._solve_block(block, tolerance, max_iterations or MAX_ITERATIONS, fail_early) for block in blocks]
         if len(parts) == 1:
             return parts[0]
-        solved, searches = zip(*parts, strict=True)
-        return torch.cat(solved, 1), CGSolution.joined(searches)
+        solved, runs = zip(*parts, strict=True)
+        return torch.cat(solved, 1), CGSolution.joined(runs)
 
-    def _searched_together(
-        self, right: Tensor, tolerance: float, most: int, is_hurried: bool
+    def _solve_block(
+        self, right: Tensor, tolerance: float, max_iterations: int, fail_early: bool
     ) -> tuple[Tensor, CGSolution]:
-        """Return the result of `_searched` for columns that fit in memory."""
+        """Return the result of `_solve_with_history` for columns that fit in memory."""
         b, precondition = right / self.deviation[:, None], self.preconditioner
         largest = b.abs().amax(0)
         if not bool(torch.isfinite(largest).all()):
@@ -235,44 +239,44 @@ class CGOperator:
             )
         largest = largest.where(largest > 0, 1.0)  # squares of the scaled residual neither overflow nor vanish
         b = b / largest
-        first = self._search(b, 0.1 * tolerance, most)
+        first = self._run_cg(b, 0.1 * tolerance, max_iterations)
         x, sizes = precondition.half_solve_transposed(first.solution), b.norm(dim=0)
-        for attempt in range(1, ROUNDS + 1):  # the recursive residual of a search drifts from the true one
+        for attempt in range(1, ROUNDS + 1):  # the recursive residual of a run drifts from the true one
             rest = b - self.scaled_product(x)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
                 return largest * x / self.deviation[:, None], first
-            if is_hurried and bool((residual > tolerance ** (attempt / ROUNDS)).any()):
+            if fail_early and bool((residual > tolerance ** (attempt / ROUNDS)).any()):
                 break
             if attempt < ROUNDS:
-                again = self._search(rest, 0.1 * tolerance / residual, most)
+                again = self._run_cg(rest, 0.1 * tolerance / residual, max_iterations)
                 x = x + precondition.half_solve_transposed(again.solution)
         raise SolverError(
             f"The relative residual of {counted(len(self), 'observation')} must be at most {tolerance:.0e}, got "
-            f"{float(residual.max()):.1e} after {attempt} x {counted(most, 'iteration')} of conjugate gradients. "
-            f"The noise is too small for the signal. {self._advice}"
+            f"{float(residual.max()):.1e} after {attempt} x {counted(max_iterations, 'iteration')} of conjugate "
+            f"gradients. The noise is too small for the signal. {self._advice}"
         )
 
-    def _search(self, b: Tensor, tolerance: float | Tensor, most: int) -> CGSolution:
+    def _run_cg(self, b: Tensor, tolerance: float | Tensor, max_iterations: int) -> CGSolution:
         """Return the solution of R B R^T x = R b."""
         precondition = self.preconditioner
 
         def product(v: Tensor) -> Tensor:
             return precondition.half_solve(self.scaled_product(precondition.half_solve_transposed(v)))
 
-        return conjugate_gradients(product, precondition.half_solve(b), tolerance, most)
+        return conjugate_gradients(product, precondition.half_solve(b), tolerance, max_iterations)
 
 
-def formed_besides(operator: CGOperator, own: Part) -> Tensor:
-    """Return the columns (n, c) of the parts of an operator with few or dense columns.
+def dense_columns_except(operator: CGOperator, part: Part) -> Tensor:
+    """Return the columns (n, c) of the other parts, if they are dense or few.
 
     Args:
         operator: The operator.
-        own: The part that is left out.
+        part: The excluded part.
     """
-    formed = [part.formed() for part in operator.parts if part is not own]
+    others = [other.dense_columns() for other in operator.parts if other is not part]
     none = operator.noise_diag.new_zeros(len(operator), 0)
-    return torch.cat([none, *(columns for columns in formed if columns is not None)], dim=1)
+    return torch.cat([none, *(columns for columns in others if columns is not None)], dim=1)
 
 
 def columns_at_once(rows: int) -> int:

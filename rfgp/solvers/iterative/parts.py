@@ -12,10 +12,10 @@ from rfgp.blocks.precision import Array, Factor
 from rfgp.local import LatentRoot
 from rfgp.sparse import multiply, row_blocks
 
-FEW = 1000
-"""The maximum number of columns of a matrix that is formed for a preconditioner, if it is not dense."""
-FILL = 4
-"""The largest ratio of operations for H H^T to nonzeros of a sparse H at which H H^T is formed."""
+MAX_DENSE_COLUMNS = 1000
+"""The maximum number of columns of a part that is formed as a dense matrix, unless it is dense."""
+MAX_OPERATIONS_PER_ENTRY = 4
+"""The maximum ratio of operations for H H^T to nonzeros of a sparse H for which H H^T is formed."""
 
 
 class Part(ABC):
@@ -29,9 +29,9 @@ class Part(ABC):
     num_columns: int
     num_dense = 0
 
-    def formed(self) -> Tensor | None:
-        """Return H (n, N) if it has few or dense columns, and None otherwise."""
-        eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= FEW else None
+    def dense_columns(self) -> Tensor | None:
+        """Return H (n, N) as a dense matrix if it is dense or has at most 1,000 columns, else None."""
+        eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= MAX_DENSE_COLUMNS else None
         return None if eye is None else self.root_times(eye)
 
     @abstractmethod
@@ -93,14 +93,14 @@ class SparsePart(Part):
     """
 
     def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
-        self._given, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        self._unscaled, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
         self.num_columns = int(matrix.shape[1])
         entries = matrix.data * np.repeat(self._scale, np.diff(matrix.indptr))
         self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def over(self, deviation: Tensor) -> "SparsePart":
         """Return the part D^-1 H, for a diagonal D (n,)."""
-        return SparsePart(self._given, self._scale / deviation.numpy())
+        return SparsePart(self._unscaled, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p)."""
@@ -121,7 +121,7 @@ class SparsePart(Part):
     def _gram(self) -> list[sp.csr_array] | None:
         """H H^T if it is sparse, and None otherwise."""
         counts = np.bincount(self._matrix.indices, minlength=self.num_columns).astype(np.float64)
-        if counts @ counts > FILL * self._matrix.nnz:
+        if counts @ counts > MAX_OPERATIONS_PER_ENTRY * self._matrix.nnz:
             return None
         return row_blocks(sp.csr_array(self._matrix @ self._matrix.T))
 
@@ -147,7 +147,7 @@ class DensePart(Part):
     def __init__(self, matrix: Tensor) -> None:
         self._matrix, self.num_columns, self.num_dense = matrix, matrix.shape[1], matrix.shape[1]
 
-    def formed(self) -> Tensor:
+    def dense_columns(self) -> Tensor:
         """Return H (n, F)."""
         return self._matrix
 
@@ -167,21 +167,21 @@ class PrecisionPart(Part):
 
     Args:
         factor: The factor of Q.
-        reads: The projection A.
+        projector: The projection A.
         deviation: The standard deviation s.
     """
 
-    def __init__(self, factor: Factor, reads: sp.csr_array, deviation: float) -> None:
-        self._factor, self._reads, self._deviation = factor, reads, deviation
-        self.num_columns = int(reads.shape[1])
+    def __init__(self, factor: Factor, projector: sp.csr_array, deviation: float) -> None:
+        self._factor, self._projector, self._deviation = factor, projector, deviation
+        self.num_columns = int(projector.shape[1])
 
     def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p)."""
-        return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
+        return torch.from_numpy(self._deviation * (self._projector @ self._factor.sample(u.numpy())))
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p)."""
-        return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
+        return torch.from_numpy(self._deviation * self._factor.half_solve(self._projector.T @ v.numpy()))
 
 
 class RootPart(Part):

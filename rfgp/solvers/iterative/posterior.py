@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rfgp.blocks import Prior
-from rfgp.solvers.iterative.given import GivenTerms, Joint, Projected
+from rfgp.solvers.iterative.conditioned import ConditionedTerms, JointMoments, MarginalMoments
 from rfgp.solvers.iterative.operator import CGOperator, total
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.terms import operator_of, terms_of
-from rfgp.solvers.nearby import no_functions
+from rfgp.solvers.kriging import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import MAX_JOINT, check_divided, check_joint, known_terms
@@ -34,8 +34,8 @@ class IterativePosterior(Posterior):
     """The posterior by conjugate gradients: coefficients of the rows, and draws.
 
     Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws. The
-    relative standard error of a variance is then sqrt(2 / m) e / sqrt(e^2 + v^2) (see `rfgp.solvers.iterative.given`).
-    That of a standard deviation is half of it. This holds for single terms too.
+    relative standard error of a variance is then sqrt(2 / m) e / sqrt(e^2 + v^2). That of a standard deviation is half
+    of it. This holds for single terms too. See `rfgp.solvers.iterative.conditioned`.
 
     Methods have the arguments of those of `Posterior`.
 
@@ -54,7 +54,7 @@ class IterativePosterior(Posterior):
     noise_diag: Tensor
     coefficients: Tensor
     draws: Tensor
-    known: GivenTerms | None = None
+    known: ConditionedTerms | None = None
     terms: tuple[str, ...] | None = None
 
     serialized_fields = ("inputs", "noise_diag", "coefficients", "draws")
@@ -62,24 +62,24 @@ class IterativePosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries of a point: those of draws, features and neighbors."""
-        return 2 * self.draws.shape[1] + sum(term.width for term in self._given.terms)
+        return 2 * self.draws.shape[1] + sum(term.width for term in self._conditioned.terms)
 
-    def project(self, inputs: Tensor) -> Projected:
+    def project(self, inputs: Tensor) -> MarginalMoments:
         """Return the projections of n single points, (n, d) or positions (n,)."""
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
-        return Projected(self._given, self._predicted, inputs, tolerance)
+        return MarginalMoments(self._conditioned, self._predicted, inputs, tolerance)
 
-    def mean(self, projected: Projected) -> Tensor:
+    def mean(self, projected: MarginalMoments) -> Tensor:
         """Return the posterior mean, (n, k)."""
         return projected.mean()
 
-    def variance(self, inputs: Tensor, projected: Projected) -> Tensor:
+    def variance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
         """Return the marginal posterior variances, (n,), by solves for at most 256 points and by draws for more."""
         if len(inputs) <= MAX_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
-    def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
         """Return the posterior covariance (n, n) of points that may be neighbors of each other.
 
         The correlations are those of the joint distribution, and the variances those of single points. There may be at
@@ -98,9 +98,9 @@ class IterativePosterior(Posterior):
             InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
         """
         self._check(inputs)
-        shared = replace(self, known=self._given, terms=tuple(name for name in first if name in second))
+        shared = replace(self, known=self._conditioned, terms=tuple(name for name in first if name in second))
         parts = self.of(first), self.of(second), shared
-        rows, columns, both = (Joint(part.project(inputs)) for part in parts)
+        rows, columns, both = (JointMoments(part.project(inputs)) for part in parts)
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
@@ -110,9 +110,9 @@ class IterativePosterior(Posterior):
         """
         if self.terms is not None:
             return None
-        parts = [term.joined(inputs) for term in self._given.terms]
+        parts = [term.joined(inputs) for term in self._conditioned.terms]
         joined = [part for part in parts if part is not None]
-        return PosteriorOperator(self._given.operator, joined, len(inputs)) if len(joined) == len(parts) else None
+        return PosteriorOperator(self._conditioned.operator, joined, len(inputs)) if len(joined) == len(parts) else None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by pathwise conditioning (Wilson et al. 2020).
@@ -125,15 +125,15 @@ class IterativePosterior(Posterior):
         """
         if self.prior.neighbors is not None:
             raise no_functions()
-        given, k = self._given, self.coefficients.shape[1]
-        operator = given.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
+        terms, k = self._conditioned, self.coefficients.shape[1]
+        operator = terms.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
         w, (u, _) = operator.draws(count * k, PATH_TOLERANCE).solved, operator.prior_weights(count * k)
         functions = []
-        for term, part in zip(given.terms, operator.split(u), strict=True):
+        for term, part in zip(terms.terms, operator.split(u), strict=True):
             if self.terms is None or term.name in self.terms:
-                weights = (term.lifted(part, operator.seed) - term.weights(w)).reshape(-1, count, k)
-                weights = weights + given.means[term][:, None]
-                functions.append(term.functions(weights.reshape(len(weights), -1)))
+                z = (term.sample_coordinates(part, operator.seed) - term.coordinates(w)).reshape(-1, count, k)
+                z = z + terms.mean_coordinates[term][:, None]
+                functions.append(term.functions(z.reshape(len(z), -1)))
 
         def values(inputs: Tensor) -> Tensor:
             values = total([function(inputs) for function in functions])
@@ -155,28 +155,28 @@ class IterativePosterior(Posterior):
         if block is not None and bool(block.flags(terms).any()):
             check_divided(self.prior, terms, block.names)
             terms = *terms, block.name
-        return replace(self, known=self._given, terms=terms)
+        return replace(self, known=self._conditioned, terms=terms)
 
     @cached_property
-    def _given(self) -> GivenTerms:
+    def _conditioned(self) -> ConditionedTerms:
         """All terms given the rows."""
         if self.known is not None:
             return self.known
         terms = terms_of(self.prior, self.inputs)
-        return GivenTerms(terms, operator_of(terms, self.noise_diag), self.coefficients, self.draws)
+        return ConditionedTerms(terms, operator_of(terms, self.noise_diag), self.coefficients, self.draws)
 
     @property
     def _predicted(self) -> list[Term]:
         """The predicted terms."""
-        return [term for term in self._given.terms if self.terms is None or term.name in self.terms]
+        return [term for term in self._conditioned.terms if self.terms is None or term.name in self.terms]
 
     def _check(self, inputs: Tensor) -> None:
-        """Raise if these points are too many for a joint covariance."""
+        """Raise if there are too many points for a joint covariance."""
         if self.prior.neighbors is None:
             check_joint(len(inputs), "points", ", or sample_functions()")
         else:
-            most = max(MAX_SOLVED, min(MAX_JOINT, MAX_NUMBERS // len(self.inputs)))
-            check_joint(len(inputs), "points", most=most)
+            max_points = max(MAX_SOLVED, min(MAX_JOINT, MAX_NUMBERS // len(self.inputs)))
+            check_joint(len(inputs), "points", max_points=max_points)
 
 
 PRODUCT_TOLERANCE = 1e-8
@@ -203,7 +203,7 @@ class PosteriorOperator:
 
     def times(self, v: Tensor) -> Tensor:
         """Return S v, (m, p)."""
-        return self._left(self._joined.transposed_root_times(self._at_points(v)))
+        return self._conditional(self._joined.transposed_root_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (S + E)^-1 v, (m, p).
@@ -221,9 +221,9 @@ class PosteriorOperator:
         """
         sizes = self._joined.num_columns, len(self._rows)
         u, e = (torch.randn(size, count, generator=generator, dtype=torch.float64) for size in sizes)
-        return self._left(u, self._rows.deviation[:, None] * e)
+        return self._conditional(u, self._rows.deviation[:, None] * e)
 
-    def _left(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def _conditional(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
         """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
         explained = self._rows.solve(self._joined.root_times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
         at_rows = pad(explained, (0, 0, 0, self._size))

@@ -5,10 +5,9 @@ with the smallest eigenvalue l of L. It gives the preconditioner P = (I - U U^T)
 Tropp and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
 
 For latent nearest neighbors, the covariance of the same rows conditioned on observations is close to C. With V and P of
-`rfgp.solvers.whitened` its inverse is V^T (I + P P^T)^-1 V. The preconditioned eigenvalues are between 0.2 and 11, most
-of them near 1. Those of C range from the noise (1e-3 to 10) to 2,000 (2,000 rows in 2 to 8 columns, without features).
-Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the part of the log determinant that is
-estimated is small.
+`rfgp.solvers.whitened` its inverse is V^T (I + P P^T)^-1 V. Most preconditioned eigenvalues are near 1, so that
+conjugate gradients take few steps and the estimated part of the log determinant is small
+(`benchmarks/races/latent_neighbors.py`).
 """
 
 from typing import NamedTuple
@@ -21,12 +20,14 @@ from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
-RANK, _MIN_RANK = 64, 8
-"""The rank of the Nystrom approximation, without that of dense parts, and the least useful rank."""
-STANDS_OUT = 10.0
-"""The smallest ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
-_SMALLEST = 1e-12
-"""The smallest eigenvalue of P P^T relative to the largest. Smaller ones are set to 0."""
+RANK = 64
+"""The rank of the Nystrom approximation, without that of dense parts."""
+_MIN_RANK = 8
+"""The rank below which there is no Nystrom approximation."""
+MIN_EIGENVALUE_RATIO = 10.0
+"""The minimum ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
+_MIN_RELATIVE_EIGENVALUE = 1e-12
+"""The eigenvalue of F F^T, relative to the largest, up to which eigenvalues are set to 0."""
 
 
 class LowRankPreconditioner(NamedTuple):
@@ -60,8 +61,8 @@ class LowRankPreconditioner(NamedTuple):
             features: The features F, (n, r).
         """
         values, vectors = torch.linalg.eigh(features.mT @ features)
-        kept = values > _SMALLEST * values.max() if len(values) else values > 0
-        values, vectors = values[kept], vectors[:, kept]
+        is_large = values > _MIN_RELATIVE_EIGENVALUE * values.max() if len(values) else values > 0
+        values, vectors = values[is_large], vectors[:, is_large]
         return cls.of(features @ (vectors / values.sqrt()), 1 + values)
 
     @property
@@ -109,7 +110,7 @@ def nystrom(operator: CGOperator) -> LowRankPreconditioner:
         return identity
     root = half_solve(factor, shifted.mT).mT
     sizes = torch.linalg.eigvalsh(root.mT @ root)
-    if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
+    if float((sizes[-1] + 1) / (sizes[0] + 1)) < MIN_EIGENVALUE_RATIO:
         return identity
     vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
     values = (sizes.square() - shift).clamp_min(0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.autograd import Array
 from rfgp.blocks import SparseProductBlock
 from rfgp.solvers.iterative.parts import Part
-from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
+from rfgp.solvers.iterative.role import Matrix, SparseTerm, Term, TermProjection
 from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
 from rfgp.sparse.khatri_rao import ENTRIES
 
@@ -19,8 +19,8 @@ MAX_DENSE_GRAM = 2**13
 """The maximum number of rows whose H H^T is formed as a dense matrix, of 512 MB."""
 DENSE_SPEED = 4
 """The speed of a dense product relative to a sparse one."""
-PASSES = 8
-"""The number of operations for a row and a function in sums over the rows of a node and their transpose."""
+OPERATIONS_PER_SUM = 8
+"""The number of operations for each row and function in sums over the rows of a node and in their transpose."""
 
 
 class KhatriRaoPart(Part):
@@ -34,12 +34,12 @@ class KhatriRaoPart(Part):
     """
 
     def __init__(self, matrix: KhatriRao, scale: float | Array) -> None:
-        self._given, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        self._unscaled, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
         self._matrix, self.num_columns = matrix.scaled(self._scale), matrix.shape[1]
 
     def over(self, deviation: Tensor) -> "KhatriRaoPart":
         """Return the part D^-1 H, for a diagonal D (n,)."""
-        return KhatriRaoPart(self._given, self._scale / deviation.numpy())
+        return KhatriRaoPart(self._unscaled, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p)."""
@@ -63,7 +63,7 @@ class KhatriRaoPart(Part):
     def _dense_gram(self) -> Tensor | None:
         """H H^T (n, n) if there are few rows, and not many more than distinct nodes."""
         n, size = self._matrix.shape[0], self._matrix.num_functions
-        by_nodes = size * (self._matrix.left.shape[0] ** 2 + PASSES * n)
+        by_nodes = size * (self._matrix.left.shape[0] ** 2 + OPERATIONS_PER_SUM * n)
         few = n <= MAX_DENSE_GRAM and n**2 <= by_nodes
         return torch.from_numpy(self._matrix.gram(self._matrix)) if few else None
 
@@ -80,11 +80,11 @@ class KhatriRaoPart(Part):
         rows, grams = self._matrix.rows, self._grams_of_nodes()
         if grams is None:
             return None
-        whole = sp.csr_array(grams[rows][:, rows])
-        whole.sort_indices()
+        gram = sp.csr_array(grams[rows][:, rows])
+        gram.sort_indices()
         right = torch.from_numpy(self._matrix.right)
-        whole.data = whole.data * sampled_outer(right, right, whole).numpy()
-        return row_blocks(whole)
+        gram.data = gram.data * sampled_outer(right, right, gram).numpy()
+        return row_blocks(gram)
 
     def _grams_of_nodes(self) -> sp.csr_array | None:
         """Return the products (U, U) of the distinct rows of the sparse factor, or None if H H^T has too many entries.
@@ -93,13 +93,13 @@ class KhatriRaoPart(Part):
         """
         left, total, grams = self._matrix.left, 0.0, []
         counts = np.bincount(self._matrix.rows, minlength=left.shape[0]).astype(np.float64)
-        most, turned = 2.0 * left.nnz * self._matrix.num_functions, left.T.tocsr()
+        max_entries, transposed = 2.0 * left.nnz * self._matrix.num_functions, left.T.tocsr()
         size = max(1, ENTRIES // left.shape[0])
         for first in range(0, left.shape[0], size):
-            some = slice(first, first + size)
-            block = sp.csr_array(left[some] @ turned)
-            total += counts[some] @ ((block != 0) @ counts)
-            if total > most:
+            chunk = slice(first, first + size)
+            block = sp.csr_array(left[chunk] @ transposed)
+            total += counts[chunk] @ ((block != 0) @ counts)
+            if total > max_entries:
                 return None
             grams.append(block)
         return sp.csr_array(sp.vstack(grams))
@@ -134,9 +134,9 @@ class ProductTerm(SparseTerm, Term):
         """The columns of s (phi kron psi) with entries."""
         return KhatriRaoPart(self._phi.restricted(self.used), self.s2**0.5)
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, N F) of n points."""
-        return Reads(self._block.factors(inputs, keep=False).matrix())
+        return TermProjection(self._block.factors(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return s^2 (phi kron psi) X^T, (rows, n)."""
@@ -146,25 +146,25 @@ class ProductTerm(SparseTerm, Term):
         """Return s^2 X X^T, (n, n)."""
         return torch.from_numpy(self.s2 * matrix.gram(matrix))
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return s^2 |X_i|^2, (n,)."""
-        return torch.from_numpy(self.s2 * reads.matrix.squares())
+        return torch.from_numpy(self.s2 * projection.matrix.squares())
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a."""
         return self.s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
         """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F)."""
-        return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self.s2**0.5)
+        return KhatriRaoPart(self._phi.above(self.project(inputs).matrix), self.s2**0.5)
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the entries of phi on its pattern, in psi and in s^2.
 
-        With Z = (phi kron psi)^T left these are s^2 sum_f,p (psi_f left_p signs_p) Z_fp^T and s^2 left_p phi Z_fp.
+        With Z = (phi kron psi)^T v these are s^2 sum_f,p (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
         """
         values, pattern = self._features.left
-        psi, v = self._features.right, left.numpy()
+        psi, v = self._features.right, vectors.numpy()
         signed = np.ascontiguousarray(v * signs.numpy())
         gathered = self._phi.transposed_times(v).reshape(-1, psi.shape[1], v.shape[1])
         in_values, in_psi = torch.zeros(len(values), dtype=torch.float64), torch.empty(psi.shape, dtype=torch.float64)
@@ -172,7 +172,7 @@ class ProductTerm(SparseTerm, Term):
             weighted = np.ascontiguousarray(gathered[:, f])
             summed = self._phi.summed(signed, slice(f, f + 1))[:, 0]
             in_values += sampled_outer(torch.from_numpy(summed), torch.from_numpy(weighted), pattern)
-            read = np.asarray(self._phi.left @ weighted)[self._phi.rows]
-            in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, read))
+            projected = np.asarray(self._phi.left @ weighted)[self._phi.rows]
+            in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, projected))
         in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
         return self.s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self.block_variance * in_variance

@@ -1,7 +1,7 @@
 """Interface of a term of a prior at rows: its covariance and projection.
 
-A block f has the covariance H H^T at the rows. A matrix X projects coordinates z of the block to points. Draws
-u ~ N(0, I) of the columns of H have the coordinates `lifted`(u), and K(x, rows) a is X `weights`(a).
+A block f has the covariance H H^T at the rows. A matrix X projects coordinates z of the block to points. For draws
+u ~ N(0, I) of the columns of H, X `sample_coordinates(u)` is a draw of f. X `coordinates(a)` is K(x, rows) a.
 """
 
 from abc import ABC, abstractmethod
@@ -22,14 +22,14 @@ from rfgp.sparse import KhatriRao, KroneckerRows, multiply, row_blocks
 Matrix = Any
 """A sparse matrix, a Khatri-Rao product, rows of a Kronecker product, or an array."""
 ALL_COLUMNS = 4
-"""The role of the seed of prior weights without effect on the rows."""
+"""The role of the random generator that draws prior weights without effect on the rows."""
 
 
-class Reads(NamedTuple):
+class TermProjection(NamedTuple):
     """The projection of a term to n single points."""
 
     matrix: Matrix  # X (n, N)
-    left: Tensor | None = None  # the conditional variance (n,) given the coordinates, None for 0
+    conditional_variance: Tensor | None = None  # (n,), given the coordinates, None for 0
 
 
 class Term(ABC):
@@ -42,11 +42,11 @@ class Term(ABC):
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
         advice: A remedy for the message of a failed solve.
-        reads_points: Whether a point may depend on other points.
+        depends_on_other_points: Whether the projection of a point may depend on other points.
     """
 
     name: str
-    reads_points = False
+    depends_on_other_points = False
     width = 0
     seed = 0
     dtype = torch.float64
@@ -66,14 +66,14 @@ class Term(ABC):
         return nystrom(operator)
 
     @abstractmethod
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the projections X (n, N) of n single points.
 
         Args:
             inputs: The inputs of the points, (n, D), or positions (n,).
         """
 
-    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the projections of points that may be neighbors of each other.
 
         Args:
@@ -82,7 +82,7 @@ class Term(ABC):
         Returns:
             X (n, N), and the conditional covariance (n, n) given the coordinates, or None if it is 0.
         """
-        return self.read(inputs).matrix, None
+        return self.project(inputs).matrix, None
 
     @abstractmethod
     def cross(self, matrix: Matrix) -> Tensor:
@@ -101,23 +101,23 @@ class Term(ABC):
         """
 
     @abstractmethod
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the projections of n points, without conditional ones.
 
         Args:
             inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
+            projection: The projections of the points by `project`.
         """
 
     @abstractmethod
-    def weights(self, coefficients: Tensor) -> Tensor:
-        """Return the coordinates (N, p) whose projection by X is K(x, rows) a.
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return coordinates z (N, p) with X z = K(x, rows) a.
 
         Args:
             coefficients: The coefficients a, (rows, p).
         """
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return the coordinates (N, p) of standard normal draws. By default these are the draws.
 
         Args:
@@ -135,24 +135,31 @@ class Term(ABC):
         return None
 
     @abstractmethod
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient of sum_j signs_j left_j^T K left_j / 2 in the block's parameters.
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient of sum_j signs_j v_j^T K v_j / 2.
+
+        The gradient is in the parameters of the block.
 
         Args:
-            left: The vectors left_j, (rows, p).
+            vectors: The vectors v_j, (rows, p).
             signs: The signs, (p,).
         """
 
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to X z, (n, p).
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function with given coordinates.
+
+        The conditional variance given the coordinates is excluded.
 
         Args:
-            weights: The coordinates z, (N, p).
+            coordinates: The coordinates z, (N, p).
+
+        Returns:
+            A function of the inputs of n points to X z, (n, p), with the projections X by `project`.
 
         Raises:
-            InvalidArgumentError: If the block is defined at given points only.
+            InvalidArgumentError: If the block is defined at given points only, such as a block with a residual.
         """
-        return lambda inputs: times(self.read(inputs).matrix, weights)
+        return lambda inputs: times(self.project(inputs).matrix, coordinates)
 
 
 class SparseTerm(ABC):
@@ -180,33 +187,33 @@ class SparseTerm(ABC):
     def used(self) -> NDArray[np.int64]:
         """The columns (c,) of the features of nodes with entries."""
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return s u, (N F, p), with u in single precision."""
         shape = self._num_weights, standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         drawn = standard.float().reshape(len(self.used), -1)
         out.view(-1, drawn.shape[1])[torch.from_numpy(self.used)] = drawn
-        lifted: Tensor = out.to(standard) * self.s2**0.5
-        return lifted
+        coordinates: Tensor = out.to(standard) * self.s2**0.5
+        return coordinates
 
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to X z, (n, p)."""
-        return self._functions(weights)
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the inputs of n points to X z, (n, p)."""
+        return self._functions(coordinates)
 
 
-def times(matrix: Matrix, weights: Tensor) -> Tensor:
+def times(matrix: Matrix, coordinates: Tensor) -> Tensor:
     """Return X z, (n, p), in the precision of z.
 
     Args:
         matrix: The projections X, (n, N).
-        weights: The coordinates z, (N, p).
+        coordinates: The coordinates z, (N, p).
     """
     if isinstance(matrix, np.ndarray):
-        out: Tensor = torch.from_numpy(matrix) @ weights
+        out: Tensor = torch.from_numpy(matrix) @ coordinates
         return out
     if isinstance(matrix, KroneckerRows):
-        return matrix.times(weights)
-    array = weights.numpy()
+        return matrix.times(coordinates)
+    array = coordinates.numpy()
     if isinstance(matrix, KhatriRao):
         return torch.from_numpy(matrix.times(array))
     return torch.from_numpy(multiply(row_blocks(matrix.astype(array.dtype, copy=False)), array))

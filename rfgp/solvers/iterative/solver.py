@@ -19,16 +19,18 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.errors import SolverError
 from rfgp.rows import Block
-from rfgp.solvers.bordered.reads import completed
+from rfgp.solvers.bordered.projections import with_feature_residuals
+from rfgp.solvers.iterative.conditioned import ENTRIES, ConditionedTerms
 from rfgp.solvers.iterative.draws import Draws
-from rfgp.solvers.iterative.given import ENTRIES, GivenTerms
 from rfgp.solvers.iterative.posterior import MAX_SOLVED, PATH_TOLERANCE, TOLERANCE, IterativePosterior
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.role import Inference
 
-NUM_PROBES, NUM_PATHS = 16, 64
-"""The number of draws for gradients and the log determinant, and for variances."""
+NUM_PROBES = 16
+"""The number of draws for gradients and the log determinant."""
+NUM_PATHS = 64
+"""The number of draws for variances."""
 SITE_TOLERANCE = 1e-11
 """The relative residual of solves for other targets and noise, in a search for sites."""
 
@@ -43,7 +45,7 @@ class IterativeSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        terms: The terms at the rows. If None, they are made.
+        terms: The terms at the rows. If None, they are created.
         tolerance: The relative residual of the solve for the mean. The default is 1e-9.
 
     Examples:
@@ -67,12 +69,12 @@ class IterativeSolver(Inference):
         self._prior, self._rows, self._mean = prior, rows, mean
         self._terms = terms_of(prior, rows.inputs) if terms is None else terms
         noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
-        rows, self._bound, self._missing = completed(prior.dense, rows, noise, phi)
+        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, phi)
         self._noise_diag = rows.noise_diag(noise).expand(len(rows))
         self._repeated = rows.replicate_log_prob(noise)
         self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
 
         Args:
@@ -110,16 +112,16 @@ class IterativeSolver(Inference):
         with torch.no_grad():
             return self._operator.solve(self.residual, self._tolerance)
 
-    def converges(self, most: int) -> bool:
+    def converges(self, max_iterations: int) -> bool:
         """Return whether conjugate gradients for the coefficients converge in few iterations.
 
-        If they do, the coefficients are kept.
+        If they do, the coefficients are cached.
 
         Args:
-            most: The number of iterations of a round.
+            max_iterations: The maximum number of iterations of each round.
         """
         try:
-            solution = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
+            solution = self._operator.solve(self.residual, self._tolerance, max_iterations, fail_early=True)
         except SolverError:
             return False
         self.coefficients = solution
@@ -193,18 +195,18 @@ class IterativeSolver(Inference):
         """
         with torch.no_grad():
             output_weights, probes = self._rows.output_weights, self._probes.normalized
-            left = torch.cat([self.coefficients, probes], dim=1)
+            vectors = torch.cat([self.coefficients, probes], dim=1)
             signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
-            in_noise_diag = 0.5 * (left.square() * signs).sum(1)
+            in_noise_diag = 0.5 * (vectors.square() * signs).sum(1)
             in_mean = self.coefficients.sum(0) * output_weights
         total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
-        return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
+        return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._repeated + self._bound
 
     def posterior(self) -> IterativePosterior:
-        """Return the coefficients, and draws for the variances."""
+        """Return the posterior, which stores coefficients and draws for the variances."""
         noise_diag, known = self._noise_diag.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
-            known = GivenTerms(self._terms, self._operator, self.coefficients, self._paths)
+            known = ConditionedTerms(self._terms, self._operator, self.coefficients, self._paths)
         inputs, solved = self._rows.inputs, (self.coefficients, self._paths)
         return IterativePosterior(self._prior.detached(), inputs, noise_diag, *solved, known)
 

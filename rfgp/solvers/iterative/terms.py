@@ -18,46 +18,48 @@ from rfgp.solvers.iterative.neighbors import NeighborsTerm
 from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
 from rfgp.solvers.iterative.products import ProductTerm
-from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
+from rfgp.solvers.iterative.role import Matrix, SparseTerm, Term, TermProjection
 from rfgp.sparse import sampled_outer, with_columns
 
 
 class WeightTerm(Term):
-    """A term f = Phi w with dense Phi and the coordinates w, (F,).
+    """A term f = Phi w with w ~ N(0, I) and dense features Phi.
+
+    Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
 
     Methods have the arguments of those of `Term`.
 
     Args:
-        prior: The prior.
+        prior: The prior of all terms. If its neighbors model a residual, features are evaluated in float64.
         block: The block, with gradients.
         inputs: The inputs of the rows, (rows, D), or positions (rows,).
     """
 
     def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
         self.name, self.width, self._block = block.name, block.num_features, block
-        self._is_precise = prior.neighbors is not None and prior.neighbors.is_residual
+        self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
         self._phi = self._features(inputs)
 
     def _features(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), float64. For a residual it is evaluated in float64."""
-        return self._block.scaled(inputs.double() if self._is_precise else inputs).double()
+        """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
+        return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
 
     @cached_property
     def part(self) -> DensePart:
         """Phi of the rows."""
         return DensePart(self._phi.detach())
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, F) of n points, and the variance (n,) of a residual."""
         phi = self._features(inputs).detach()
-        left = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
-        return Reads(phi.numpy(), left)
+        variance = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
+        return TermProjection(phi.numpy(), variance)
 
-    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
         phi = self._features(inputs).detach()
-        left = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
-        return phi.numpy(), left
+        covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
+        return phi.numpy(), covariance
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return Phi X^T, (rows, n)."""
@@ -67,11 +69,11 @@ class WeightTerm(Term):
         """Return X X^T, (n, n)."""
         return torch.from_numpy(np.asarray(matrix @ matrix.T))
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the squared norms |X_i|^2, (n,)."""
-        return torch.from_numpy(np.square(reads.matrix).sum(1))
+        return torch.from_numpy(np.square(projection.matrix).sum(1))
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return Phi^T a, (F, p)."""
         return self.part.transposed_root_times(coefficients)
 
@@ -81,12 +83,12 @@ class WeightTerm(Term):
             return None
         return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((left * signs) @ self.part.transposed_root_times(left).mT)).sum()
+        return (self._phi * ((vectors * signs) @ self.part.transposed_root_times(vectors).mT)).sum()
 
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to Phi z, (n, p).
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the inputs of n points to Phi z, (n, p).
 
         Raises:
             InvalidArgumentError: If there is a residual.
@@ -96,7 +98,7 @@ class WeightTerm(Term):
                 "This process has no functions to draw, because the residual of its features is defined at given "
                 "points only. Use predict(X).sample() instead."
             )
-        return super().functions(weights)
+        return super().functions(coordinates)
 
 
 class WalkTerm(SparseTerm, Term):
@@ -130,9 +132,9 @@ class WalkTerm(SparseTerm, Term):
         """The columns of s phi with entries."""
         return SparsePart(with_columns(self._phi, self.used), self.s2**0.5)
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, N) of n positions."""
-        return Reads(self._block.features(inputs, keep=False).matrix())
+        return TermProjection(self._block.features(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return s^2 phi X^T, (rows, n)."""
@@ -142,24 +144,24 @@ class WalkTerm(SparseTerm, Term):
         """Return s^2 X X^T, (n, n)."""
         return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return s^2 |X_i|^2, (n,)."""
-        return torch.from_numpy(self.s2 * np.asarray(reads.matrix.power(2).sum(1)))
+        return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return s^2 phi^T a, (N, p), in the precision of a."""
         array = coefficients.numpy()
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
 
     def joined(self, inputs: Tensor) -> SparsePart:
         """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
-        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self.s2**0.5)
+        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
         values, pattern = self._features
-        right = torch.from_numpy(self._phi.T @ left.numpy())
-        in_values = self.s2 * sampled_outer(left * signs, right, pattern)
+        right = torch.from_numpy(self._phi.T @ vectors.numpy())
+        in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
         in_variance = 0.5 * (right.square() * signs).sum()
         return (values * in_values).sum() + self.block_variance * in_variance
 
@@ -175,50 +177,50 @@ class PrecisionTerm(Term):
     """
 
     def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
-        self.name, self._block, self._reads = block.name, block, block.projector(inputs)
+        self.name, self._block, self._projector = block.name, block, block.projector(inputs)
         self._s2 = float(block.variance.detach())
 
     @cached_property
     def part(self) -> PrecisionPart:
         """A Q^(-1/2) of the rows."""
-        return PrecisionPart(self._block.factor, self._reads, self._s2**0.5)
+        return PrecisionPart(self._block.factor, self._projector, self._s2**0.5)
 
-    def read(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> TermProjection:
         """Return the projection A (n, N) of n points."""
-        return Reads(self._block.projector(inputs))
+        return TermProjection(self._block.projector(inputs))
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return s^2 A Q^-1 X^T, (rows, n)."""
-        return torch.from_numpy(self._s2 * products(self._block.factor, self._reads, matrix))
+        return torch.from_numpy(self._s2 * products(self._block.factor, self._projector, matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return s^2 X Q^-1 X^T, (n, n)."""
         return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
 
-    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances, (n,)."""
         return self._block.diagonal(inputs)
 
-    def weights(self, coefficients: Tensor) -> Tensor:
+    def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return s^2 Q^-1 A^T a, (N, p)."""
-        return torch.from_numpy(self._s2 * self._block.factor.solve(self._reads.T @ coefficients.numpy()))
+        return torch.from_numpy(self._s2 * self._block.factor.solve(self._projector.T @ coefficients.numpy()))
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return draws of N(0, s^2 Q^-1), (N, p)."""
         return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
 
     def joined(self, inputs: Tensor) -> PrecisionPart:
         """Return A Q^(-1/2) of the rows, followed by points."""
-        reads = sp.csr_array(sp.vstack([self._reads, self._block.projector(inputs)]))
-        return PrecisionPart(self._block.factor, reads, self._s2**0.5)
+        projector = sp.csr_array(sp.vstack([self._projector, self._block.projector(inputs)]))
+        return PrecisionPart(self._block.factor, projector, self._s2**0.5)
 
-    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the parameters of the precision and in s^2.
 
-        With t = Q^-1 A^T left, the gradient in the parameters is -s^2 t^T dQ t / 2.
+        With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
         """
         field, values = self._block.field, self._block.values
-        gathered = self._reads.T @ left.numpy()
+        gathered = self._projector.T @ vectors.numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))
         outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
         in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))

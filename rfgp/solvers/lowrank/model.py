@@ -2,18 +2,14 @@
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
 features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. The rounding ratio is sqrt(n
-b) 6e-8 s^2 / noise, with the prior variance s^2 of all terms together. The error of the log marginal likelihood of a
-row was less than 3e-4 for a ratio below 0.3, and about 1e-3 at 0.7. It was 0.01 at 2, 0.02 at 6 and 0.1 beyond
-(`benchmarks/papers/own/rounding.py`). Above a ratio of `max_float32_error`, blocks of features are cast to float64
-first.
+b) 6e-8 s^2 / noise, with the prior variance s^2 of all terms together. Above a ratio of `max_float32_error`, blocks of
+features are cast to float64 first (`benchmarks/papers/own/rounding.py`).
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
 noise times that to the sum of the rows' posterior variances, noise times degrees of freedom. Means have larger errors,
 because weights multiply them. So the rounding ratio of features is 4 (n s^2 d^2 / noise)^1/2, with the same limit,
-above which these features are computed in float64. With either ratio just below it, standard deviations were within 0.9
-% and means within 0.0033 s of those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9
-% and 0.02 s.
+above which these features are computed in float64.
 """
 
 import math
@@ -31,8 +27,10 @@ from rfgp.rows.blocks import Sums, sums_over_parts
 
 ENTRIES = 2**22
 """The number of entries of a block of features."""
-MIN_ROWS, MAX_ROWS = 256, 8192
-"""The minimum and the maximum number of rows of a block."""
+MIN_ROWS = 256
+"""The minimum number of rows of a block."""
+MAX_ROWS = 8192
+"""The maximum number of rows of a block."""
 _FLOAT32_ERROR = 6e-8
 """The relative rounding error of float32."""
 _AMPLIFICATION = 4.0
@@ -66,7 +64,7 @@ class LinearModel:
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        max_float32_error: The largest of each rounding ratio above at which features and their products may be float32.
+        max_float32_error: The maximum of both rounding ratios for which features and their products may be float32.
             The default is 0.3.
         all_rows_homoscedastic: If `rows` are a part of all rows, whether none of all rows has a weight or its own
             noise. If None, `rows` are all.

@@ -141,8 +141,8 @@ class RowCovariance:
         """
         count, _, k = shape
         z = torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.rows)
-        left = torch.eye(len(self.rows), dtype=z.dtype, device=z.device) - self.rows @ self.rows.mT
-        root = covariance_root(left)
+        covariance = torch.eye(len(self.rows), dtype=z.dtype, device=z.device) - self.rows @ self.rows.mT
+        root = covariance_root(covariance)
         e = root @ torch.randn(count, root.shape[1], k, generator=generator, dtype=torch.float64).to(self.rows)
         return z - self.rows.mT @ (self.rows @ z + e)
 
@@ -287,7 +287,7 @@ class LowRankPosterior(Posterior):
         extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
         if not extensions.parts:
             return lambda inputs: self.project(inputs) @ weights
-        return lambda inputs: self.project(inputs) @ weights + extensions.at(inputs)
+        return lambda inputs: self.project(inputs) @ weights + extensions.evaluate(inputs)
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.

@@ -88,10 +88,10 @@ class LowRankSolver(Inference):
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        wanted = Wanted(needs[1], needs[2], needs[3:])
-        inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
-        by_row = inverse if wanted.by_row(self._detached) else None
-        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
+        required = RequiredGradients(needs[1], needs[2], needs[3:])
+        inverse = torch.cholesky_inverse(self.solution.factor) if required.inverse else None
+        by_row = inverse if required.by_row(self._detached) else None
+        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, required, by_row)))
         grad_parameters = [
             total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
         ]
@@ -101,7 +101,7 @@ class LowRankSolver(Inference):
 
     @cached_property
     def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        """The effective degrees of freedom of the weights divided by F, (F - tr A^-1) / F."""
         return 1 - float(torch.cholesky_inverse(self.solution.factor).diagonal().mean())
 
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
@@ -148,13 +148,13 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
 
 
-class Wanted(NamedTuple):
-    """The needed gradients, without that in the mean, which is free.
+class RequiredGradients(NamedTuple):
+    """Which gradients are required. The gradient in the mean is always computed.
 
     Attributes:
-        noise: Whether the gradient in the noise is needed.
-        variances: Whether that in the variances of the terms is needed.
-        parameters: Whether that in each parameter of the features is needed.
+        noise: Whether the gradient in the noise is required.
+        variances: Whether the gradient in the variances of the terms is required.
+        parameters: Whether the gradient in each parameter of the features is required.
     """
 
     noise: bool
@@ -163,7 +163,7 @@ class Wanted(NamedTuple):
 
     @property
     def through_features(self) -> bool:
-        """Whether a parameter of the features needs a gradient."""
+        """Whether the gradient in a parameter of the features is required."""
         return any(self.parameters)
 
     def by_row(self, model: LinearModel) -> bool:
@@ -177,7 +177,7 @@ class Wanted(NamedTuple):
 
     @property
     def inverse(self) -> bool:
-        """Whether A^-1 is needed."""
+        """Whether A^-1 is required."""
         return self.noise or self.variances or self.through_features
 
 
@@ -209,19 +209,19 @@ class _SecondPass:
 
     Args:
         weights: The posterior mean w, (F, k).
-        wanted: The needed gradients.
+        needs: The required gradients.
         inverse: A^-1 (F, F), if a gradient needs it by row.
         model: The model with the rows.
     """
 
-    def __init__(self, weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> None:
-        self._model, self._wanted, self._scaled_weights = model, wanted, model.scale[:, None] * weights
+    def __init__(self, weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> None:
+        self._model, self._needs, self._scaled_weights = model, needs, model.scale[:, None] * weights
         self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
         self._bound, self._grad_fitc = terms.clone(), terms.clone()
         self._grad_mean, self._output_weights = torch.zeros_like(model.mean), model.output_weights
-        self._grad_parameters = ParameterGradients(model, wanted.parameters)
+        self._grad_parameters = ParameterGradients(model, needs.parameters)
 
     def add(self, block: Block) -> None:
         """Add a block of rows."""
@@ -234,7 +234,7 @@ class _SecondPass:
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._grad_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._output_weights
         bound_noise_gradient = self._add_bound(block, phi) if model.weights.has_residual else None
-        if self._wanted.by_row(model):
+        if self._needs.by_row(model):
             noise_gradient = self._add_noise(block, phi, residual, bound_noise_gradient)
             if self._grad_parameters.is_needed:
                 grad_residual = self._grad_residual(block, noise_gradient) if model.weights.has_residual else None
@@ -316,9 +316,9 @@ class _SecondPass:
         return (*values, self._grad_mean, self._grad_noise, self._grad_fitc, *self._grad_parameters.sums)
 
 
-def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
+def _second_pass(weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> Sums:
     """Return the totals of a model's rows."""
-    second = _SecondPass(weights, wanted, inverse, model)
+    second = _SecondPass(weights, needs, inverse, model)
     for block in model.blocks():
         second.add(block)
     return second.sums()

@@ -152,8 +152,10 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     return residual.clamp_min(0) / noise + solution.weights.square().sum()
 
 
-_MIN_RATIO, _WIDEST = 1e-12, 40.0
-"""The smallest noise / variance of a search, and the half-width of the search in its logarithm."""
+_MIN_RATIO = 1e-12
+"""The minimum noise / variance of a search."""
+_MAX_HALF_WIDTH = 40.0
+"""The half-width of a search in log(noise / variance) above which it is not widened."""
 
 
 class Scales(NamedTuple):
@@ -201,18 +203,18 @@ def best_scales(
         statistics: The statistics of rows without noise of their own.
         count: The number N of observations.
         ratio: The ratio of noise to variance at which the search starts.
-        variance_bounds: The least and the largest variance.
-        noise_bounds: The least and the largest noise.
+        variance_bounds: The minimum and the maximum variance.
+        noise_bounds: The minimum and the maximum noise.
     """
     unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
 
-    def at(log_ratio: float) -> tuple[float, Scales]:
+    def trial(log_ratio: float) -> tuple[float, Scales]:
         r = math.exp(log_ratio)
         relative = unit * r
         solution = solve(statistics, unit, relative)
         total = quadratic_form(statistics, solution, unit, relative)
-        least, most = max(variance_bounds[0], noise_bounds[0] / r), min(variance_bounds[1], noise_bounds[1] / r)
-        variance = (total / (count * k)).clamp(least, most)
+        lower, upper = max(variance_bounds[0], noise_bounds[0] / r), min(variance_bounds[1], noise_bounds[1] / r)
+        variance = (total / (count * k)).clamp(lower, upper)
         determinant = 2 * solution.factor.diagonal().log().sum()
         value = total / variance + k * (determinant + count * (relative.log() + variance.log()))
         return float(value) / count, Scales(variance, (relative * variance).clamp(*noise_bounds), solution)
@@ -222,12 +224,12 @@ def best_scales(
     middle, half_width = min(max(math.log(ratio), low), high), 3.0
     while True:
         left, right = max(low, middle - half_width), min(high, middle + half_width)
-        best = minimize_scalar(lambda v: at(v)[0], bounds=(left, right), method="bounded", options={"xatol": 1e-5})
+        best = minimize_scalar(lambda v: trial(v)[0], bounds=(left, right), method="bounded", options={"xatol": 1e-5})
         inside = left + 0.01 < best.x < right - 0.01
-        if inside or (left == low and right == high) or half_width > _WIDEST:
+        if inside or (left == low and right == high) or half_width > _MAX_HALF_WIDTH:
             break
         middle, half_width = float(best.x), 2 * half_width
-    _, scales = at(float(best.x))
+    _, scales = trial(float(best.x))
     return scales._replace(solution=solve(statistics, scales.variance.sqrt(), scales.noise))
 
 
@@ -258,8 +260,8 @@ def best_ratios(
         scale = weights.by_weight(torch.from_numpy(x).to(unit).mul(0.5).exp())
         solution = solve(statistics, scale, unit)
         q = quadratic_form(statistics, solution, scale, unit)
-        used = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
-        gradient = used - count * weights.by_block(solution.weights.square().sum(1)) / q
+        dof = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
+        gradient = dof - count * weights.by_block(solution.weights.square().sum(1)) / q
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (gradient / count).cpu().numpy()
 

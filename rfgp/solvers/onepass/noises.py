@@ -64,15 +64,15 @@ class SharedNoise:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self.statistics.observations * (_LOG_2PI + self._variance.log())
 
-    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
             solved: The posterior of the weights.
-            left: |y - mean|^2 - c^T u of all outputs, 0-d.
+            residual_square: |y - mean|^2 - c^T u of all outputs, 0-d.
         """
         diagonal = solved.inverse.diagonal()
-        residual = left - solved.state.scores.square().sum()
+        residual = residual_square - solved.state.scores.square().sum()
         free = self.statistics.observations - len(diagonal) + diagonal.sum()
         return 0.5 * (residual / self._variance - len(solved.mean) * free)
 
@@ -136,12 +136,12 @@ class RowNoises:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self._first_pass[1]
 
-    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
             solved: The posterior of the weights.
-            left: Not used, because the residual is computed from the sums of the second pass.
+            residual_square: Not used, because the residual is computed from the sums of the second pass.
         """
         pass_sums, mean = self._second_pass[0], solved.mean
         root = solved.scale / self._variance.sqrt()

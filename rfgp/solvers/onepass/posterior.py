@@ -22,11 +22,12 @@ from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, weighted_sums
 from rfgp.solvers.role import Functions, Posterior, Shape
 
 DENSE_ENTRIES = 2**22
-"""The maximum number of entries of features of points that are computed at once, if transforms do not apply."""
-OUTSIDE = (
+"""The maximum number of entries of features of points in one chunk, if transforms do not apply."""
+OUTSIDE_MESSAGE = (
     "Points of derivatives must be within the range of the training rows, got some outside. Use points within it, or "
     "predict(X)."
 )
+"""The message of the error for derivatives outside the box of a lattice."""
 FEW_POINTS = 64
 """The maximum number of points for which features are used instead of transforms."""
 
@@ -63,7 +64,7 @@ class WeightState(NamedTuple):
         return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
 
 
-class KeptSums(NamedTuple):
+class RowSumsForUpdates(NamedTuple):
     """The sums of the rows of a Gaussian posterior, for adding and removing rows.
 
     Attributes:
@@ -87,12 +88,12 @@ class SeriesPosterior(Posterior):
     Attributes:
         prior: The prior.
         dense: The posterior of the weights, with features of points.
-        kept: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
+        row_sums: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
     """
 
     prior: Prior
     dense: LowRankPosterior
-    kept: KeptSums | None = None
+    row_sums: RowSumsForUpdates | None = None
 
     @property
     def width(self) -> int:
@@ -113,12 +114,12 @@ class SeriesPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
-        _check_slopes(self, inputs)
+        _check_derivative_points(self, inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
-        _check_slopes(self, inputs)
+        _check_derivative_points(self, inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
@@ -131,7 +132,7 @@ class SeriesPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        _check_slopes(self, inputs)
+        _check_derivative_points(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
     def of(self, names: Sequence[str]) -> "SeriesPosterior":
@@ -162,14 +163,14 @@ class SeriesPosterior(Posterior):
         def functions(inputs: Tensor) -> Tensor:
             is_out = self.is_outside(inputs)
             if inputs.requires_grad or bool(is_out.all()):
-                return dense.project(inputs) @ weights + extensions.at(inputs)
+                return dense.project(inputs) @ weights + extensions.evaluate(inputs)
             draws = [SeriesMoments(replace(dense, weights=draw)).mean(inputs[~is_out]) for draw in weights]
             stacked = torch.stack(draws)
             if not bool(is_out.any()):
                 return stacked
             out = stacked.new_zeros(count, len(inputs), weights.shape[2])
             out[:, ~is_out] = stacked
-            out[:, is_out] = dense.project(inputs[is_out]) @ weights + extensions.at(inputs[is_out])
+            out[:, is_out] = dense.project(inputs[is_out]) @ weights + extensions.evaluate(inputs[is_out])
             return out
 
         return functions
@@ -179,7 +180,7 @@ class SeriesPosterior(Posterior):
     @property
     def can_update(self) -> bool:
         """Whether there are sums over the rows, to which rows can be added."""
-        return self.kept is not None
+        return self.row_sums is not None
 
     def with_rows(self, rows: Rows, sign: int = 1) -> "SeriesPosterior":
         """Return the posterior with more rows, or without some of its rows.
@@ -191,31 +192,30 @@ class SeriesPosterior(Posterior):
             sign: 1 to add the rows, which is the default, or -1 to remove them.
 
         Raises:
-            DataError: If rows are outside the box of the lattice, or no row would be left.
+            DataError: If rows are outside the box of the lattice, or all rows would be removed.
         """
-        assert self.kept is not None
-        sums, mean, noise = self.kept
+        assert self.row_sums is not None
+        sums, mean, noise = self.row_sums
         variance = (noise + residual_variance_of(self.prior)).detach()
-        (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
-        if sign < 0 and more.num_rows >= sums.num_rows:
-            raise DataError(
-                f"At least one row must be left, got {more.num_rows:,} to forget of {sums.num_rows:,}. Keep some."
-            )
-        return posterior_of(self.prior, sums.plus(more, sign), mean, noise)
+        (change,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
+        n, m = sums.num_rows, change.num_rows
+        if sign < 0 and m >= n:
+            raise DataError(f"The number of rows to remove must be below {n:,}, got {m:,}. Remove fewer rows.")
+        return posterior_of(self.prior, sums.plus(change, sign), mean, noise)
 
     # --- files -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the sums over the rows (...), mean (k,) and noise, 0-d, or without sums the weights and the factor."""
-        if self.kept is None:
+        if self.row_sums is None:
             return self.dense.tensors()
-        sums, mean, noise = self.kept
+        sums, mean, noise = self.row_sums
         by_name = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
         return {**by_name, "mean": mean.contiguous(), "noise": noise.contiguous()}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of these tensors for k outputs."""
-        if self.kept is None:
+        if self.row_sums is None:
             return self.dense.shapes(n, k)
         empty = no_sums(self._layout, k).flat()
         shapes: dict[str, Shape] = {
@@ -244,32 +244,32 @@ class SeriesPosterior(Posterior):
         """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
-        _check_slopes(self, inputs)
+        _check_derivative_points(self, inputs)
 
-        def slowly(x: Tensor) -> Tensor:
-            return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
+        def from_features(x: Tensor) -> Tensor:
+            return torch.cat([by_features(self.dense.project(chunk), chunk) for chunk in torch.split(x, size)])
 
         wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
         if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.derivative_column is None):
-            return slowly(inputs)
+            return from_features(inputs)
         is_out = self.is_outside(inputs)
         if not bool(is_out.any()):
             return by_series(inputs)
         inside = by_series(inputs[~is_out])
         out = inside.new_zeros(len(inputs), *inside.shape[1:])
         out[~is_out] = inside
-        out[is_out] = slowly(inputs[is_out])
+        out[is_out] = from_features(inputs[is_out])
         return out
 
 
-def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
+def _check_derivative_points(posterior: SeriesPosterior, inputs: Tensor) -> None:
     """Raise if derivatives are at points (n, D) outside the box.
 
     Raises:
         InvalidArgumentError: If they are.
     """
     if posterior.dense.derivative_column is not None and bool(posterior.is_outside(inputs).any()):
-        raise InvalidArgumentError(OUTSIDE)
+        raise InvalidArgumentError(OUTSIDE_MESSAGE)
 
 
 def weighted_by_precision(
@@ -284,8 +284,8 @@ def weighted_by_precision(
     """
     if block.fixed_noise is None:
         return (block,) * len(powers), ()
-    ratio, plain = variance / (variance + block.fixed_noise), replace(block, fixed_noise=None)
-    return [replace(plain, weight=block.counts() * ratio**power) for power in powers], ()
+    ratio, without_noise = variance / (variance + block.fixed_noise), replace(block, fixed_noise=None)
+    return [replace(without_noise, weight=block.counts() * ratio**power) for power in powers], ()
 
 
 def sum_names(layout: Layout) -> list[str]:
@@ -311,7 +311,7 @@ def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor
     """
     weights = state.scores / state.variance.sqrt()
     dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
-    return SeriesPosterior(prior, dense, KeptSums(sums, mean, noise))
+    return SeriesPosterior(prior, dense, RowSumsForUpdates(sums, mean, noise))
 
 
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:

@@ -134,14 +134,14 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         for modes, lattice_shape in zip((first, second), shapes, strict=True)
     )
     size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
-    for some in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
-        scale = 0.5 * amplitudes(first)[some, None] * amplitudes(second)
-        cc, sc = covariance[some, :q], np.zeros((len(some), q))
-        cs, ss, later = np.zeros_like(sc), np.zeros_like(sc), some[some > 0]
-        cs[:, 1:] = covariance[some, q:]
-        sc[some > 0], ss[some > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
+    for rows in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
+        scale = 0.5 * amplitudes(first)[rows, None] * amplitudes(second)
+        cc, sc = covariance[rows, :q], np.zeros((len(rows), q))
+        cs, ss, later = np.zeros_like(sc), np.zeros_like(sc), rows[rows > 0]
+        cs[:, 1:] = covariance[rows, q:]
+        sc[rows > 0], ss[rows > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
         minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
-        starts = size // 2 + inner * a[some, None]
+        starts = size // 2 + inner * a[rows, None]
         indices, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
         total += np.bincount(indices, values.real, minlength=size)
         total += 1j * np.bincount(indices, values.imag, minlength=size)

@@ -31,7 +31,7 @@ from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, WeightPosterior
 from rfgp.solvers.onepass.posterior import (
-    KeptSums,
+    RowSumsForUpdates,
     SeriesPosterior,
     WeightState,
     designs_of,
@@ -119,14 +119,14 @@ class OnePassSolver(Inference):
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         state = self.state
         variance, k = self.variance.detach(), len(self.mean)
-        left = (state.squares - (state.target * state.scores).sum(0)).sum()
+        residual_square = (state.squares - (state.target * state.scores).sum(0)).sum()
         determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (left / variance + k * (determinant + self.noises.logs))
+        value = -0.5 * (residual_square / variance + k * (determinant + self.noises.logs))
 
         def gradients() -> Sequence[Tensor | None]:
             diagonal = self.inverse.diagonal()
             in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            in_variance = self.noises.in_log_variance(self._solved, left) / variance
+            in_variance = self.noises.in_log_variance(self._solved, residual_square) / variance
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
@@ -167,37 +167,37 @@ class OnePassSolver(Inference):
 
     @cached_property
     def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        """The effective degrees of freedom of the weights divided by F, (F - tr A^-1) / F."""
         return 1 - float(self.inverse.diagonal().mean())
 
     def posterior(self) -> SeriesPosterior:
-        """Return the weights, the factor of their precision, and the sums over the rows."""
+        """Return the posterior of the weights, with the sums over the rows for updates."""
         sums, prior = self.noises.statistics.sums, self.prior.detached()
         if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
             return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
         if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
-            model = LinearModel(self.prior.dense, self.rows, self.mean, self.noise)
-            return SeriesPosterior(self.prior, LowRankSolver(model).posterior(), KeptSums(sums, self.mean, self.noise))
+            dense = LowRankSolver(LinearModel(self.prior.dense, self.rows, self.mean, self.noise)).posterior()
+            return SeriesPosterior(self.prior, dense, RowSumsForUpdates(sums, self.mean, self.noise))
         state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
         return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
-    def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
+    def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
         See `LowRankSolver.leave_one_out`.
 
         Args:
-            some: The rows whose moments are returned, in a second pass. If None, all.
+            rows: The rows whose moments are returned, in a second pass. If None, all.
         """
         means, variances = [], []
         with torch.no_grad():
             moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
-            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if some is None else some):
+            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if rows is None else rows):
                 noise_diag = block.noise_diag(self.variance.detach())
                 fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)
-                left = 1 - known / noise_diag
+                complement = 1 - known / noise_diag
                 residual = block.targets - self.mean - fitted
-                means.append(block.targets - residual / left[:, None])
+                means.append(block.targets - residual / complement[:, None])
                 once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
-                variances.append(noise_diag / left + once * missing)
+                variances.append(noise_diag / complement + once * missing)
         return torch.cat(means), torch.cat(variances)

@@ -16,8 +16,8 @@ from rfgp.rows import Rows
 from rfgp.solvers.onepass.products import at_modes, between_lattices, real_projections, within_lattice
 from rfgp.solvers.onepass.sums import Layout, RowSums, sums_over
 
-KEPT = 2
-"""The number of cached sums of each set of rows, such as those on two lattices. One of the statistics is cached."""
+MAX_CACHED_SUMS = 2
+"""The maximum number of cached sums of each set of rows, such as those on two lattices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,11 @@ class Statistics:
     sums: RowSums
 
 
-_Known = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
-_SUMS: _Known = weakref.WeakKeyDictionary()
-_STATISTICS: _Known = weakref.WeakKeyDictionary()
+_Cache = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
+_SUMS_CACHE: _Cache = weakref.WeakKeyDictionary()
+"""The last sums over each set of rows, with their layouts."""
+_STATISTICS_CACHE: _Cache = weakref.WeakKeyDictionary()
+"""The last statistics of each set of rows, with their designs."""
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
@@ -56,8 +58,8 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
         rows: The rows.
     """
     layout = Layout.of(designs)
-    statistics: Statistics = _kept(
-        _STATISTICS, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
+    statistics: Statistics = _cached(
+        _STATISTICS_CACHE, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
     )
     return statistics
 
@@ -69,19 +71,19 @@ def row_sums(layout: Layout, rows: Rows) -> RowSums:
         layout: The layout of the designs.
         rows: The rows.
     """
-    sums: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
+    sums: RowSums = _cached(_SUMS_CACHE, MAX_CACHED_SUMS, rows, layout.key, lambda: sums_over(layout, rows))
     return sums
 
 
-def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
-    """Return the result for a key and rows. The last `most` results are cached."""
-    known = kept.setdefault(rows, [])
-    for known_key, result in known:
+def _cached(cache: _Cache, max_results: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
+    """Return the result for a key and rows. The last `max_results` results are cached."""
+    results = cache.setdefault(rows, [])
+    for known_key, result in results:
         if len(known_key) == len(key) and all(a is b or a == b for a, b in zip(known_key, key, strict=True)):
             return result
     result = compute()
-    known.append((key, result))
-    del known[:-most]
+    results.append((key, result))
+    del results[:-max_results]
     return result
 
 
@@ -101,10 +103,10 @@ def assemble(layout: Layout, sums: RowSums) -> Statistics:
             block = _products(layout, sums, projections, columns, a, b)
             gram[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
             gram[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
-    whole = torch.as_tensor(np.concatenate(projections))
+    products = torch.as_tensor(np.concatenate(projections))
     dense = torch.as_tensor(sums.gram)
     squares, totals = dense.diagonal()[1 : 1 + k].clone(), dense[0, 1 : 1 + k].clone()
-    target, ones = whole[:, 1 : 1 + k].contiguous(), whole[:, 0].contiguous()
+    target, ones = products[:, 1 : 1 + k].contiguous(), products[:, 0].contiguous()
     return Statistics(torch.as_tensor(gram), target, ones, squares, totals, sums.observations, sums)
 
 

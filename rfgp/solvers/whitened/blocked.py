@@ -15,8 +15,8 @@ from rfgp.blocks import Prior, predecessors_in_blocks
 from rfgp.linalg import cholesky
 from rfgp.local import near_each_other, used
 from rfgp.rows import Block
-from rfgp.solvers.bordered.reads import completed
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.bordered.projections import with_feature_residuals
+from rfgp.solvers.kriging import features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.solver import WhitenedSolver
@@ -67,7 +67,7 @@ class BlockedInference(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._given = prior.detached(), rows, mean, noise
+        self._arguments = prior.detached(), rows, mean, noise
         self._prior, self._mean, self._noise = prior.detached(), mean, noise.double()
         block = neighbors_of(prior)
         self._rows = rows.take(block.order(len(rows)))
@@ -90,17 +90,16 @@ class BlockedInference(Inference):
         positions = neighbors_of(self._prior).scaled(self._rows.inputs)[last]
         for block in near_each_other(positions, max(1, BLOCK_FEATURES // (F + k))):
             pattern, columns = used(self._pattern.take(np.sort(block))[0])
-            known = torch.from_numpy(columns)
-            near = self._rows.take(known)
+            rows = torch.from_numpy(columns)
+            near = self._rows.take(rows)
             phi = features(self._prior, self._prior.dense, near.inputs)
-            near, _, _ = completed(self._prior.dense, near, self._noise, phi)
-            self._noise_diag[known] = near.noise_diag(self._noise).expand(len(known))
-            whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[known], phi, pattern)
+            near, _, _ = with_feature_residuals(self._prior.dense, near, self._noise, phi)
+            self._noise_diag[rows] = near.noise_diag(self._noise).expand(len(rows))
+            whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[rows], phi, pattern)
             both = whitener.times(torch.cat([phi, near.targets - self._mean], dim=1))
             total += both.mT @ both
-            others += output_weights.sum() * whitener.log_determinant + near.take(whitener.own).replicate_log_prob(
-                self._noise
-            )
+            repeated = near.take(whitener.row_indices).replicate_log_prob(self._noise)
+            others += output_weights.sum() * whitener.log_determinant + repeated
         return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ output_weights, others
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -111,10 +110,10 @@ class BlockedInference(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, with stored features of all rows."""
-        return WhitenedSolver.of(*self._given).leave_one_out()
+        return WhitenedSolver.of(*self._arguments).leave_one_out()
 
     def posterior(self) -> WhitenedPosterior:
-        """Return the rows, and weights with the factor of their precision."""
+        """Return the posterior, which stores the rows and the posterior of the weights."""
         centered = self._rows.targets - self._mean
         return WhitenedPosterior(
             self._prior, self._rows.inputs, centered, self._noise_diag, self._weights, self._factor

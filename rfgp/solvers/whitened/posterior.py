@@ -27,20 +27,20 @@ from torch import Tensor
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.neighbors import AHEAD
 from rfgp.linalg import covariance_root
-from rfgp.solvers.bordered.reads import joined_reads
-from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.bordered.projections import joint_projector
+from rfgp.solvers.kriging import features, kriging_weights, neighbors_of, no_functions, sequential_kriging_weights
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms
 from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
-class Reads(NamedTuple):
+class WhitenedProjection(NamedTuple):
     """The projection of weights and latent values to n single points, given observations near them."""
 
     dense: Tensor  # the features minus those of the neighbors, (n, F)
     offset: Tensor  # the mean without the part of the dense weights, (n, k)
-    half: Tensor  # a root of the covariance of the projections, (n, F + N)
-    left: Tensor  # the variance of e' and of residuals, (n,)
+    root: Tensor  # a root of the covariance of the projections, (n, F + N)
+    conditional_variance: Tensor  # the variance of e' and of residuals, (n,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,36 +80,37 @@ class WhitenedPosterior(Posterior):
         near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
         return sum(self.weights.shape) + 1 + latent + near
 
-    def project(self, inputs: Tensor) -> Reads:
+    def project(self, inputs: Tensor) -> WhitenedProjection:
         """Return the projections of n single points, (n, d)."""
-        blocks, system = self._rows.given(inputs)
-        dense, sparse = self._own_reads(blocks, inputs)
+        blocks, system = self._rows.regression_for(inputs)
+        dense, sparse = self._own_projections(blocks, inputs)
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
-        left, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
+        conditional, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
             flags = neighbors_of(self.prior).flags(self.terms)
-            near, left = given_rows(self.prior, self.inputs, self.noise, inputs, flags)
-            of_near = self._rows.near(blocks, near)
+            weights, conditional = kriging_weights(self.prior, self.inputs, self.noise, inputs, flags)
+            of_near = self._rows.weighted_sums(blocks, weights)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
-            offset = torch.from_numpy(near @ self.targets.numpy())
+            offset = torch.from_numpy(weights @ self.targets.numpy())
         if system is not None:
             offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
-        return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left + residual)
+        root = half_solved(system, self.factor, dense, sparse)
+        return WhitenedProjection(dense, offset, root, conditional + residual)
 
-    def mean(self, projected: Reads) -> Tensor:
+    def mean(self, projected: WhitenedProjection) -> Tensor:
         """Return the posterior mean, (n, k)."""
         return projected.dense @ self.weights + projected.offset
 
-    def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
+    def variance(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        return projected.half.square().sum(1) + projected.left
+        return projected.root.square().sum(1) + projected.conditional_variance
 
-    def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
         """Return the posterior covariance (n, n). See `root`."""
         root = self.root(inputs, projected)
         return root @ root.mT
 
-    def root(self, inputs: Tensor, projected: Reads) -> Tensor:
+    def root(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance of points that may be neighbors of each other.
 
         With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d).
@@ -133,13 +134,13 @@ class WhitenedPosterior(Posterior):
         """
         parts, count = [self.of(names) for names in (first, second)], len(inputs)
         flags = [neighbors_of(self.prior).flags(part.terms) for part in parts]
-        reads = [part.project(inputs) for part in parts]
-        if all(bool(some.any()) for some in flags) and not torch.equal(*flags):
-            root, scale = _joint_root(parts, inputs, reads)
+        projections = [part.project(inputs) for part in parts]
+        if all(bool(part_flags.any()) for part_flags in flags) and not torch.equal(*flags):
+            root, scale = _joint_root(parts, inputs, projections)
             left, right, rows, columns = root[:count], root[count:], scale[:count], scale[count:]
         else:
-            pairs = zip(parts, reads, strict=True)
-            (left, rows), (right, columns) = (_joint_root([part], inputs, [read]) for part, read in pairs)
+            pairs = zip(parts, projections, strict=True)
+            (left, rows), (right, columns) = (_joint_root([part], inputs, [own]) for part, own in pairs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
 
@@ -182,21 +183,21 @@ class WhitenedPosterior(Posterior):
 
     def _residual_covariance(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) of these residuals, or 0."""
-        return self._residual.residual_covariance(inputs, self._own_reads((), inputs)[0])
+        return self._residual.residual_covariance(inputs, self._own_projections((), inputs)[0])
 
-    def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
+    def _own_projections(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
         """Return features (n, F) and projections of latent values (n, N) of points, 0 for other terms."""
-        dense, sparse = features(self.prior, self._rows.weights, inputs), joined_reads(blocks, inputs)
+        dense, sparse = features(self.prior, self._rows.weights, inputs), joint_projector(blocks, inputs)
         if self.terms is None:
             return dense, sparse
-        kept = [np.full(block.size, float(block.name in self.terms)) for block in blocks]
+        flags = [np.full(block.size, float(block.name in self.terms)) for block in blocks]
         return dense * self._rows.weights.of(self.terms), sp.csr_array(
-            sparse @ sp.diags_array(np.concatenate([*kept, []]))
+            sparse @ sp.diags_array(np.concatenate([*flags, []]))
         )
 
 
 def _joint_root(
-    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[Reads]
+    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[WhitenedProjection]
 ) -> tuple[Tensor, Tensor]:
     """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
 
@@ -209,26 +210,26 @@ def _joint_root(
     Returns:
         The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.
     """
-    whole, count = parts[0], len(parts) * len(inputs)
-    blocks, system = whole._rows.given(inputs)
-    reads = [part._own_reads(blocks, inputs) for part in parts]
-    pairs, zeros = zip(parts, reads, strict=True), torch.zeros(len(inputs), dtype=torch.float64)
+    first, count = parts[0], len(parts) * len(inputs)
+    blocks, system = first._rows.regression_for(inputs)
+    projections = [part._own_projections(blocks, inputs) for part in parts]
+    pairs, zeros = zip(parts, projections, strict=True), torch.zeros(len(inputs), dtype=torch.float64)
     residual = [zeros + part._residual.residual_variance(inputs, features) for part, (features, _) in pairs]
-    dense = torch.cat([features for features, _ in reads])
-    sparse = sp.csr_array(sp.vstack([of_values for _, of_values in reads]))
+    dense = torch.cat([features for features, _ in projections])
+    sparse = sp.csr_array(sp.vstack([of_values for _, of_values in projections]))
     of_neighbors = dense.new_zeros(count, count)
     if any(part._has_neighbors for part in parts):
-        block, rows = neighbors_of(whole.prior), len(whole.inputs)
+        block, rows = neighbors_of(first.prior), len(first.inputs)
         flags = torch.cat([block.flags(part.terms).expand(len(inputs), -1) for part in parts])
         points = torch.cat([inputs] * len(parts))
-        near, left = given_rows_in_order(whole.prior, whole.inputs, whole.noise, points, flags)
-        among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
-        of_near = whole._rows.near(blocks, sp.csr_array(near[:, :rows]))
-        right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
+        weights, variance = sequential_kriging_weights(first.prior, first.inputs, first.noise, points, flags)
+        among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(weights[:, rows:].toarray())
+        of_near = first._rows.weighted_sums(blocks, sp.csr_array(weights[:, :rows]))
+        right = torch.cat([variance.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
         solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
-        of_neighbors, known, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
-        dense, sparse = dense - known, sp.csr_array(sparse - latent.numpy())
-    root = torch.cat([of_neighbors, half_solved(system, whole.factor, dense, sparse)], dim=1)
+        of_neighbors, features, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
+        dense, sparse = dense - features, sp.csr_array(sparse - latent.numpy())
+    root = torch.cat([of_neighbors, half_solved(system, first.factor, dense, sparse)], dim=1)
     square = root.square().sum(1) + torch.cat(residual)
-    single = torch.cat([part.variance(inputs, read) for part, read in zip(parts, projected, strict=True)])
+    single = torch.cat([part.variance(inputs, own) for part, own in zip(parts, projected, strict=True)])
     return root, (single / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()

@@ -21,9 +21,9 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior, predecessors_in_blocks
 from rfgp.blocks.precision import solved_forms
 from rfgp.rows import Block
-from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
+from rfgp.solvers.bordered.projections import all_weights, joint_projector, with_feature_residuals
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import check_sum, features, neighbors_of
+from rfgp.solvers.kriging import check_sum, features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
@@ -33,7 +33,7 @@ from rfgp.sparse import EntryPattern, SparseValues
 class WhitenedSolver(Inference):
     """Rows under a block of nearest neighbors with weights, kernels and sparse precisions.
 
-    Other noise changes the whitener. `at` therefore shares only the order and the neighbors of the rows.
+    Other noise changes the whitener. `with_data` therefore shares only the order and the neighbors of the rows.
 
     Args:
         prior: The prior, with gradients.
@@ -73,7 +73,7 @@ class WhitenedSolver(Inference):
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
         self._phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
-        rows, _, self._missing = completed(prior.dense, rows, noise.double(), self._phi)
+        rows, _, self._missing = with_feature_residuals(prior.dense, rows, noise.double(), self._phi)
         self._noise = rows.noise_diag(noise.double()).expand(len(rows))
         last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
         self._repeated = rows.take(last).replicate_log_prob(noise.double())
@@ -95,7 +95,7 @@ class WhitenedSolver(Inference):
         ordered = rows.take(order)
         return cls(prior, ordered, mean, noise, predecessors_in_blocks(block, ordered.inputs), order)
 
-    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
         Args:
@@ -117,14 +117,14 @@ class WhitenedSolver(Inference):
         return both[:, : self._phi.shape[1]], both[:, self._phi.shape[1] :]
 
     @cached_property
-    def _reads(self) -> SparseValues:
+    def _projector(self) -> SparseValues:
         """The whitened projections of sparse precisions, (r, N)."""
-        return self._whitener.times_sparse(joined_reads(self._blocks, self._rows.inputs))
+        return self._whitener.times_sparse(joint_projector(self._blocks, self._rows.inputs))
 
     @cached_property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
-        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.output_weights)
+        return white_system(self._blocks, self._projector.matrix(), *self._white, self._rows.output_weights)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
@@ -135,7 +135,7 @@ class WhitenedSolver(Inference):
             if value is not None:
                 return value + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
-        value = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
+        value = with_gradient(self._value, self._projector.values, *self._white, *of_fields)
         return value + self._rows.output_weights.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
@@ -143,46 +143,47 @@ class WhitenedSolver(Inference):
 
     def _gradients(self) -> list[Tensor | None]:
         system = self.system
-        in_reads = system.in_reads() if system.elimination.is_sparse else None
-        return [in_reads, system.in_border(), system.in_residual(), *system.in_fields()]
+        in_projector = system.in_projector() if system.elimination.is_sparse else None
+        return [in_projector, system.in_border(), system.in_residual(), *system.in_fields()]
 
     @cached_property
     def _precisions(self) -> Tensor:
         """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), of ordered rows."""
-        known, whitener = self.system.elimination, self._whitener
-        explained = known.half_border(whitener.back(known.reduced)).square().sum(1)
-        if known.is_sparse:
-            reads = sp.csr_array(whitener.matrix.T @ known.prior.matrix)
-            explained += torch.from_numpy(solved_forms(known.factor, reads))
+        elimination, whitener = self.system.elimination, self._whitener
+        explained = elimination.half_border(whitener.back(elimination.reduced)).square().sum(1)
+        if elimination.is_sparse:
+            projector = sp.csr_array(whitener.matrix.T @ elimination.prior.matrix)
+            explained += torch.from_numpy(solved_forms(elimination.factor, projector))
         return whitener.precisions - explained
 
-    def _in_order(self) -> Tensor:
+    def _ordered_coefficients(self) -> Tensor:
         """Return the coefficients (n, k) of ordered rows."""
-        return self._whitener.back(self.system.left)
+        return self._whitener.back(self.system.residual_of_mean)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, in the given order."""
         with torch.no_grad():
             variance = 1 / self._precisions
-            mean = self._rows.targets - self._in_order() * variance[:, None]
-            return self._as_given(mean), self._as_given(variance + self._missing)
+            mean = self._rows.targets - self._ordered_coefficients() * variance[:, None]
+            return self._in_given_order(mean), self._in_given_order(variance + self._missing)
 
     @property
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._as_given(self._in_order())
+        return self._in_given_order(self._ordered_coefficients())
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, y - mean - D C^-1 (y - mean), (n, k)."""
         with torch.no_grad():
-            return self._as_given(self._rows.targets - self._mean - self._noise[:, None] * self._in_order())
+            residual = self._noise[:, None] * self._ordered_coefficients()
+            return self._in_given_order(self._rows.targets - self._mean - residual)
 
     @property
     def latent_variances(self) -> Tensor:
         """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
         with torch.no_grad():
-            return self._as_given(self._noise * (1 - self._noise * self._precisions))
+            return self._in_given_order(self._noise * (1 - self._noise * self._precisions))
 
     @property
     def log_determinant(self) -> Tensor:
@@ -193,13 +194,13 @@ class WhitenedSolver(Inference):
             )
 
     def posterior(self) -> WhitenedPosterior:
-        """Return the rows, and weights with the factor of their precision."""
+        """Return the posterior, which stores the rows and the posterior of the weights."""
         with torch.no_grad():
             system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
             known = WhiteRows(prior, *rows, system if self._blocks else None)
             return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
 
-    def _as_given(self, values: Tensor) -> Tensor:
+    def _in_given_order(self, values: Tensor) -> Tensor:
         """Return values (n, ...) of ordered rows in the given order."""
         return values if self._order is None else values[torch.argsort(self._order)]

@@ -16,9 +16,9 @@ from torch import Tensor
 from rfgp.blocks import PrecisionBlock, Prior, predecessors_in_blocks
 from rfgp.linalg import half_solve
 from rfgp.local import whitened, whitened_back
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
+from rfgp.solvers.bordered.projections import all_weights, bordered_system, joint_projector
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import explained_columns, features, neighbors_of
+from rfgp.solvers.kriging import explained_columns, features, neighbors_of
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 
@@ -71,13 +71,13 @@ class Whitener:
         """
         return whitened_back(self.entries, dense, self.pattern)
 
-    def times_sparse(self, reads: sp.csr_array) -> SparseValues:
+    def times_sparse(self, projector: sp.csr_array) -> SparseValues:
         """Return V A, (r, N).
 
         Args:
-            reads: The projection A, (n, N).
+            projector: The projection A, (n, N).
         """
-        return times_sparse(self.entries, self.pattern, reads)
+        return times_sparse(self.entries, self.pattern, projector)
 
     @property
     def log_determinant(self) -> Tensor:
@@ -90,8 +90,8 @@ class Whitener:
         return SparseValues(self.entries, self.pattern).matrix()
 
     @property
-    def own(self) -> Tensor:
-        """The whitened rows, (r,)."""
+    def row_indices(self) -> Tensor:
+        """The indices of the whitened rows, (r,)."""
         return torch.from_numpy(self.pattern.indices[self.pattern.indptr[1:] - 1])
 
     @property
@@ -104,7 +104,7 @@ class Whitener:
 
 def white_system(
     blocks: Sequence[PrecisionBlock],
-    reads: sp.csr_array,  # (r, N)
+    projector: sp.csr_array,  # (r, N)
     dense: Tensor,  # (r, F)
     targets: Tensor,  # (r, k)
     output_weights: Tensor | None = None,  # (k,)
@@ -113,13 +113,13 @@ def white_system(
 
     Args:
         blocks: The sparse blocks, in the order of the columns of the projection.
-        reads: The whitened projection V A.
+        projector: The whitened projection V A.
         dense: The whitened features V Phi.
         targets: The whitened targets V (y - mean).
         output_weights: The weight of the log marginal likelihood of each output. If None, 1.
     """
     ones = torch.ones(len(targets), dtype=torch.float64)
-    return bordered_system(blocks, reads, dense, ones, targets, output_weights, mixes=True)
+    return bordered_system(blocks, projector, dense, ones, targets, output_weights, combines_non_neighbors=True)
 
 
 class WhiteRows:
@@ -139,7 +139,7 @@ class WhiteRows:
         self._prior, self.inputs, self.targets, self.noise = prior, inputs, targets, noise
         self.weights, self._known = all_weights(prior, inputs), system
 
-    def given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
+    def regression_for(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
         """Return the sparse precisions for new points, and the regression of the rows.
 
         Refined precisions have the new points among their values.
@@ -157,7 +157,7 @@ class WhiteRows:
         blocks = [block.refined(self.inputs, inputs) for block in self._prior.precisions]
         return blocks, self._regression(blocks)
 
-    def near(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
+    def weighted_sums(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
         """Return weighted sums of the features (q, F) and the projections (q, N) of rows.
 
         Args:
@@ -165,10 +165,10 @@ class WhiteRows:
             weights: The weights of the rows, (q, n).
         """
         rows = np.unique(weights.indices)
-        known = self.inputs[torch.from_numpy(rows)]
-        some = sp.csr_array(weights[:, rows])
-        dense = features(self._prior, self.weights, known).numpy()
-        return torch.from_numpy(some @ dense), sp.csr_array(some @ joined_reads(blocks, known))
+        inputs = self.inputs[torch.from_numpy(rows)]
+        weights = sp.csr_array(weights[:, rows])
+        dense = features(self._prior, self.weights, inputs).numpy()
+        return torch.from_numpy(weights @ dense), sp.csr_array(weights @ joint_projector(blocks, inputs))
 
     @cached_property
     def _system(self) -> BorderedSystem:
@@ -176,8 +176,8 @@ class WhiteRows:
 
     def _regression(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
         whitener, dense, targets = self._white
-        reads = whitener.times_sparse(joined_reads(blocks, self.inputs)).matrix()
-        return white_system(blocks, reads, dense, targets)
+        projector = whitener.times_sparse(joint_projector(blocks, self.inputs)).matrix()
+        return white_system(blocks, projector, dense, targets)
 
     @cached_property
     def _white(self) -> tuple[Whitener, Tensor, Tensor]:
@@ -200,6 +200,6 @@ def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sp
     """
     if system is None:
         return half_solve(factor, dense.mT).mT
-    known = system.elimination
-    half = known.half_border(dense - torch.from_numpy(np.asarray(sparse @ known.coupling.numpy())))
-    return torch.cat([half, torch.from_numpy(known.factor.half_solve(sparse.toarray().T).T)], dim=1)
+    elimination = system.elimination
+    half = elimination.half_border(dense - torch.from_numpy(np.asarray(sparse @ elimination.coupling.numpy())))
+    return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(sparse.toarray().T).T)], dim=1)

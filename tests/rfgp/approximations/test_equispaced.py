@@ -92,7 +92,7 @@ FAULTS = {
     "the mean": (posterior, "- ones[:, None] * mean", "+ ones[:, None] * mean", "gaussian"),
     "the variance of two terms": (moments, "(1 if a == b else 2)", "1", "two columns"),
     "the determinant": (noises, "* (_LOG_2PI + self._variance.log())", "* _LOG_2PI", "map"),
-    "projections": (statistics, "whole[:, 1 : 1 + k]", "whole[:, : k]", "gaussian"),
+    "projections": (statistics, "products[:, 1 : 1 + k]", "products[:, : k]", "gaussian"),
 }  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def test_rows_that_forgetting_drops_are_asked_for():
 
 
 def test_rows_that_are_all_forgotten_are_refused():
-    with pytest.raises(rfgp.DataError, match="must be left"):
+    with pytest.raises(rfgp.DataError, match="must be below"):
         model().forget(ROWS, Y)
     exact = rfgp.GP(KERNELS["gaussian"], approximation=rfgp.Exact()).condition(ROWS, Y)
     with pytest.raises(rfgp.InvalidArgumentError, match="EquispacedFourier"):

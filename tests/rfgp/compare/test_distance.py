@@ -7,7 +7,7 @@ import torch
 import rfgp
 from rfgp import kernels as k
 from rfgp.compare import distance_from_exact
-from rfgp.solvers import sampled
+from rfgp.solvers import exact_marginals
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
@@ -54,7 +54,7 @@ def test_preconditioner_changes_steps_and_not_the_result(monkeypatch):
     X, y = table()
     gp = model().fit(X, y, max_iterations=5)
     with_it = distance_from_exact(gp, X, num_points=8)
-    monkeypatch.setattr(sampled, "MAX_POINTS", 1)
+    monkeypatch.setattr(exact_marginals, "MAX_POINTS", 1)
     without = distance_from_exact(gp, X, num_points=8)
     assert without.steps > with_it.steps
     assert without.kl == pytest.approx(with_it.kl, rel=1e-3)
@@ -64,7 +64,7 @@ def test_result_does_not_depend_on_blocks(monkeypatch):
     X, y = table()
     gp = model().condition(X, y)
     whole = distance_from_exact(gp, X, num_points=8)
-    monkeypatch.setattr(sampled, "ENTRIES", 450)
+    monkeypatch.setattr(exact_marginals, "ENTRIES", 450)
     assert distance_from_exact(gp, X, num_points=8).kl == pytest.approx(whole.kl, rel=1e-9)
 
 

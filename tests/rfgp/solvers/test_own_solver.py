@@ -74,7 +74,7 @@ class GroupSolver(Inference):
     def by_group(self, values):
         return values.new_zeros(GROUPS, values.shape[1]).index_add(0, self.group, values)
 
-    def at(self, rows, mean, noise):
+    def with_data(self, rows, mean, noise):
         return type(self)(self.prior, rows, mean, noise)
 
     @property

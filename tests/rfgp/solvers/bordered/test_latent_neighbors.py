@@ -122,11 +122,11 @@ def test_joint_distribution_is_limited_by_memory(monkeypatch):
 def test_factor_is_used_if_it_is_small(monkeypatch):
     problem = Latent(("smooth",), neighbors=5, count=120)
     assert isinstance(solver_for(*problem.given), BorderedSolver)
-    for name, value in {"MAX_FLOPS": 1e3, "MAX_BYTES": 1e3, "MIN_DIGITS": 1e-16}.items():
+    for name, value in {"MAX_FLOPS": 1e3, "MAX_BYTES": 1e3, "MAX_ROUNDING_ERROR": 1e-16}.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning, name, value)
             assert isinstance(solver_for(*problem.given), LatentSolver), name
-    monkeypatch.setattr(planning, "SOME", 60)
+    monkeypatch.setattr(planning, "SAMPLE_ROWS", 60)
     monkeypatch.setattr(planning, "MAX_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
     monkeypatch.setattr(BorderedSolver, "__init__", None)  # it is not used
     assert isinstance(solver_for(*problem.given), LatentSolver)
@@ -153,7 +153,7 @@ def test_rounding_errors_are_below_their_bound(noise):
     assert largest > 1e10
     bound = np.finfo(np.float64).eps * largest * noise
     assert (found.latent_variances / variance - 1).abs().max() <= max(bound, 1e-10)
-    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.MIN_DIGITS)
+    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.MAX_ROUNDING_ERROR)
 
 
 def test_factor_is_not_used_beyond_memory(monkeypatch):

@@ -15,7 +15,7 @@ from graphs.precisions import IndependentField, resolvent_field
 from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedSolver, JointPattern
-from rfgp.solvers.bordered.reads import joined_reads
+from rfgp.solvers.bordered.projections import joint_projector
 from rfgp.sparse import quadratic_forms
 
 
@@ -25,7 +25,7 @@ def solver(terms, kind="plain"):
 
 
 def reads(terms):
-    return joined_reads(Problem(terms).prior.precisions, table(24))
+    return joint_projector(Problem(terms).prior.precisions, table(24))
 
 
 def test_pattern_of_several_fields_is_kept():
@@ -50,7 +50,7 @@ def test_entries_are_those_of_the_dense_matrix(terms):
     own = sp.block_diag([sp.csr_array((e, p.indices, p.indptr)) for e, p in zip(parts, patterns, strict=True)])
     np.testing.assert_allclose(found, own.toarray() + (A.T * weights) @ A, rtol=1e-12, atol=1e-12)
     for number, part in enumerate(parts):
-        np.testing.assert_array_equal(pattern.own(number, pattern.total(parts)), part)
+        np.testing.assert_array_equal(pattern.block(number, pattern.total(parts)), part)
 
 
 def test_missing_pairs_of_a_pattern_are_named():
@@ -70,10 +70,10 @@ def test_same_noise_keeps_the_factor(terms, monkeypatch):
     mean, noise = torch.zeros(2, dtype=F64), torch.tensor(0.15, dtype=F64)
     first = rows("plain")
     assert found.coefficients.shape == (24, 1)
-    moved = found.at(Block(first.inputs, normal(24, 2, seed=8)), mean, noise)
+    moved = found.with_data(Block(first.inputs, normal(24, 2, seed=8)), mean, noise)
     assert moved.coefficients.shape == (24, 2)
     assert len(factored) == 1
-    assert found.at(first, mean[:1], 2 * noise).coefficients.shape == (24, 1)
+    assert found.with_data(first, mean[:1], 2 * noise).coefficients.shape == (24, 1)
     assert len(factored) == 2
 
 
@@ -82,7 +82,7 @@ def test_variances_at_pairs_without_rows():
     found, problem = solver(["field", "groups"], "uneven"), Problem(["field", "groups"], "uneven")
     new = table(40, seed=9)
     csr = found.system.elimination.prior.pattern.csr
-    _, covered = quadratic_forms(joined_reads(problem.prior.precisions, new), csr, np.ones(len(csr.indices)))
+    _, covered = quadratic_forms(joint_projector(problem.prior.precisions, new), csr, np.ones(len(csr.indices)))
     assert 0 < covered.sum() < 40
     posterior = found.posterior()
     same(posterior.variance(new, posterior.project(new)), problem.twin.predicted_covariance(new).diagonal())
@@ -96,7 +96,7 @@ def test_blocks_of_columns_do_not_change_results(monkeypatch):
         one = BorderedSolver(*problem.given)
         value = one.log_marginal_likelihood()
         slopes = torch.autograd.grad(value, list(problem.theta.values()))
-        return [value, *slopes, one.system.in_reads(), one.system.elimination.coupling]
+        return [value, *slopes, one.system.in_projector(), one.system.elimination.coupling]
 
     whole = found()
     assert whole[-1].shape[1] > 5

@@ -82,10 +82,10 @@ def test_points_of_one_piece_have_the_joint_covariance():
 def test_residuals_add_to_the_variances_of_single_points():
     block = road_term(2, "neumann", "first")
     refined = replace(block.refined(ROWS), residual=lambda x: 2 + x[:, 0])
-    reads, left = refined.marginal_reads(NEW)
+    reads, left = refined.marginal_projection(NEW)
     plain, variances = read(refined.field, refined.values, NEW)
     assert (reads != plain).nnz == 0
     same(left, 1.3 * torch.from_numpy(variances) + 2 + NEW[:, 0])
-    alone, none = replace(refined, between=None, residual=None).marginal_reads(ROWS)
+    alone, none = replace(refined, between=None, residual=None).marginal_projection(ROWS)
     assert (alone != refined.projector(ROWS)).nnz == 0
     assert not none.any()

@@ -114,7 +114,7 @@ def check_slope(order, kind, n=300):
 
 def check_points(order, kind, n=300):
     (found, dense), at = given(order, kind, n), points(rows(kind, n)[0])
-    states, (mean, covariance) = found.at(at), dense.moments(at)
+    states, (mean, covariance) = found.states_at(at), dense.moments(at)
     same(states.mean, mean)
     same(states.variance, covariance.diagonal())
     same(found.covariance(at), covariance)
@@ -178,7 +178,7 @@ def test_long_chains_match_distant_parts():
     same(found.log_determinant, 9 * one.log_determinant)
     same(found.smoothed.slope, 9 * one.smoothed.slope)
     same(found.smoothed.coefficients, np.tile(one.smoothed.coefficients, 9))
-    same(found.at(times[5:8] + 1e5 * 7 + 0.01).mean, one.at(times[5:8] + 0.01).mean, 1e-8)
+    same(found.states_at(times[5:8] + 1e5 * 7 + 0.01).mean, one.states_at(times[5:8] + 0.01).mean, 1e-8)
 
 
 PLANTED = [
@@ -190,7 +190,7 @@ PLANTED = [
     (loops, check_rows, "corner += along_rest", "corner -= along_rest"),
     (loops, check_slope, "change + 0.5 * pair", "change + pair"),
     (loops, check_slope, "pair = r[i] * r[j] - curvature[i, j]", "pair = r[i] * r[j]"),
-    (loops, check_points, "kappa * (times[after] - at[p])", "kappa * (times[after] - times[row])"),
+    (loops, check_points, "kappa * (times[after] - points[p])", "kappa * (times[after] - times[row])"),
     (loops, check_points, "total[0, j] *= row_noise / s", "total[0, j] *= 1"),
     (score_loops, check_scores, "moving[q, i] += v *", "moving[q, i] -= v *"),
     (score_loops, check_scores, "(corner + change)\n", "corner\n"),

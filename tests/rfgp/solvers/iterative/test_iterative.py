@@ -12,7 +12,7 @@ from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import IterativeSolver, given, operator, posterior, solver, terms
+from rfgp.solvers.iterative import IterativeSolver, conditioned, operator, posterior, solver, terms
 
 SUMS = {
     "walks": ("walks",),
@@ -55,8 +55,8 @@ FAULTS = {
     "walks' variance": (terms, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
     "walks' values": (terms, "self.s2 * sampled_outer", "sampled_outer", "walks"),
     "field's parameters": (terms, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
-    "weights": (terms, "((left * signs) @", "(left @", "weights"),
-    "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
+    "weights": (terms, "((vectors * signs) @", "(vectors @", "weights"),
+    "noise": (solver, "0.5 * (vectors.square() * signs).sum(1)", "(vectors.square() * signs).sum(1)", "walks"),
     "draws' share": (solver, "-output_weights.sum() / probes", "-0.5 * output_weights.sum() / probes", "weights"),
 }
 
@@ -102,8 +102,8 @@ def test_joint_distributions_of_too_many_points_are_refused():
 
 def test_covariances_are_solved_for_a_few_points_at_a_time(monkeypatch):
     problem, new, columns, solve = problem_of("walks"), table(100, seed=9), [], operator.CGOperator.solve
-    monkeypatch.setattr(given, "ENTRIES", 7 * 12)
-    monkeypatch.setattr(given, "MIN_SOLVED", 1)
+    monkeypatch.setattr(conditioned, "ENTRIES", 7 * 12)
+    monkeypatch.setattr(conditioned, "MIN_SOLVED", 1)
     monkeypatch.setattr(
         operator.CGOperator, "solve", lambda self, v, t: columns.append(v.shape[1]) or solve(self, v, t)
     )

@@ -90,10 +90,10 @@ def test_operator_follows_the_definition_of_few_neighbors(names):
 def test_preconditioner_bounds_the_number_of_steps(monkeypatch):
     monkeypatch.setattr(operator, "ROUNDS", 1)
     problem, right = LowSignal(("smooth",), neighbors=12, count=300, noise=0.01), table(300, seed=3)[:, :2]
-    definition(problem)[0].solve(right, 1e-4, most=12)
+    definition(problem)[0].solve(right, 1e-4, max_iterations=12)
     monkeypatch.setattr(preconditioners, "multiply", lambda blocks, v: v)
     with pytest.raises(rfgp.SolverError, match='Use condition_on="responses"'):
-        definition(problem)[0].solve(right, 1e-4, most=12)
+        definition(problem)[0].solve(right, 1e-4, max_iterations=12)
 
 
 def test_draws_estimate_the_variances(monkeypatch):

@@ -72,14 +72,14 @@ def test_solutions_match_dense(name):
 
 
 def test_parts_are_adjoint():
-    """Products with a root and its transpose are adjoint, and formed parts agree."""
+    """Products with a root and its transpose are adjoint, and dense columns agree."""
     for part in (part for name in NAMES for part in in_parts(name, 2.0, 3)[0]):
         for one in (part, part.over(torch.linspace(1, 2, 300, dtype=F64))):
             u, v = torch.randn(one.num_columns, 2, dtype=F64, generator=torch.Generator().manual_seed(0)), normal(2)
             torch.testing.assert_close((one.root_times(u) * v).sum(), (u * one.transposed_root_times(v)).sum())
             torch.testing.assert_close(one.times(v), one.root_times(one.transposed_root_times(v)))
-        if part.formed() is not None:
-            torch.testing.assert_close(part.formed() @ u, part.root_times(u))
+        if part.dense_columns() is not None:
+            torch.testing.assert_close(part.dense_columns() @ u, part.root_times(u))
 
 
 def test_preconditioner_is_for_long_lengthscales_only(monkeypatch):
@@ -88,12 +88,12 @@ def test_preconditioner_is_for_long_lengthscales_only(monkeypatch):
     monkeypatch.setattr(operators, "ROUNDS", 1)
     usual = operator("walks")[0].solve(right, 1e-9)
     with monkeypatch.context() as patch:
-        patch.setattr(preconditioners, "STANDS_OUT", np.inf)
+        patch.setattr(preconditioners, "MIN_EIGENVALUE_RATIO", np.inf)
         torch.testing.assert_close(operator("walks")[0].solve(right, 1e-9), usual, rtol=0, atol=0)
-    operator("long")[0].solve(right, 1e-9, most=16)
-    monkeypatch.setattr(preconditioners, "STANDS_OUT", np.inf)
+    operator("long")[0].solve(right, 1e-9, max_iterations=16)
+    monkeypatch.setattr(preconditioners, "MIN_EIGENVALUE_RATIO", np.inf)
     with pytest.raises(rfgp.SolverError, match=r"after 1 x 16 iterations.*Do else"):
-        operator("long")[0].solve(right, 1e-9, most=16)
+        operator("long")[0].solve(right, 1e-9, max_iterations=16)
 
 
 def log_determinants(name, count=40):
@@ -144,7 +144,7 @@ def test_all_products_agree(monkeypatch):
 
     def solved(fill):
         widths.clear()
-        monkeypatch.setattr(parts, "FILL", fill)
+        monkeypatch.setattr(parts, "MAX_OPERATIONS_PER_ENTRY", fill)
         return operator("walks")[0].solve(right, 1e-12)
 
     formed = solved(10**9)
@@ -160,11 +160,11 @@ def test_searches_restart_from_the_residual(monkeypatch):
     ours, C = operator("walks")
     right = normal(3)
     right[:, 1] = 0
-    solved = ours.solve(right, 1e-9, most=40)
+    solved = ours.solve(right, 1e-9, max_iterations=40)
     np.testing.assert_allclose(solved, np.linalg.solve(C, right.numpy()), rtol=0, atol=1e-7)
     monkeypatch.setattr(operators, "ROUNDS", 1)
     with pytest.raises(rfgp.SolverError, match="relative residual"):
-        ours.solve(right, 1e-9, most=40)
+        ours.solve(right, 1e-9, max_iterations=40)
 
 
 @pytest.mark.parametrize("name", ["long", "sum"])

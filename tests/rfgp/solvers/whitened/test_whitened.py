@@ -16,7 +16,7 @@ from terms import F64, table
 import rfgp
 from rfgp.blocks import Residual, predecessors_in_blocks
 from rfgp.local.neighbors import used
-from rfgp.solvers.bordered.latent import SparseReads
+from rfgp.solvers.bordered.latent import SparseLatents
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 from rfgp.solvers.whitened import BlockedInference, WhitenedSolver, blocked, is_large
 from rfgp.solvers.whitened import whitened as inference_of
@@ -159,5 +159,5 @@ def test_whitened_rows_combine_pairs_without_entry():
     """Rows with common neighbors combine pairs of levels without an entry in the precision of a group."""
     found = WhitenedSolver.of(*Few(("groups", "neighbors")).given).system
     wide = found.elimination.prior
-    narrow = SparseReads(wide.latents, wide.matrix)
+    narrow = SparseLatents(wide.latents, wide.matrix)
     assert len(wide.pattern.csr.indices) > len(narrow.pattern.csr.indices)

@@ -60,9 +60,9 @@ def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
 
 
 def explained_features(prior: Prior, x: Tensor) -> Tensor:
-    """Return the features (n, M) whose residual the block of neighbors is.
+    """Return the inducing-point features (n, M). The neighbors model their residual.
 
-    There are no columns if the block is not a residual.
+    There are no columns if the neighbors do not model a residual.
 
     Args:
         prior: The prior with neighbors.
@@ -80,18 +80,20 @@ def explained_columns(prior: Prior, phi: Tensor) -> Tensor:
     """
     parts = torch.split(phi[:, : prior.num_features], prior.dense.sizes, dim=1)
     pairs = zip(prior.weights, parts, strict=True)
-    kept = [part for block, part in pairs if block in prior.explained]
-    return kept[0] if len(kept) == 1 else torch.cat([phi[:, :0], *kept], dim=1)
+    explained = [part for block, part in pairs if block in prior.explained]
+    return explained[0] if len(explained) == 1 else torch.cat([phi[:, :0], *explained], dim=1)
 
 
-def given_rows(
+def kriging_weights(
     prior: Prior,
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
-    """Return the weights of rows at single points, and the conditional variances of the block of neighbors.
+    """Return the kriging weights of rows at single points.
+
+    The conditional variances of the block of neighbors are returned too.
 
     Args:
         prior: The prior.
@@ -105,14 +107,16 @@ def given_rows(
     return _conditioned(prior, (x, noise, _flags(block, x)), (points, _flags(block, points, flags)), near)
 
 
-def given_rows_in_order(
+def sequential_kriging_weights(
     prior: Prior,
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
-    """Return the weights of rows and of earlier points at each point, and the conditional variances.
+    """Return the kriging weights of rows and of earlier points at each point.
+
+    The conditional variances are returned too.
 
     Args:
         prior: The prior.
@@ -129,14 +133,16 @@ def given_rows_in_order(
     return _conditioned(prior, (both, noise, torch.cat([_flags(block, x), point_flags])), (points, point_flags), near)
 
 
-def read_jointly(
+def joint_kriging_weights(
     prior: Prior,
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
-    """Return the weights of rows at points that may be neighbors of each other, and the conditional covariance.
+    """Return the kriging weights of rows at points that may be neighbors of each other.
+
+    The conditional covariance is returned too.
 
     Args:
         prior: The prior.
@@ -145,16 +151,16 @@ def read_jointly(
         points: The inputs of the points.
         flags: Whether each term of the block is predicted at each point. If None, all are.
     """
-    near, left = given_rows_in_order(prior, x, noise, points, flags)
-    among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
-    right = torch.cat([torch.from_numpy(near[:, : len(x)].toarray()), left.sqrt().diag()], dim=1)
+    weights, variance = sequential_kriging_weights(prior, x, noise, points, flags)
+    among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(weights[:, len(x) :].toarray())
+    right = torch.cat([torch.from_numpy(weights[:, : len(x)].toarray()), variance.sqrt().diag()], dim=1)
     solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
     of_points = solved[:, len(x) :]
     return solved[:, : len(x)].numpy(), of_points @ of_points.mT
 
 
 def no_functions() -> InvalidArgumentError:
-    """Return the error for draws of functions."""
+    """Return the error for draws of functions of nearest neighbors."""
     return InvalidArgumentError(
         "A process with nearest neighbors has no functions to draw, because each point has its own neighbors. Use "
         "predict(X).sample() instead."
@@ -176,14 +182,15 @@ def _conditioned(
         near: The rows that each point is conditioned on, or -1.
     """
     (x, noise, flags), (points, predicted) = known, new
-    block, is_there = neighbors_of(prior), near >= 0
-    rows = np.unique(near[is_there])
-    used, indices = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
+    block, is_neighbor = neighbors_of(prior), near >= 0
+    rows = np.unique(near[is_neighbor])
+    used, indices = torch.from_numpy(rows), np.where(is_neighbor, np.searchsorted(rows, near), -1)
     features_at = [explained_features(prior, inputs) for inputs in (points, x[used])]
     given = x[used], features_at[1], noise[used]
-    weights, left = block.conditionals((points, features_at[0]), given, indices, (flags[used], predicted))
-    starts = np.concatenate([[0], is_there.sum(1).cumsum()])
-    return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
+    weights, variance = block.conditionals((points, features_at[0]), given, indices, (flags[used], predicted))
+    starts = np.concatenate([[0], is_neighbor.sum(1).cumsum()])
+    entries = weights.numpy()[is_neighbor], near[is_neighbor], starts
+    return sp.csr_array(entries, shape=(len(points), len(x))), variance
 
 
 def _flags(block: NeighborBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The exact posterior at some points given any number of rows.
+"""The exact marginal posteriors at a few points, given any number of rows.
 
 The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
 K again in blocks of rows. Memory is O(n M), and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T, the
@@ -16,10 +16,12 @@ from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.conjugate_gradients import Map, conjugate_gradients
 
-MAX_STEPS, MAX_POINTS = 200, 1000
-"""The maximum number of steps of conjugate gradients, and the maximum number of rows of the preconditioner."""
-PASSES = 400.0
-"""The number of operations of one entry of distances and kernels. Most of the time is memory access."""
+MAX_ITERATIONS = 200
+"""The maximum number of iterations of conjugate gradients."""
+MAX_POINTS = 1000
+"""The maximum number of rows of the preconditioner."""
+OPERATIONS_PER_ENTRY = 400.0
+"""The number of operations for one entry of distances and kernels. Most of the time is memory access."""
 ENTRIES = 2**21
 """The number of entries of a block of the matrix."""
 
@@ -50,9 +52,9 @@ def exact_marginals(
     *,
     generator: torch.Generator,
     tolerance: float = 1e-4,
-    most: int = MAX_STEPS,
+    max_iterations: int = MAX_ITERATIONS,
 ) -> ExactMarginals:
-    """Return the exact marginal posteriors at some points.
+    """Return the exact marginal posteriors at q points.
 
     Args:
         prior: The exact prior.
@@ -62,14 +64,14 @@ def exact_marginals(
         points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
         tolerance: The largest relative residual of a solved system. The default is 1e-4.
-        most: The maximal number of steps. The default is 200.
+        max_iterations: The maximum number of iterations. The default is 200.
     """
     x, k = rows.inputs.double(), rows.num_outputs
     cross = prior.kernel(x, points.double())
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
-    precondition = _nystrom(prior, x, diagonal, generator)
-    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
+    nystrom = _nystrom(prior, x, diagonal, generator)
+    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, max_iterations, nystrom)
     variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
     fitted = mean + cross.mT @ solved.solution[:, :k]
     return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
@@ -83,19 +85,19 @@ def step_operations(rows: int, columns: int, points: int) -> float:
         columns: The number of input columns.
         points: The number of points.
     """
-    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + PASSES)
+    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + OPERATIONS_PER_ENTRY)
 
 
 def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> Map:
     """Return the map of v (n, p) to (D + U U^T)^-1 v, by the inverse of I + U^T D^-1 U."""
     chosen = torch.randperm(len(x), generator=generator)[: min(MAX_POINTS, max(1, len(x) // 2))]
-    some = x[chosen]
-    inner = prior.kernel(some, some)
-    jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)
+    subset = x[chosen]
+    inner = prior.kernel(subset, subset)
+    jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(subset), dtype=inner.dtype)
     root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
-    u = half_solve(root, prior.kernel(some, x)).mT
+    u = half_solve(root, prior.kernel(subset, x)).mT
     scaled = u / diagonal[:, None]
-    within = torch.eye(len(some), dtype=u.dtype) + u.mT @ scaled
+    within = torch.eye(len(subset), dtype=u.dtype) + u.mT @ scaled
     factor = cholesky(within, "the preconditioner")
     return lambda v: v / diagonal[:, None] - scaled @ torch.cholesky_solve(scaled.mT @ v, factor)
 

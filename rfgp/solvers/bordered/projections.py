@@ -10,7 +10,7 @@ from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
 from rfgp.solvers.bordered.elimination import Elimination
-from rfgp.solvers.bordered.latent import Latent, SparseReads
+from rfgp.solvers.bordered.latent import Latent, SparseLatents
 from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem
 
@@ -36,7 +36,7 @@ def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
     return (*prior.precisions, *near)
 
 
-def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
+def joint_projector(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
     """Return the joint projection A = [A_1, A_2, ...] of n points, (n, N).
 
     It has no columns if there are no blocks.
@@ -60,8 +60,10 @@ def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
 
 
-def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may combine pairs of values of a block without an entry in its precision.
+def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether a block has a residual.
+
+    A row may then depend on values without a joint entry in Q.
 
     Args:
         blocks: The sparse blocks.
@@ -69,14 +71,16 @@ def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
     return any(block.residual is not None for block in blocks)
 
 
-def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows with the residuals of weights, which are noise (FITC) or bound the likelihood (VFE).
+def with_feature_residuals(
+    weights: Weights, rows: Block, noise: Tensor, border: Tensor
+) -> tuple[Block, Tensor, Tensor]:
+    """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
 
     Args:
         weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
         rows: The data.
         noise: The variance of one observation, 0-d.
-        border: Phi of the weights, and of further ones, (n, F).
+        border: Phi of the weights, and possibly of further ones, (n, F).
 
     Returns:
         The rows with residual noise, the term of VFE residuals in the log marginal likelihood, 0-d, and the residual
@@ -97,26 +101,26 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
 
 def bordered_system(
     blocks: Sequence[PrecisionBlock],
-    reads: sp.csr_array,  # (n, N)
+    projector: sp.csr_array,  # (n, N)
     border: Tensor,  # (n, F)
     noise: Tensor,  # (n,)
     residual: Tensor,  # (n, k)
     output_weights: Tensor | None = None,  # (k,)
     *,
-    mixes: bool = False,
+    combines_non_neighbors: bool = False,
 ) -> BorderedSystem:
     """Return the regression of residuals on sparse blocks and features, without gradients.
 
     Args:
         blocks: The sparse blocks, in the order of the columns of the projection.
-        reads: The projection A to the rows.
+        projector: The projection A to the rows.
         border: Phi of the rows.
         noise: The noise D of the rows.
         residual: The residual r of the rows.
         output_weights: The weight of the log marginal likelihood of each output. If None, 1.
-        mixes: Whether a row may combine pairs of values of one block without an entry in its precision. The default is
-            False.
+        combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q. The
+            default is False.
     """
     latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
-    prior = SparseReads(latents, reads, mixes=mixes)
+    prior = SparseLatents(latents, projector, combines_non_neighbors=combines_non_neighbors)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)
