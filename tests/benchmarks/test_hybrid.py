@@ -49,7 +49,7 @@ def test_trials_are_mean_squared_errors_over_all_pairs():
 
 
 @pytest.mark.parametrize("which", clusters.ENDS)
-def test_ranks_of_the_same_law_are_standard_normal(which):
+def test_ranks_of_one_distribution_are_standard_normal(which):
     rng = random.numpy_generator(0)
     errors = np.exp(rng.standard_normal(400))
     pick = np.min if which == "least" else np.max

@@ -74,7 +74,7 @@ def test_ratios_of_means_have_the_spread_that_they_say(paired):
     assert z.std() == pytest.approx(1, abs=0.12)
 
 
-def test_the_divergence_is_that_of_normal_laws():
+def test_divergence_matches_that_of_normal_distributions():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((3, 3)) for _ in range(2))
     first, second = (rng.standard_normal(3), a @ a.T + np.eye(3)), (rng.standard_normal(3), b @ b.T + np.eye(3))
@@ -92,7 +92,7 @@ def test_rounding_is_uniform_over_the_last_digit(printed, unit):
     assert record.rounding(printed) == pytest.approx(unit / math.sqrt(12), rel=1e-12)
 
 
-def test_a_result_is_a_file_that_says_what_it_was_made_with(tmp_path):
+def test_result_file_names_versions_and_machine(tmp_path):
     path = record.run("couplings", "table-9", result, Scale(quick=True), tmp_path)
     content = json.loads(path.read_text())
     assert path == tmp_path / "couplings" / "table-9.json"
@@ -133,14 +133,14 @@ def test_quotes_are_renewed_and_unknown_ones_refused(tmp_path):
         page.quoted("<!-- couplings/table-9, a -->1<!-- -->", results)
 
 
-def test_the_page_is_what_the_results_say():
+def test_page_matches_the_results():
     results = record.read()
     assert [key for key, content in results.items() if content["quick"]] == []
     assert page.PAGE.read_text(encoding="utf-8") == page.page(results)
 
 
 @pytest.mark.parametrize("path", list(page.texts()), ids=lambda path: path.name)
-def test_readme_and_docs_quote_what_the_results_say(path):
+def test_readme_and_docs_quote_the_results(path):
     text = path.read_text(encoding="utf-8")
     assert page.quoted(text, record.read()) == text
 
@@ -156,7 +156,7 @@ def test_every_figure_of_a_paper_has_its_file():
     assert set(record.read()) == known
 
 
-def test_every_figure_of_a_paper_is_listed_with_what_exists():
+def test_every_figure_of_a_paper_is_listed():
     """Figures of our own have no paper that they could lack."""
     own = {f"{paper}/{name}" for paper, name, _ in papers.figures() if paper != "own"}
     assert set(lists.FACTS) == own
@@ -171,7 +171,7 @@ def test_nothing_is_compared_where_something_is_missing():
             assert (record.counts(values), record.claims(values)) == ((0, 0, 0), (0, 0, 0)), key
 
 
-def test_the_page_lists_what_exists_and_counts_only_that(tmp_path, monkeypatch):
+def test_page_lists_and_counts_only_existing_results(tmp_path, monkeypatch):
     facts = {"couplings/table-9": lists.Facts("exists", "partly: m not stated", "exists")}
     monkeypatch.setattr(page, "FACTS", facts)
     record.run("couplings", "table-9", result, Scale(), tmp_path)

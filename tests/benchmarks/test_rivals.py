@@ -80,7 +80,7 @@ def test_the_page_says_losses_first_and_counts_verdicts(results):
     assert text.index("another package is better") < text.index("Wins, ties and losses") < text.index("Twenty tables\n")
 
 
-def test_the_page_is_what_the_results_say():
+def test_page_matches_the_results():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(scores.read())
 
 

@@ -27,7 +27,7 @@ def test_sigma_is_tested_by_the_case_that_speaks_most_against_it():
     assert walks_shared.mean_ratio("a", [bad], "antithetic").printed == ""
 
 
-def test_few_draws_are_compared_by_students_law():
+def test_few_draws_are_compared_by_the_t_distribution():
     rng = np.random.default_rng(0)
     found = np.array([walks_shared.behind(*rng.standard_normal((2, 5))) for _ in range(2000)])
     assert np.mean(np.abs(found) > 2) == pytest.approx(2 * stats.norm.sf(2), abs=0.015)

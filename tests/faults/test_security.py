@@ -89,7 +89,7 @@ print(sorted(seen))
 
 
 @pytest.mark.slow
-def test_what_is_opened_sent_and_executed(tmp_path):
+def test_only_named_files_are_opened_and_nothing_is_sent(tmp_path):
     """Only what was named, a temporary file beside it, and the cache; no network, no program, no pickle but numba's."""
     run = subprocess.run([sys.executable, "-c", WATCHED, str(tmp_path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

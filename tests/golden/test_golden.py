@@ -12,7 +12,7 @@ FEW = ("features", "neighbors", "roads")
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_results_do_not_depend_on_what_ran_before(name):
+def test_results_do_not_depend_on_earlier_runs(name):
     found, again = (results_of(name, CASES[name]()) for _ in range(2))
     assert differences(name, found, again) == []
 

@@ -28,7 +28,7 @@ LISTED = [rfgp, *(thing for name in dir(rfgp) if isinstance(thing := getattr(rfg
 
 
 @pytest.mark.parametrize("module", LISTED, ids=lambda module: module.__name__)
-def test_what_a_module_lists_is_ours_and_there(module):
+def test_listed_names_exist_and_are_our_own(module):
     assert foreign(module) == []
     assert len(set(dir(module))) == len(dir(module))
 
@@ -65,7 +65,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_what_is_shown_is_short(name):
+def test_representations_are_short(name):
     make, words = SHOWN[name]
     shown = repr(make())
     assert words in shown
@@ -94,7 +94,7 @@ INNER = {  # what is there for the rest of the house, and not for completion
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_what_is_for_the_house_is_there_and_not_listed(name):
+def test_internal_names_exist_and_are_not_listed(name):
     make, inner, outer = INNER[name]
     thing = make()
     listed = set(dir(thing))
@@ -103,7 +103,7 @@ def test_what_is_for_the_house_is_there_and_not_listed(name):
     assert all(hasattr(thing, other) for other in (*inner, *outer))
 
 
-def test_a_model_that_is_not_fitted_shows_what_was_chosen():
+def test_unfitted_model_shows_its_options():
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=np.ones(40), seed=3)
     assert repr(gp).startswith("SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=(1.0, 1.0, ")
     assert repr(gp).endswith("..., seed=3, not fitted)")

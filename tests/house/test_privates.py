@@ -67,5 +67,5 @@ def test_planted_uses_are_found(text):
 
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
-def test_what_is_its_own_is_not_found(text):
+def test_own_private_members_are_allowed(text):
     assert privates.foreign(text) == []

@@ -45,7 +45,7 @@ def test_a_model_that_cannot_be_saved_is_a_named_error(tmp_path):
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_link_stays_and_leads_to_what_is_written(is_there, tmp_path):
+def test_symbolic_link_stays_and_leads_to_the_file(is_there, tmp_path):
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "target", tmp_path / "link"
     if is_there:
@@ -88,7 +88,7 @@ def test_a_device_is_written_to_and_stays(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "null"]
 
 
-def test_what_cannot_be_written_is_found_before_work_is_done(tmp_path, monkeypatch):
+def test_unwritable_paths_are_found_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "f", tmp_path / "no" / "f"):
         with pytest.raises(rfgp.FileWriteError):

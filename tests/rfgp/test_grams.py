@@ -75,7 +75,7 @@ def test_pairs_near_each_other_where_the_slope_is_infinite(size, monkeypatch):
 
 @pytest.mark.parametrize("far", [1e10, 1e16, 1e200])
 @pytest.mark.parametrize("nu", [0.5, 1.5])
-def test_the_gradient_is_right_beside_a_row_far_out(nu, far):
+def test_gradient_is_right_with_a_distant_row(nu, far):
     x = torch.randn(20, 2, generator=rfgp.random.generator(5), dtype=torch.float64)
     x[7] = far
     lengthscale = torch.ones(2, dtype=torch.float64, requires_grad=True)

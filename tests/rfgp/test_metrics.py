@@ -58,7 +58,7 @@ def test_crps_by_quadrature():
     assert metrics.crps(p.mu, Law(p.mu, 1e-12 * np.eye(4))) == pytest.approx(0, abs=1e-5)
 
 
-def test_crps_of_log_normal_laws_by_quadrature():
+def test_crps_of_log_normal_matches_quadrature():
     gp = rfgp.ExactGP().condition(np.arange(6.0)[:, None], np.linspace(0, 1, 6))
     p = gp.predict(np.array([[2.5]]))
     law = p.observed()
@@ -137,7 +137,7 @@ class TestEstimates:
         estimate, expected = metrics.estimate_kl(p, q, num_probes=256), metrics.kl_divergence(p, q)
         assert abs(estimate.value - expected) < 7 * estimate.error
 
-    def test_what_has_none_is_refused(self):
+    def test_estimate_refuses_dense_and_mismatched_posteriors(self):
         exact, two = self.model(), self.model(outputs=2).predict(self.points)
         p, dense = exact.predict(self.points), exact.with_approximation(rfgp.TruncatedSpectrum(20))
         with pytest.raises(rfgp.InvalidArgumentError, match="kl_divergence"):

@@ -83,7 +83,7 @@ def test_priors_see_the_users_units():
         make(hyperpriors={"nois": prior})
 
 
-def test_free_leaves_out_what_is_fixed():
+def test_free_excludes_fixed_parameters():
     space = make().space
     assert space.free(["noise"]) == space.free("noise") == ["lengthscale", "shared", "mean"]
     assert space.bounds("lengthscale") == [pytest.approx((math.log(1e-3), math.log(1e3)))] * 2

@@ -84,7 +84,7 @@ def test_a_terminal_has_a_bar_which_goes(monkeypatch):
 
 
 @pytest.mark.parametrize(("done", "words"), [(0, "count, no end known yet"), (3, "count: 3 so far")])
-def test_a_terminal_is_told_that_the_end_is_not_known(done, words, monkeypatch):
+def test_terminal_shows_that_the_total_is_unknown(done, words, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with Bar(stream=stream) as tell:

@@ -112,7 +112,7 @@ def test_surroundings_change_nothing(tmp_path, model):
 
 
 @pytest.mark.parametrize("kept", ["fit", "predict"])
-def test_tensors_of_inference_mode_have_no_part_in_what_is_kept(kept):
+def test_stored_tensors_are_not_from_inference_mode(kept):
     """Tensors of a user who is in it himself, and a posterior that was first asked for in it."""
     gp, X, y = table()
     with torch.inference_mode() if kept == "fit" else nullcontext():
@@ -218,7 +218,7 @@ def test_a_computed_property_does_not_block_other_objects():
     assert [thing.value for thing in things] == values
 
 
-def test_what_was_not_made_in_inference_mode_is_no_copy():
+def test_tensors_outside_inference_mode_are_not_copied():
     x = torch.ones(2)
     assert torch_context.outside_inference_mode(x) is x
     assert torch_context.outside_inference_mode("labels") == "labels"

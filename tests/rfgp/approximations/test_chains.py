@@ -145,7 +145,7 @@ def test_neighbors_are_planned_for_rows_that_memory_holds(num_rows, expected):
     ],
     ids=["and-weights", "two", "poisson", "short"],
 )
-def test_processes_of_a_sum_have_equispaced_frequencies_for_many_rows(kernel, likelihood, expected, num_rows):
+def test_processes_of_sums_get_grids_for_many_rows(kernel, likelihood, expected, num_rows):
     used = planned(kernel, num_rows, likelihood)
     assert used[0] == ("EquispacedFourier" if expected and num_rows > MAX_MARKOV else "SparsePrecision")
 

@@ -221,7 +221,7 @@ def test_rows_that_are_all_forgotten_are_refused():
         exact.forget(FIRST, Y[:200])
 
 
-def test_update_outside_the_range_lays_the_lattice_anew():
+def test_update_outside_the_range_rebuilds_the_lattice():
     gp = model("gaussian").update({**{key: ROWS[key][:1] for key in ROWS}, "t": [9.0]}, [5.0])
     more = {key: np.concatenate([ROWS[key], ROWS[key][:1]]) for key in ROWS}
     more["t"][-1] = 9.0
@@ -277,7 +277,7 @@ def test_planned_lattices_are_not_taken_for_rows_far_apart():
 
 
 @pytest.mark.parametrize("change", ["condition", "update"])
-def test_many_more_rows_lay_the_lattice_anew(change):
+def test_many_more_rows_rebuild_the_lattice(change):
     rng = np.random.default_rng(7)
     X = np.r_[[[0.0, 0.0], [1.0, 1.0]], rng.uniform(0, 1, (1500, 2))]
     y = np.sin(3 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.05 * rng.normal(size=len(X))

@@ -252,7 +252,7 @@ def test_too_many_positions_are_named(monkeypatch):
         model().predict(NEW)
 
 
-def test_neighbors_beside_grids_are_refused():
+def test_neighbors_with_grids_are_refused():
     kernel = kernel_of("space and time") + k.Matern("t", nu=1.5, name="near")
     chosen = {"f": rfgp.Exact(), "near": rfgp.Vecchia(5)}
     with pytest.raises(rfgp.InvalidArgumentError, match="on a grid"):

@@ -88,7 +88,7 @@ def test_terms_that_cannot_be_served_are_named(kernel, message):
         rfgp.GP(kernel, approximation=rfgp.SparsePrecision()).fit(ROWS, Y)
 
 
-def test_fits_recover_a_field_beside_a_slope():
+def test_fits_recover_a_field_and_a_slope():
     from trimesh.creation import icosphere
 
     ball, rng = icosphere(3), np.random.default_rng(4)

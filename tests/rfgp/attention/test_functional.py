@@ -124,7 +124,7 @@ class TestTwin:
             wanted = dense(q[:, head], k[:, head], v[:, head], drawn, causal=True)
             np.testing.assert_allclose(got[:, head], wanted, atol=1e-12)
 
-    def test_what_every_query_sees(self):
+    def test_value_that_every_query_sees_is_returned(self):
         q, k, v = inputs(lead=())
         more = normals(2, 4, seed=11), normals(2, 5, seed=12)
         pair = softmax.Positive(frequencies())
@@ -135,7 +135,7 @@ class TestTwin:
 
 
 class TestPlantedErrors:
-    def test_padded_keys_left_in_the_normaliser(self, monkeypatch):
+    def test_padded_keys_do_not_stay_in_the_normalizer(self, monkeypatch):
         hidden = torch.arange(9) > 5
         arguments = (*inputs(lead=()), frequencies(), hidden)
         check_twin(*arguments)
@@ -230,7 +230,7 @@ class TestCausal:
 class TestPadding:
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("rubbish", [1e4, 1e30, float("inf"), float("nan")])
-    def test_what_is_padded_does_not_matter(self, causal, rubbish):
+    def test_padded_values_have_no_effect(self, causal, rubbish):
         q, k, v = inputs(20, 20, dtype=torch.float32)
         hidden = torch.arange(20) % 4 == 1
         pair = softmax.Positive(frequencies())
@@ -347,7 +347,7 @@ class TestPrecision:
         q, k, v = inputs(100, 100, dtype=dtype)
         check_twin(q, k, v, frequencies(64), causal=causal, tolerance=tolerance)
 
-    def test_the_normaliser_is_no_half(self):
+    def test_normalizer_is_not_in_half_precision(self):
         """2^17 equal keys: their number is beyond float16, and bfloat16 stops counting at 256."""
         count = 2**17
         for dtype in (torch.float16, torch.bfloat16):
@@ -390,7 +390,7 @@ class TestSigned:
         torch.testing.assert_close(got, scores @ v / scores.sum(-1, keepdim=True))
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_low_normalisers_are_told(self, causal):
+    def test_low_normalizers_issue_a_warning(self, causal):
         q, k, v = inputs(30, 30, size=20.0)
         pair = softmax.Trigonometric(frequencies(2), "gaussian")
         with pytest.warns(rfgp.PoorFeaturesWarning, match=r"\d+ of 180 below"):
@@ -427,7 +427,7 @@ def check_unbiased(samples):
 
 
 @pytest.mark.parametrize("name", ["iid", "monotone-antithetic", "simplex"])
-def test_numerator_and_normaliser_are_unbiased(name):
+def test_numerator_and_normalizer_are_unbiased(name):
     check_unbiased(sums(name))
 
 

@@ -236,7 +236,7 @@ class TestFeatures:
         assert float(mine.low_share) == 0
         assert layer().low_share is None
 
-    def test_low_normalisers_are_told(self):
+    def test_low_normalizers_issue_a_warning(self):
         mine, x = layer(features="trigonometric", num_features=4, floor=0.1), 8 * normals(2, 30, E)
         with pytest.warns(rfgp.PoorFeaturesWarning, match="above their floor"):
             out = mine(x, x, x)[0]
@@ -339,7 +339,7 @@ def first_only(drawn):
 
 class TestCheckpoints:
     @pytest.mark.parametrize("reentrant", [False, True])
-    def test_what_is_run_again_has_the_draw_of_its_first_run(self, reentrant):
+    def test_recomputation_uses_the_draw_of_the_first_run(self, reentrant):
         plain, again, x = layer(redraw_interval=1), layer(redraw_interval=1), normals(2, 9, E).requires_grad_()
         again.load_state_dict(plain.state_dict())
         for _ in range(3):

@@ -100,7 +100,7 @@ def test_pathwise_priors_are_the_kernel_itself(scaled):
 
 
 @pytest.mark.parametrize("m", [6, 64])
-def test_matheron_paths_have_the_law_of_the_posterior(m):
+def test_matheron_paths_have_the_posterior_distribution(m):
     X, Y = table()
     model = RandomFeatureGP(X, Y, num_frequencies=m, seed=0)
     model.likelihood.noise = 0.01
@@ -155,7 +155,7 @@ def test_unknown_names_are_named():
 
 @pytest.mark.parametrize("acquisition", ["qLogEI", "Thompson"])
 @pytest.mark.slow
-def test_branin_is_optimised(acquisition):
+def test_branin_is_optimized(acquisition):
     """From 6 first points and 20 more; 20 random ones end below .1 in 3.5 % of 200 tries, with a median of 1.9."""
     torch.manual_seed(0)
     problem = Branin(negate=True)

@@ -41,7 +41,7 @@ def small_mesh(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["table.csv", "mesh.ply", "roads.geojson"])
-def test_compare_prints_a_table_and_writes_what_was_asked(name, small_mesh, monkeypatch, capsys, tmp_path):
+def test_compare_prints_a_table_and_writes_files(name, small_mesh, monkeypatch, capsys, tmp_path):
     path = small_mesh if name == small_mesh.name else DATA / name
     out, _ = succeed(monkeypatch, capsys, "compare", path, *QUICK, "--out", tmp_path / "o")
     for word in ("exact", "iid", "kernel err", "KL, nats", "test RMSE", "NLPD", "40 training and 10 test"):
@@ -463,7 +463,7 @@ def test_predict_prints_and_scores(fitted, monkeypatch, capsys, tmp_path):
         ("", "is empty"),
     ],
 )
-def test_predict_names_what_does_not_fit(fitted, content, message, monkeypatch, capsys, tmp_path):
+def test_predict_names_columns_that_do_not_match(fitted, content, message, monkeypatch, capsys, tmp_path):
     (tmp_path / "new.csv").write_text(content)
     model = fitted[0] / "out" / "model.safetensors"
     code, out, err = run(monkeypatch, capsys, "predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
@@ -522,7 +522,7 @@ def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_p
     np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-6)
 
 
-def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys, tmp_path):
+def test_mesh_without_values_names_the_generated_field(small_mesh, monkeypatch, capsys, tmp_path):
     arguments = ("--known", "0.12", "--no-compare", "--out", tmp_path / "o")
     out, err = succeed(monkeypatch, capsys, "mesh", small_mesh, *arguments)
     assert "interpolated from a random 38 of 320 faces" in " ".join(err.split())

@@ -80,7 +80,7 @@ def test_predictions_are_not_written_over_the_model_or_the_table(how, read, here
         (["compare", "roads.json"], "roads.json"),
     ],
 )
-def test_results_are_not_written_over_what_is_read(arguments, read, here, monkeypatch, capsys):
+def test_inputs_are_not_overwritten_by_results(arguments, read, here, monkeypatch, capsys):
     shutil.copy("t.csv", "report.html")
     os.symlink("t.csv", "model.safetensors")
     shutil.copy("mean.ply", "ball.ply")

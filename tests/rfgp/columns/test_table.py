@@ -199,7 +199,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("given", "words"), BAD.values(), ids=BAD)
-def test_what_is_no_table_is_refused(given, words):
+def test_other_objects_than_tables_are_refused(given, words):
     with pytest.raises(DataError, match=words):
         Table.of(given)
 

@@ -73,7 +73,7 @@ def test_a_comparison_repeats_with_its_seed(nodes):
     assert [d.kl for d in other.draws] != [d.kl for d in nodes.draws]
 
 
-def test_figures_are_what_they_say():
+def test_figures_match_their_definitions():
     plan = Plan(draws=1, seed=3)
     found = compare_table(TABLE.X, TABLE.y, methods=["iid"], sizes=[16], num_train=50, num_test=10, plan=plan)
     order = plan.order(0, len(TABLE.X))
@@ -193,7 +193,7 @@ def test_bad_requests_are_named(call, error, message):
         (600, {}, "256 training and 256 test rows"),
     ],
 )
-def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
+def test_small_tables_are_compared_on_all_rows(count, given, parts, tmp_path, monkeypatch):
     X = np.random.default_rng(0).standard_normal((count, 2))
     np.savetxt(tmp_path / "t.csv", X, delimiter=",", header="a,b", comments="")
     monkeypatch.setattr(rfgp.ExactGP, "fit", rfgp.ExactGP.condition)  # how well it does is not asked
@@ -201,7 +201,7 @@ def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_pat
     assert comparison.protocol.startswith(parts)
 
 
-def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
+def test_error_of_too_many_rows_names_the_option(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
     with pytest.raises(rfgp.DataError, match=r"num_train and num_test .* 20, .* 18 training and 5 test"):
         compare_file(tmp_path / "t.csv", num_train=18, num_test=5)

@@ -153,7 +153,7 @@ class TestPointsThatAreNotScrambled:
             couplings.Halton("owen")
 
 
-def test_a_seed_draws_what_a_model_of_this_seed_draws():
+def test_seed_gives_the_frequencies_of_a_model_of_this_seed():
     draw = couplings.by_name("orthogonal").sample(6, 3, seed=4)
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, coupling="orthogonal", seed=4).condition(np.eye(3), np.arange(3.0))
     assert torch.equal(draw.dense(), gp.feature_map.frequencies.dense())

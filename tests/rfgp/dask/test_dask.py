@@ -177,7 +177,7 @@ def test_gradients_of_rows_of_two_kinds(client, before, after, there_first):
         torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-7)
 
 
-def test_sums_do_not_carry_what_they_do_not_need(client, monkeypatch):
+def test_sums_hold_no_unneeded_arrays(client, monkeypatch):
     """The factor of A, F x F, stays here; its inverse goes only where gradients in the features are wanted."""
     sizes, reduce = [], Partitions.reduce
 
@@ -353,7 +353,7 @@ class TestErrors:
             (lambda: Partitions(frame(4)[["a"]], frame(3)["y"]), "must have 4 partitions"),
         ],
     )
-    def test_what_does_not_match(self, client, make, message):
+    def test_mismatched_tables_are_refused(self, client, make, message):
         with pytest.raises((rfgp.DataError, rfgp.InvalidArgumentError), match=message):
             make()
 

@@ -12,7 +12,7 @@ from rfgp.tables import read_csv
 DATA = Path(__file__).parents[3] / "data"
 
 
-def test_the_committed_files_are_what_the_generators_write(tmp_path):
+def test_committed_files_match_the_generators(tmp_path):
     written = datasets.write_all(tmp_path)
     assert sorted(p.name for p in written) == sorted(p.name for p in DATA.iterdir())
     for path in written:

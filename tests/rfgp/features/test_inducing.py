@@ -99,7 +99,7 @@ def test_k_means_are_means_of_the_rows_nearest_to_them():
     np.testing.assert_allclose(found, means, atol=1e-12)
 
 
-def test_pivots_are_drawn_by_what_is_left():
+def test_pivots_are_drawn_by_residual_variance():
     """Rows that repeat each other count as many; the second of a pair is never drawn."""
     x = torch.tensor([[0.0], [0.0], [9.0]], dtype=F64)
     first = [
@@ -120,7 +120,7 @@ def test_where_no_variance_is_left_the_rest_is_drawn_anyway():
         assert len(inducing.by_k_means(1e-200 * x, 50, generator())) >= 1
 
 
-def test_what_the_inputs_do_not_change_is_computed_once(monkeypatch):
+def test_parts_that_ignore_inputs_are_computed_once(monkeypatch):
     made, original = [], inducing.cholesky
     monkeypatch.setattr(inducing, "cholesky", lambda *given: made.append(1) or original(*given))
     phi = Nystrom(rows(5), SPECTRA[0])

@@ -272,7 +272,7 @@ def test_roads_out_are_geojson(tmp_path):
     assert len(lines) == len(roads.lines) + len(values)
 
 
-def test_what_was_written_is_read_again_at_the_same_places(tmp_path):
+def test_written_values_are_read_at_the_same_positions(tmp_path):
     points = [
         ([8.0, 50.004], {"speed": 30.0, "name": "A", "edge": 0, "fraction": 0.4}),
         ([8.01, 50.0101], {"speed": 20.0, "name": "B"}),
@@ -384,7 +384,7 @@ LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4
 """Two roads that miss each other by a millionth of a degree, and one far away."""
 
 
-def test_a_graph_in_parts_is_told_of(tmp_path):
+def test_disconnected_graph_issues_a_warning(tmp_path):
     path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
     with pytest.warns(
         graphs.DisconnectedWarning,
@@ -451,7 +451,7 @@ def test_the_wrong_kind_of_field_is_refused(ball, tmp_path):
     assert not list(tmp_path.glob("*.geojson"))
 
 
-def test_the_law_at_all_nodes_is_that_of_the_model(ball):
+def test_distribution_at_all_nodes_matches_the_model(ball):
     field = fields.read_field(ball[0])
     gp = rfgp.GraphGP(field.graph).fit(field.nodes[::2], field.values[::2])
     law = fields.posterior_at_nodes(gp, field)

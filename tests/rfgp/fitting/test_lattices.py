@@ -48,7 +48,7 @@ def test_rough_terms_of_few_columns_are_planned_with_neighbors(in_blocks):
     (k.RBF() + k.Linear(), 20_000, 2000),
     (k.RBF(0) + k.RBF(1), 2500, 4000),
 ])  # fmt: skip
-def test_planned_lattice_of_one_term_has_few_features_for_few_rows(kernel, num_rows, most):
+def test_planned_lattice_has_few_features_for_few_rows(kernel, num_rows, most):
     X, _, y = waves(num_rows, 2, 0.5)
     gp = rfgp.GP(kernel, seed=0).condition(X, y)
     used = [term.approximation for term in gp.terms.values()]

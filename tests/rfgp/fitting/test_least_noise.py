@@ -66,7 +66,7 @@ def test_interpolation_scales_with_the_target():
     np.testing.assert_allclose(decimal.mean / 1e6, one.mean, atol=1e-4 * y.std())
 
 
-def test_report_states_what_rounding_adds():
+def test_report_states_the_rounding_error():
     X = points(100)
     assert "for rounding" in rfgp.ExactGP().fit(X, branin(X)).fit_report.message
     noisy = branin(X) + np.random.default_rng(0).normal(size=100)

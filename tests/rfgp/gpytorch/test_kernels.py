@@ -214,7 +214,7 @@ def test_another_kind_of_features_is_refused_on_load():
         encode({"seed": 0, "num_dims": 3.5, "num_frequencies": 4, **LAW}),
     ],
 )
-def test_what_is_no_state_is_refused(state):
+def test_invalid_states_are_refused(state):
     with pytest.raises(rfgp.InvalidArgumentError, match="no state"):
         RandomFeatureKernel(4).set_extra_state(state)
 

@@ -151,7 +151,7 @@ class TestPattern:
             ([1, 1], [0], (1, 3)),  # not from 0
         ],
     )
-    def test_what_is_none_is_refused(self, indptr, indices, shape):
+    def test_invalid_arguments_are_refused(self, indptr, indices, shape):
         with pytest.raises(rfgp.InvalidArgumentError):
             SparsityPattern(np.array(indptr), np.array(indices), shape)
 

@@ -311,8 +311,9 @@ class _Contract(BaseKernelTestCase):
     def create_data_double_batch(self):
         return torch.randn(3, 2, 50, 2, generator=torch.Generator().manual_seed(1))
 
+    @unittest.skip("The columns of terms take the place of active_dims.")
     def test_active_dims_list(self):
-        pass  # the columns of terms take their place
+        pass
 
     test_active_dims_range = test_active_dims_list
 

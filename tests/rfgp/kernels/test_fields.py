@@ -106,6 +106,6 @@ def test_gradients_of_nodes_are_those_of_differences():
         ),
     ],
 )
-def test_what_cannot_be_is_named(make, error, message):
+def test_impossible_options_are_named(make, error, message):
     with pytest.raises(error, match=message):
         make()

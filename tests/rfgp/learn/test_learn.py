@@ -147,7 +147,7 @@ class TestSearch:
         assert trace[-1] > trace[0]
         assert theta.item() == 1e-3
 
-    def test_draws_that_judge_are_none_of_those_that_teach(self):
+    def test_validation_draws_differ_from_training_draws(self):
         theta, seen = torch.ones(1, 1, dtype=torch.float64, requires_grad=True), []
 
         def draw(generator):
@@ -220,7 +220,7 @@ class TestAttention:
         assert torch.autograd.gradcheck(lambda m, w: objective(couplings.Frequencies(m, w)), (omega, weights))
 
     @pytest.mark.slow
-    def test_what_is_learned_is_better_on_other_inputs(self):
+    def test_learned_spectrum_is_better_on_other_inputs(self):
         found = learn.learn_attention(learn.attention_error(*attention_inputs(0)), 32, 8, num_steps=100, num_draws=4)
         assert isinstance(found.coupling.base, couplings.SharedNorms)
         objective = learn.attention_error(*attention_inputs(1))

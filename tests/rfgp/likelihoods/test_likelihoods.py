@@ -193,7 +193,7 @@ class TestCategorical:
             parts = [torch.autograd.grad(lower[:, c].sum(), f, retain_graph=True)[0][:, c] for c in range(4)]
             torch.testing.assert_close(higher, torch.stack(parts, 1))
 
-    def test_the_law_of_labels(self):
+    def test_distribution_of_labels(self):
         p = self.law.mean(self.f)
         torch.testing.assert_close(self.law.cdf(torch.full((30,), 3.0), self.f), torch.ones(30, dtype=torch.float64))
         torch.testing.assert_close(self.law.cdf(torch.zeros(30), self.f), p[:, 0])
@@ -249,7 +249,7 @@ def test_a_given_scale_is_in_the_unit_of_the_targets():
         ("gamma", [1.0, 0.0], "positive, got 0 in row 1"),
     ],
 )
-def test_what_is_no_observation_is_refused(name, y, words):
+def test_invalid_observations_are_refused(name, y, words):
     with pytest.raises(DataError, match=words):
         refuse(likelihoods.by_name(name), torch.tensor(y, dtype=torch.float64))
 
@@ -266,7 +266,7 @@ def test_names_are_found_and_others_refused():
         Bernoulli(link="cauchit")
 
 
-def test_begins_are_near_what_made_the_targets():
+def test_initial_values_are_near_the_truth():
     rng = np.random.default_rng(2)
     f = 1.2 + 0.5 * rng.standard_normal(20_000)
     for name, case in CASES.items():

@@ -58,7 +58,7 @@ class TestEvery:
         assert p.covariance.shape == (4, 4, CLASSES)
         np.testing.assert_allclose(np.einsum("iic->ic", p.covariance), p.variance, rtol=1e-6, atol=1e-10)
 
-    def test_draws_have_the_laws(self, fitted, name):
+    def test_draws_have_the_stated_distributions(self, fitted, name):
         p = fitted[name].predict(table()[2][:5])
         draws = p.sample(20_000, seed=1)
         assert draws.shape == (20_000, 5, CLASSES)

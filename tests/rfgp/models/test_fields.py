@@ -127,7 +127,7 @@ def mid(a, b):
     return tuple((np.array(a) + np.array(b)) / 2)
 
 
-def test_what_is_asked_for_changes_no_prediction():
+def test_inspection_changes_no_prediction():
     gp, X, y, new = MODELS["alpha 2"]()
     gp.condition(X, y)
     together, alone = gp.predict(new), [gp.predict(position[None]) for position in new]

@@ -302,7 +302,7 @@ def test_bad_options_are_named(options, message):
         (lambda: rfgp.GP(SLOPE, approximation=rfgp.RandomFeatures(8)), rfgp.InvalidArgumentError, "finitely many"),
     ],
 )
-def test_models_that_cannot_be_are_named_before_a_fit_and_stay_as_they_are(make, error, message):
+def test_impossible_models_are_refused_and_stay_unchanged(make, error, message):
     gp = make()
     with pytest.raises(error, match=message):
         gp.fit(ROWS, Y)
@@ -428,7 +428,7 @@ def test_terms_that_the_data_do_not_determine_are_warned_of():
         rfgp.GP(k.RBF("t") + k.Group("id", name="own"), seed=0).condition(X, y)
 
 
-def test_models_beyond_memory_are_refused_before_anything_is_allocated():
+def test_models_beyond_memory_are_refused_before_allocation():
     rows = {"t": np.linspace(0, 1, 3000)}
     gp = rfgp.GP(k.RBF("t", name="trend"), approximation=rfgp.Exact(), memory=1e8, seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match=r"'trend' takes 0.134 GiB by a covariance matrix of 3000 rows"):

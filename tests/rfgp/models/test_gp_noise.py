@@ -164,7 +164,7 @@ def test_invalid_kernels_of_the_noise_are_refused(build, message):
 
 @pytest.mark.parametrize("fixed", ["rbf(a).lengthscale", "*.lengthscale"])
 @pytest.mark.parametrize("name", ["bernoulli", "heteroscedastic"])
-def test_fixed_values_stay_in_a_search_that_starts_from_a_cheaper_fit(name, fixed):
+def test_fixed_values_stay_after_a_cheaper_first_fit(name, fixed):
     X, y = data()
     y, options = (y > 0, {"inference": "variational"}) if name == "bernoulli" else (y, {})
     gp = rfgp.GP(k.RBF("a", lengthscale=3.0), name, rfgp.Exact(), seed=0, **options)

@@ -142,7 +142,7 @@ def test_auto_is_readable(monkeypatch):
     assert again.features == again.advice.best.features
 
 
-def test_auto_begins_anew_where_the_fitted_kernel_asks_for_other_features(monkeypatch):
+def test_auto_restarts_if_the_fitted_kernel_needs_others(monkeypatch):
     monkeypatch.setattr(EXACT_LIMIT, 10)
     long = graphs.kernels.Diffusion(12.0).exact(GRAPH)
     rng = np.random.default_rng(1)
@@ -162,7 +162,7 @@ def test_auto_begins_anew_where_the_fitted_kernel_asks_for_other_features(monkey
 
 
 @pytest.mark.parametrize(("error", "present", "is_worth"), [(0.41, "walks", True), (0.39, "walks", False)])
-def test_a_fit_begins_anew_for_half_the_error(error, present, is_worth):
+def test_fit_restarts_for_half_the_error(error, present, is_worth):
     best, other = graphs.advice.Candidate("chebyshev", {}, 0.2, 9), graphs.advice.Candidate("walks", {}, error, 9)
     advice = graphs.Advice(best, (best, other), "")
     assert is_much_better(advice, present) is is_worth
@@ -170,7 +170,7 @@ def test_a_fit_begins_anew_for_half_the_error(error, present, is_worth):
     assert is_much_better(advice, "spectrum")  # not measured: left at once
 
 
-def test_several_starts_are_optimised(monkeypatch):
+def test_several_initial_values_are_optimized(monkeypatch):
     rng = np.random.default_rng(16)  # of 60 such draws one of five where the best start leads to a lower optimum
     field = np.sin(0.9 * np.arange(72) + 16) + np.linspace(0, 5, 72) + 0.3 * rng.standard_normal(72)
     nodes = rng.permutation(72)[:30]
@@ -296,7 +296,7 @@ def test_series_and_spectrum_equal_their_dense_twin(features):
     assert_mean((values - p.mean) ** 2, p.variance)
 
 
-def test_exact_functions_have_the_law_of_the_prediction():
+def test_exact_functions_have_the_predicted_distribution():
     gp = GraphGP(GRAPH, features="exact").condition(TRAIN, Y)
     values, p = gp.sample_functions(3000, seed=0)(TEST), gp.predict(TEST)
     assert_mean(values, p.mean)
@@ -535,7 +535,7 @@ def test_a_fit_that_fails_leaves_the_features_as_they_were(monkeypatch):
     np.testing.assert_array_equal(gp.predict(TEST).mean, mean)
 
 
-def test_what_is_no_graph_names_the_way_in():
+def test_error_of_other_objects_names_the_constructors():
     kernel = graphs.kernels.Diffusion()
     for make in (
         GraphGP,

@@ -203,7 +203,7 @@ def test_far_from_the_points_the_variance_is_that_of_the_process():
         assert far == pytest.approx(0.0 if method == "sor" else 1.0)
 
 
-def test_what_features_miss_has_no_functions():
+def test_residual_of_features_has_no_functions():
     X, y = table()
     gp = model(method="fitc").condition(X, y)
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
@@ -281,7 +281,7 @@ def test_float32_is_searched_in_double():
     assert one.log_marginal_likelihood > two.log_marginal_likelihood - 20
 
 
-def test_warnings_name_what_can_be_done():
+def test_warnings_name_a_remedy():
     X, y = table(300)
     with pytest.warns(rfgp.UnderfittingWarning, match="Raise the number of inducing points, learn their locations"):
         model(num_points=3).fit(X, y)

@@ -76,7 +76,7 @@ class TestEvery:
         x, y, new, _ = table(name)
         assert_update_is_condition(fitted[name], x, y, new, 150, rtol=1e-6, atol=1e-7, variance_rtol=1e-6)
 
-    def test_the_observed_law_is_a_mixture(self, fitted, name):
+    def test_observed_distribution_is_a_mixture(self, fitted, name):
         """Moments, probabilities and quantiles against many draws; densities against sums and integrals."""
         p = fitted[name].predict(table(name)[2][:8])
         law = p.observed()
@@ -246,7 +246,7 @@ class TestRefusals:
         with pytest.raises(rfgp.DataError, match="noise"):
             gp.condition(x, np.arange(20.0), noise=np.ones(20))
 
-    def test_what_observations_have_not(self, fitted):
+    def test_observations_refuse_covariance_and_exponentials(self, fitted):
         new = table("poisson")[2]
         law = fitted["poisson"].predict(new).observed()
         with pytest.raises(rfgp.InvalidArgumentError, match="covariance"):
@@ -287,7 +287,7 @@ def test_the_unit_of_a_target_with_outliers_does_not_matter():
     assert other_lml == pytest.approx(one_lml - len(y) * np.log(1e3), abs=1e-2)
 
 
-def test_outliers_move_it_less_than_a_normal_law():
+def test_outliers_move_student_t_less_than_gaussian():
     x, y, new, _ = table("student-t")
     rng = np.random.default_rng(1)
     y = y.copy()

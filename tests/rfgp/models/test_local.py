@@ -60,7 +60,7 @@ def same(a, b, X):
 @pytest.mark.parametrize(
     "kind", ["local", "features and local", "latent", "features and latent", "residual", "latent residual"]
 )
-def test_with_all_neighbors_it_is_its_exact_twin_through_fit_and_update(kind):
+def test_all_neighbors_match_the_exact_process(kind):
     """With features the twin has the features' covariance: that of a local process of the same rows plus theirs."""
     (X, y), (more, z), new = table(), table(10, seed=1), table(20, seed=2)[0]
     weight = np.random.default_rng(3).integers(1, 4, 60).astype(float)
@@ -171,7 +171,7 @@ def test_wrong_options_are_named(make, message):
         make()
 
 
-def test_what_cannot_be_is_named():
+def test_impossible_options_are_named():
     gp = model("local").condition(*table())
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
         gp.sample_functions(2)

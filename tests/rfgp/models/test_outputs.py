@@ -205,7 +205,7 @@ def test_a_prediction_holds_no_features_of_many_points(monkeypatch):
     assert max(sizes) <= 50
 
 
-def test_integers_that_single_precision_cannot_tell_apart_are_refused():
+def test_integers_beyond_single_precision_are_refused():
     X = np.random.default_rng(0).standard_normal((30, 2))
     y = 20_000_000 + np.arange(30)
     gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)

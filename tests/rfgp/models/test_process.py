@@ -73,7 +73,7 @@ def test_a_fit_that_is_stopped_changes_nothing(fitted, error):
     assert model.num_observations == len(X)
 
 
-def test_what_is_refused_changes_nothing(fitted):
+def test_refused_calls_change_nothing(fitted):
     model, X, y = fitted
     before = answers(model, X)
     for call in (model.fit, model.condition, model.update):
@@ -82,7 +82,7 @@ def test_what_is_refused_changes_nothing(fitted):
     assert_same(model, X, before)
 
 
-def test_a_fit_does_not_depend_on_what_the_model_was_fitted_to_before(fitted):
+def test_fit_does_not_depend_on_earlier_fits(fitted):
     model, X, y = fitted
     first = answers(model, X)
     model.hyperparameters.set(noise=50.0)
@@ -163,7 +163,7 @@ WAYS_IN = {
 
 
 @pytest.mark.parametrize("way", WAYS_IN)
-def test_truth_values_are_told_of_once_whichever_way_they_come(way):
+def test_boolean_targets_warn_once(way):
     for verb in ("fit", "condition"):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -174,7 +174,7 @@ def test_truth_values_are_told_of_once_whichever_way_they_come(way):
         assert "hold booleans" in str(found[0].message).replace("holds", "hold")
 
 
-def test_truth_values_of_files_nodes_and_estimators_are_told_of(tmp_path):
+def test_boolean_targets_of_other_inputs_warn(tmp_path):
     X, y = truth()
     pd.DataFrame({"a": X[:, 0], "y": y}).to_parquet(tmp_path / "t.parquet")
     with pytest.warns(rfgp.BooleanTargetWarning, match="t.parquet: 'y' holds booleans") as caught:

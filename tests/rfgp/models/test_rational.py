@@ -25,7 +25,7 @@ def slopes(gp):
 
 @pytest.mark.parametrize("laplacian", ["normalized", "combinatorial"])
 @pytest.mark.parametrize("kernel", [KERNEL, kernels.RegularizedLaplacian(0.7, 2.0), kernels.Matern(2.4, 3.0)])
-def test_likelihood_gradient_and_law_are_those_of_the_dense_process_as_closely_as_its_spectrum(laplacian, kernel):
+def test_likelihood_and_posterior_are_near_the_dense_process(laplacian, kernel):
     graph, (nodes, y) = GRAPH.with_laplacian(laplacian), data()
     options = {"noise": 0.1, "outputscale": 1.0, "seed": 0}
     found, exact = (
@@ -44,7 +44,7 @@ def test_likelihood_gradient_and_law_are_those_of_the_dense_process_as_closely_a
     assert rfgp.metrics.kl_divergence(p, few.predict(everywhere)) > 1e-3  # the errors that fewer fields plant
 
 
-def test_the_fewest_fields_that_serve_are_taken_and_more_for_a_fitted_kernel():
+def test_fewest_sufficient_fields_are_used():
     nodes, y = data()
     gp = rfgp.GraphGP(GRAPH, kernels.Matern(1.5, 0.5), features="rational", seed=0)
     begun = gp.condition(nodes, y).diagnose().spectral_error

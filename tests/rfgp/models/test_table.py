@@ -139,7 +139,7 @@ def test_snapshots_are_untied():
 
 
 @pytest.mark.parametrize("wrap", [np.array, torch.as_tensor, pd.DataFrame])
-def test_later_changes_of_the_callers_data_do_not_reach_the_model(wrap):
+def test_later_changes_of_data_do_not_reach_the_model(wrap):
     x, y = X.copy(), Y.copy()
     inputs = wrap(x)
     gp = SparseSpectrumGP(num_frequencies=20, seed=0).fit(inputs, torch.as_tensor(y) if wrap is torch.as_tensor else y)
@@ -283,7 +283,7 @@ def test_bad_starting_values_are_named(options):
         SparseSpectrumGP(num_frequencies=4, **options).fit(X, Y)
 
 
-def test_reports_name_what_ended_at_a_bound():
+def test_reports_name_values_at_a_bound():
     assert "noise" in ExactGP().fit(X, np.sin(X[:, 0])).fit_report.at_bounds
     assert ExactGP().fit(X[:, :2], Y).fit_report.at_bounds == ()
 

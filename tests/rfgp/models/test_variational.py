@@ -87,7 +87,7 @@ class TestEvery:
         assert np.abs(near.mean - exact.mean).mean() < 0.3 * np.abs(far.mean - exact.mean).mean()
         assert np.abs(near.variance - exact.variance).mean() < 0.5 * np.abs(far.variance - exact.variance).mean()
 
-    def test_fields_on_a_graph_go_through_their_precision_or_the_dense_kernel(self, name):
+    def test_graph_fields_use_a_precision_or_dense_kernel(self, name):
         grid = graphs.Graph.from_grid((7, 8))
         rng = np.random.default_rng(3)
         nodes = rng.permutation(56)[:40]
@@ -127,7 +127,7 @@ class TestNoiseThatVaries:
         own = gp.predict(new).observed().variance - gp.predict(new).variance
         np.testing.assert_allclose(own, 0.09, rtol=0.35)
 
-    def test_the_law_of_an_observation(self, fitted):
+    def test_distribution_of_an_observation(self, fitted):
         """Moments, probabilities and quantiles against draws; the density against its integral."""
         law = fitted["heteroscedastic"].predict(noisy()[2][:6]).observed()
         draws = law.sample(40_000, seed=1)

@@ -108,7 +108,7 @@ def test_planted_terms_are_recovered(name, standardize):
     np.testing.assert_allclose(known.mean + gp.hyperparameters.mean.item(), prediction.mean, atol=1e-8)
 
 
-def test_a_likelihood_beside_terms_of_three_kinds():
+def test_likelihood_with_terms_of_three_kinds():
     rng = np.random.default_rng(3)
     X = {"a": rng.uniform(0, 6, 400), "b": rng.normal(size=400), "site": rng.choice(list("pqr"), 400)}
     f = 2 * np.sin(X["a"]) + X["b"] + (X["site"] == "p")

@@ -64,7 +64,7 @@ def test_in_place_changes_of_hyperparameters_do_not_reach_it(given):
     assert after.hyperparameters.raw["noise"].item() == noise + 2.0
 
 
-def test_nothing_that_is_kept_carries_a_gradient(given):
+def test_stored_tensors_have_no_gradient(given):
     model, X, y = given
     model.condition(X, y)
     model.log_marginal_likelihood().backward()
@@ -94,7 +94,7 @@ def test_pickles_keep_a_posterior_that_was_given():
         _ = again.replace(hyperparameters=again.hyperparameters.shifted(noise=1.0)).posterior
 
 
-def test_what_has_no_rows_says_what_needs_them():
+def test_error_without_rows_names_the_method():
     X, y = drawn()
     state = begin(rfgp.ExactGP().spec, Chunk(X, y))
     alone = state.replace(rows=None, given=state.posterior)

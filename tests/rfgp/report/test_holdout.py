@@ -106,7 +106,7 @@ def studied(table, **options):
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 class TestStudy:
-    def test_coverage_of_few_groups_cannot_be_judged(self):
+    def test_coverage_of_few_groups_is_not_assessed(self):
         table, at = stations(10, 30)
         study, page = studied(table, groups=at, split_by="station")
         assert len(study.test) == 60
@@ -126,7 +126,7 @@ class TestStudy:
         assert words.verdict(study, "rows").endswith("% are expected in 60 groups)")
         assert "The band is that of 60 groups," in page
 
-    def test_rows_alone_are_judged_as_before(self):
+    def test_single_rows_are_assessed_as_before(self):
         table, _ = stations(300, 1)
         study, page = studied(table, test_share=0.2)
         assert study.num_independent == 60
@@ -142,13 +142,13 @@ class TestStudy:
         with pytest.raises(rfgp.InvalidArgumentError, match="groups"):
             studied(table, groups=at, holdout="last")
 
-    def test_the_last_rows_judge_a_series(self):
+    def test_last_rows_validate_a_series(self):
         table, _ = stations(100, 1)
         study, page = studied(table, holdout="last", test_share=0.2)
         assert study.test.tolist() == list(range(80, 100))
         assert "held-out part, the last in their order" in page
 
-    def test_last_observations_at_seen_nodes_are_said(self):
+    def test_last_observations_at_seen_nodes_are_stated(self):
         graph = graphs.Graph.from_grid((8, 8))
         nodes = np.concatenate([np.arange(40), np.arange(5)])
         field = fields.Field(graph, nodes, np.sin(nodes / 3) + 0.0, "height")
@@ -160,7 +160,7 @@ class TestStudy:
         assert "together" not in words.repeats(study)
 
 
-def test_joined_groups_keep_together_what_either_does():
+def test_joined_groups_keep_rows_of_both_together():
     groups, others = np.array([0, 0, 1, 2, 2, 3]), np.array([5, 6, 6, 7, 8, 9])
     found = joined_groups(groups, others)
     assert [sorted(np.flatnonzero(found == g)) for g in dict.fromkeys(found.tolist())] == [[0, 1, 2], [3, 4], [5]]

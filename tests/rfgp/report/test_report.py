@@ -165,7 +165,7 @@ def test_intervals_that_are_wrong_are_called_so():
         assert verdict in words.cards(changed, "rows")[2][2]
 
 
-def test_what_was_not_computed_is_said():
+def test_a_skipped_comparison_is_stated():
     content, study = table_page(small_table(), compare=False)
     assert study.comparison is None
     assert "was switched off" in content
@@ -203,7 +203,7 @@ def test_models_without_features_to_compare_have_a_remark(kernel, approximation,
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize("rows", [40, 500])
-def test_learned_frequencies_are_not_compared_and_rejected_ones_are(rows):
+def test_learned_frequencies_are_compared_only_if_rejected(rows):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 4))
     table = Table(X, np.sin(2 * X.sum(1)) + 0.1 * rng.standard_normal(600), tuple("abcd"), "y")
@@ -309,7 +309,7 @@ class OwnCoupling(rfgp.couplings.Orthogonal):
         ("pairwise-antithetic", "laplace", "pairwise-antithetic"),
     ],
 )
-def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, features, label):
+def test_own_couplings_are_compared_with_their_options(coupling, features, label):
     gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, kind=features, seed=0)
     study = report.study_table(small_table(), gp)
     assert study.method_and_size == (label, 22) == study.comparison.groups()[-1]
@@ -330,7 +330,7 @@ def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
+def test_divergence_is_that_of_the_reported_model():
     """A truncated spectrum has no randomness: the comparison's figure is that of the fitted model itself."""
     field = ball(True, subdivisions=1)
     for options, size in (({"features": "spectrum", "rank": 21}, 6), ({"features": "chebyshev", "degree": 3}, 5)):
@@ -359,7 +359,7 @@ def comparing_kernel(gp):
     return phi @ phi.T
 
 
-def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch, capsys):
+def test_dropped_columns_and_better_baselines_are_stated(monkeypatch, capsys):
     monkeypatch.setattr(comparing, "EXACT_NODES", 100)
     field = ball(False)
     rng = np.random.default_rng(0)
@@ -378,7 +378,7 @@ def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch,
     assert all(note.split(":")[0] in content for note in study.notes)
 
 
-def test_simple_rules_are_what_they_say():
+def test_baselines_match_their_definitions():
     table = small_table()
     train, test = split(150, 0.2, 0)
     X, y = (table.X - table.X[train].mean(0)) / table.X[train].std(0), table.y
@@ -490,7 +490,7 @@ def test_convergence_shows_all_stages():
     assert [line.name for line in figures.convergence(old).data] == [fit.stages[-1].name]
 
 
-def test_what_it_takes_to_make_it_again_is_listed():
+def test_requirements_of_reproduction_are_listed():
     content, _ = table_page(small_table(), fit_rows=60, compare=False, test_share=0.2, seed=3)
     made = content[content.index("How it was made</h2>") :]
     for name, value in (("share of the held-out part", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
@@ -510,7 +510,7 @@ def test_copies_of_rows_are_found():
     assert repeat_groups(coarse, np.zeros(60)) is None
 
 
-def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
+def test_sensors_at_one_node_are_held_out_together():
     field = town()
     twice = np.concatenate([field.nodes, field.nodes[:7]])
     field = dataclasses.replace(field, nodes=twice, values=np.concatenate([field.values, field.values[:7]]))
@@ -561,7 +561,7 @@ def test_too_few_rows_are_named():
         table_page(Table(table.X[:7], table.y[:7], table.columns, table.target))
 
 
-def test_hyperparameters_come_from_some_rows_and_the_posterior_from_all():
+def test_subset_fit_and_full_posterior_are_stated():
     _, study = table_page(small_table(), fit_rows=60, compare=False)
     assert study.model.num_observations == len(study.train) == 135
     twin = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0)
@@ -709,7 +709,7 @@ def test_it_prints(pages, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_exact_process_stands_beside_walks(monkeypatch):
+def test_walks_are_compared_with_an_exact_process(monkeypatch):
     field = ball(True, subdivisions=1)
     study = report.study_field(field, fields.whittle_matern(field, 2, seed=0), test_share=0.2)
     ((name, rmse),) = study.alternatives

@@ -196,7 +196,7 @@ def test_mixed_types_are_refused_as_in_arrays():
     model(dtype=torch.float64).condition(Batches([(X.astype(np.float32), Y)]))
 
 
-def test_columns_are_told_by_their_names(folder, tmp_path):
+def test_columns_are_matched_by_name(folder, tmp_path):
     swapped = [{"c": X[200:, 2], "y": Y[200:], "a": X[200:, 0], "b": X[200:, 1]}]
     gp = model().condition(Batches([columns(200), *swapped], target="y"))
     kept = model().condition(X, Y)
@@ -212,7 +212,7 @@ def test_columns_are_told_by_their_names(folder, tmp_path):
 
 
 @pytest.mark.parametrize("first", [None, NOISE])
-def test_blocks_that_differ_in_what_they_know_are_refused(first):
+def test_blocks_of_different_fields_are_refused(first):
     second = NOISE[200:] if first is None else None
     blocks = [Chunk(X[:200], Y[:200], None if first is None else first[:200]), Chunk(X[200:], Y[200:], second)]
     with pytest.raises(rfgp.DataError, match=r"same of noise and sample_weight, got (noise|neither) after"):
@@ -225,7 +225,7 @@ def test_float32_columns_stay_float32(folder):
     assert gp.predict(Parquet(folder / "f.parquet", columns=NAMES)).mean.dtype == np.float32
 
 
-def test_the_joint_law_of_a_source_is_refused(folder):
+def test_joint_distribution_of_a_source_is_refused(folder):
     p = model().condition(X, Y).predict(CSV(folder / "rows.csv", columns=NAMES))
     for ask in (lambda: p.covariance, lambda: p.sample(2)):
         with pytest.raises(rfgp.InvalidArgumentError, match="rows in memory"):

@@ -98,7 +98,7 @@ def test_a_saved_model_predicts_as_it_did(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_saved_model_knows_what_it_knew(name):
+def test_saved_model_has_its_hyperparameters_and_report(name):
     gp, expected = load(name), EXPECTED[name]
     assert gp.num_observations == expected["num_observations"]
     assert gp.metadata == expected["metadata"]

@@ -413,7 +413,7 @@ def test_levels_of_later_predictions_have_their_prior(tmp_path):
     assert_same(assert_saved(gp, NEW, tmp_path).predict(OTHER_LEVELS), gp.predict(OTHER_LEVELS))
 
 
-def test_without_rows_the_model_says_what_to_do(tmp_path):
+def test_error_without_rows_names_a_remedy(tmp_path):
     gp = model("every kind", rfgp.RandomFeatures(6)).condition(ROWS, Y)
     gp.save(tmp_path / "m")
     assert not any(name.startswith("data.") for name in load_file(tmp_path / "m"))

@@ -92,7 +92,7 @@ def redrawn(gp, seed):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_without_data_the_model_says_what_to_do(name, tmp_path):
+def test_error_without_data_names_a_remedy(name, tmp_path):
     make, new = MODELS[name]
     gp = make()
     gp.save(tmp_path / "m.safetensors")
@@ -120,7 +120,7 @@ def test_without_data_the_model_says_what_to_do(name, tmp_path):
         loaded.predict(new)
 
 
-def test_what_the_posterior_tells_about_the_data(tmp_path):
+def test_targets_follow_from_a_small_posterior(tmp_path):
     """The documented limit: with fewer rows than features, and on graphs, the targets follow from the posterior."""
     MODELS["walks"][0]().save(tmp_path / "m.safetensors")
     found, again = load_file(tmp_path / "m.safetensors"), rfgp.load(tmp_path / "m.safetensors")

@@ -57,7 +57,7 @@ def test_equal_seeds_select_the_same_others_hold_out_others():
     assert other.selection.baselines != one.selection.baselines
 
 
-def test_planted_densities_change_what_is_selected(monkeypatch):
+def test_planted_densities_change_the_selection(monkeypatch):
     X, y = table()
     other = "exact Matern 1/2"
     assert rfgp.GP(seed=0).fit(X, y).selection.chosen.name != other

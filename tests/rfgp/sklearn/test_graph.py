@@ -109,7 +109,7 @@ def test_options_reach_the_process(option, plain):
     assert other.log_marginal_likelihood_value_ != plain.log_marginal_likelihood_value_
 
 
-def test_samples_have_the_law_of_the_prediction():
+def test_samples_have_the_predicted_distribution():
     estimator = regressor().fit(SEEN, Y[::2])
     mean, covariance = estimator.predict(HIDDEN[:4], return_cov=True)
     draws = estimator.sample_y(HIDDEN[:4], 20_000, random_state=1)
@@ -194,7 +194,7 @@ def test_a_constant_target_is_predicted_and_said_so():
     assert not std.any()
 
 
-def test_the_tags_say_what_it_takes():
+def test_tags_name_accepted_inputs():
     estimator = regressor()
     assert is_regressor(estimator)
     with pytest.warns(SkipTestWarning, match="requires input"):

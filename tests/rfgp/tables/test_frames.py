@@ -59,7 +59,7 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize(("cells", "columns"), OBJECTS.values(), ids=OBJECTS)
-def test_objects_are_read_by_what_they_are(cells, columns):
+def test_objects_are_read_by_their_type(cells, columns):
     table = pd.DataFrame({"b": pd.Series(cells * 2, dtype=object), "y": np.arange(8.0)})
     assert read_table(table, as_categories="b" if len(columns) > 1 else (), **OPTIONS).columns == columns
 
@@ -110,7 +110,7 @@ def test_faults_of_wide_tables_are_counted_by_kind(tmp_path):
 
 
 @pytest.mark.parametrize("given", [np.zeros((3, 2)), [[1, 2]], None, 7])
-def test_what_is_no_table_is_named(given):
+def test_error_names_objects_that_are_no_table(given):
     with pytest.raises(rfgp.InvalidArgumentError, match="path of a file"):
         read_table(given)
 

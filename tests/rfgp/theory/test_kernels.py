@@ -106,7 +106,7 @@ class TestClosedForms:
         monkeypatch.setattr(theory.kernels, "orthogonal_moment", theory.pairwise_moment)
         assert fails(check_closed_form, "pairwise", "fourier", 7, 3)
 
-    def test_what_has_no_closed_form(self):
+    def test_cases_without_closed_form_are_refused(self):
         for coupling, features in (("sobol", "fourier"), ("simplex", "fourier")):
             with pytest.raises(rfgp.InvalidArgumentError, match="no closed form"):
                 theory.variance(coupling, Z, 4, 3, features=features)
@@ -175,7 +175,7 @@ class TestFrequenciesFor:
             ("energy", "laplace", 0.4, 0.02),
         ],
     )
-    def test_the_error_is_what_was_asked_for(self, coupling, features, scale, tolerance):
+    def test_error_meets_the_requested_tolerance(self, coupling, features, scale, tolerance):
         m = theory.required_num_frequencies(scale * self.X, tolerance, coupling=coupling, features=features)
         assert 0.75 * tolerance < self.measured(coupling, m, scale, features) < 1.2 * tolerance
 

@@ -152,7 +152,7 @@ class TestRepulsion:
         for a, b in zip(threaded, single, strict=True):
             np.testing.assert_array_equal(a, b)
 
-    def test_what_is_not_finite_never_reaches_the_loop(self):
+    def test_non_finite_values_never_reach_the_loop(self):
         repel = repulsion.Repulsion(potential.make_potential("fourier", GAUSSIAN, 2), 12)
         with pytest.raises(ArithmeticError, match="not finite"):
             repel(np.array([[1.0, np.nan]]), np.ones(1))

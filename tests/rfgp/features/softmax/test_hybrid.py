@@ -234,7 +234,7 @@ class TestHybrid:
             found.append(torch.autograd.grad(pair(x, Y[:1]).sum(), x)[0])
         assert_mean(torch.stack(found).numpy(), ((X[0] @ Y[0]).exp() * Y[:1]).numpy())
 
-    def test_what_does_not_matter_may_overflow(self):
+    def test_overflow_at_zero_coefficients_has_no_effect(self):
         """Far from its clusters an estimator overflows, where its coefficient is 0."""
         centers = torch.tensor([[1.0, 1e-3], [40.0, 40.0]])
         pair = softmax.between_centers(draw(4, 2, random.generator(0)), centers, centers / 40, floor=1e-4)

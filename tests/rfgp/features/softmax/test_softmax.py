@@ -189,7 +189,7 @@ class TestExponential:
         with pytest.raises(rfgp.InvalidArgumentError, match=message):
             softmax.Exponential(draw(4, 3, random.generator(0)), matrix)
 
-    def test_what_repeats_itself(self):
+    def test_antithetic_frequencies_are_refused(self):
         frequencies = draw(4, 3, random.generator(0), "iid-antithetic")
         with pytest.raises(rfgp.InvalidArgumentError, match="antithetic"):
             softmax.Exponential(frequencies, 1j * torch.ones(3))
@@ -299,7 +299,7 @@ def test_inputs_with_other_columns_are_refused(kind):
         pair(torch.ones(2, 4), torch.ones(2, 4))
 
 
-def test_what_is_no_pair():
+def test_other_objects_than_pairs_are_refused():
     frequencies = draw(4, 3, random.generator(0))
     left, right = softmax.Positive(frequencies).left, softmax.Positive(frequencies, "gaussian").right
     with pytest.raises(rfgp.InvalidArgumentError, match="equal kernels"):
