@@ -35,11 +35,11 @@ def test_the_cases_are_as_documented(cases):
     faces = {path.name: len(trimesh.load(path, process=False).faces) for path, _ in cases if path.suffix == ".ply"}
     assert faces == {"mesh.ply": 1280, "terrain.ply": 5408}
     options = {path.name: options for path, options in cases}
-    assert "four inputs" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "four generated data sets" in (ROOT / "README.md").read_text(encoding="utf-8")
     for words in (
-        f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}.",
-        f"to {options['mesh.ply']['num_train']} of its faces",
-        f"probability {options['terrain.ply']['p_halt']}",
+        f"a terrain of {faces['terrain.ply']:,} faces, fitted to values at {options['terrain.ply']['num_train']}.",
+        f"fitted to values at {options['mesh.ply']['num_train']} of its faces",
+        f"halting probability {options['terrain.ply']['p_halt']}",
     ):
         assert words in " ".join(PAGE.split())
     assert re.search(r"a terrain of 5,408 faces", demo.__doc__)

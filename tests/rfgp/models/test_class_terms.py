@@ -175,7 +175,7 @@ def test_differences_from_the_mean_match_dense_matrices(case, count):
 @pytest.mark.parametrize(("case", "kind"), [(case, case.split(",")[0]) for case in CASES])
 def test_cases_are_solved_as_named(case, kind):
     tensors = model(case).condition(ROWS, LABELS).predict(NEW).process.tensors()
-    assert ("blocks" in tensors) == (kind == "dense")
+    assert ("class_matrices" in tensors) == (kind == "dense")
 
 
 def test_shares_of_terms_are_known():
