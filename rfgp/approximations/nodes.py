@@ -73,7 +73,7 @@ class NodeApproximation(Approximation):
         """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
-            return "it has no kernel on the nodes of one graph."
+            return "it has no factor on the nodes of exactly one graph."
         others = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
         return self.unsupported_product_reason(data) if others else None
 

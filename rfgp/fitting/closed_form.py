@@ -59,7 +59,7 @@ class ClosedForm:
         assert columns is not None
         if block.inputs.requires_grad or block.inputs.dtype != torch.float64:
             return None
-        grams = [term.gram(block.inputs, columns) for term in spec.priors]
+        grams = [term.gram(block.inputs, columns) for term in spec.term_priors]
         terms = tuple(gram for gram in grams if gram is not None)
         return cls(block, terms) if len(terms) == len(grams) else None
 

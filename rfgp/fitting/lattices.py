@@ -261,7 +261,7 @@ def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
         fit: The fit.
         other: Another fit of the same terms.
     """
-    return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
+    return all(a is b for a, b in zip(fit.spec.term_priors, other.spec.term_priors, strict=True))
 
 
 def distance(fit: TermFit, before: ParameterValues) -> float:

@@ -120,9 +120,9 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             state, more = _searched(fit.state, others, plan, is_continued=False)
             report = more.merged_with([report, more])
         for _ in range(MAX_CHANGES):
-            ((before,), again) = spec_of(state).priors, with_new_basis(state)
+            ((before,), again) = spec_of(state).term_priors, with_new_basis(state)
             state = again
-            if spec_of(again).priors[0].has_basis_of(before):
+            if spec_of(again).term_priors[0].has_basis_of(before):
                 break
             state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
             report = more.merged_with([report, more])

@@ -82,7 +82,7 @@ class DrawnTerms:
     @property
     def learnable(self) -> dict[str, Tensor]:
         """The initial values (...) of learned draws, such as frequencies, by path."""
-        return {path: draw for term in self.spec.priors for path, draw in term.learnable.items()}
+        return {path: draw for term in self.spec.term_priors for path, draw in term.learnable.items()}
 
     @property
     def paths(self) -> list[str]:
@@ -96,7 +96,7 @@ class DrawnTerms:
             known: Hyperparameters and learned draws (...) by path.
         """
         assert self.spec.columns is not None
-        return Prior.of_terms([term.at(known, self.spec.columns) for term in self.spec.priors])
+        return Prior.of_terms([term.at(known, self.spec.columns) for term in self.spec.term_priors])
 
     @property
     def is_low_rank(self) -> bool:
@@ -148,7 +148,7 @@ class DrawnTerms:
         """
         old = self.spec.approximations
         same = [name for name, one in other.spec.approximations.items() if old[name] == one]
-        pairs = zip(other.spec.terms, other.spec.priors, strict=True)
+        pairs = zip(other.spec.terms, other.spec.term_priors, strict=True)
         return [path for term, prior in pairs if term.name in same for path in prior.learnable]
 
     def _as_covariance(self, asked: Any) -> "DrawnTerms":
@@ -173,7 +173,7 @@ class DrawnTerms:
         known = {path: self.values.standardized(path) for path in self.quantities}
         assert self.spec.columns is not None
         found = {}
-        for term, drawn in zip(self.spec.terms, self.spec.priors, strict=True):
+        for term, drawn in zip(self.spec.terms, self.spec.term_priors, strict=True):
             why = _reason(drawn.at(known, self.spec.columns))
             if why is not None:
                 found[term.name] = why

@@ -151,12 +151,12 @@ class GraphGP(GP):
     @property
     def features(self) -> str:
         """The name of the features in use, "auto" until data have determined them."""
-        if not self.spec.priors:
+        if not self.spec.term_priors:
             used = self._used
             if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MAX_EXACT_NODES:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(used) is kind)
-        node_features = features_of(self.spec.priors[0])
+        node_features = features_of(self.spec.term_priors[0])
         return "precision" if node_features is None else node_features.name
 
     @property
@@ -168,7 +168,7 @@ class GraphGP(GP):
     def approximation(self) -> Approximation:
         """The approximation in use, which "auto" selects once there are data."""
         used = self._used
-        if not isinstance(used, MeasuredFeatures) or not self.spec.priors:
+        if not isinstance(used, MeasuredFeatures) or not self.spec.term_priors:
             return used
         walks = replace(used.walks, seed=used.seed)
         return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
@@ -182,7 +182,7 @@ class GraphGP(GP):
     @property
     def advice(self) -> graphs.Advice | None:
         """The measured errors of the candidates of "auto". None if nothing was measured."""
-        terms = self.spec.priors
+        terms = self.spec.term_priors
         return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
 
     @property
@@ -193,13 +193,13 @@ class GraphGP(GP):
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
         return None if node_features is None else node_features.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
         return {} if node_features is None else node_features.size_options
 
     @property
@@ -250,7 +250,7 @@ class GraphGP(GP):
             report: The report of a fit. If None, there was none.
         """
         yield from super().diagnosed(report)
-        features = features_of(self.spec.priors[0])
+        features = features_of(self.spec.term_priors[0])
         if features is None:
             return
         features.check(self.fitted_kernel)

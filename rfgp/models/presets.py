@@ -144,7 +144,7 @@ class SparseSpectrumGP(GP):
             NotFittedError: If there are no data yet.
         """
         self._needed()
-        term = self.spec.priors[0]
+        term = self.spec.term_priors[0]
         assert isinstance(term, WeightTermPrior)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)

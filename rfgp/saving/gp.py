@@ -55,7 +55,7 @@ def row_terms(spec: ModelSpec) -> list[str]:
     Args:
         spec: The specification.
     """
-    names = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
+    names = [term.name for term, prior in zip(spec.terms, spec.term_priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
     more += [cast(ModelSpec, member.spec) for member in spec.other_members]
     return list(dict.fromkeys([*names, *(name for other in more for name in row_terms(other))]))
@@ -122,7 +122,7 @@ def _encode_terms(spec: ModelSpec, encoder: Encoder, prefix: str) -> tuple[Json,
 def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[str, Tensor]]:
     """Return the draws of the terms in order as JSON, and tensors (...)."""
     draws, tensors = [], dict[str, Tensor]()
-    for index, (term, prior) in enumerate(zip(spec.terms, spec.priors, strict=True)):
+    for index, (term, prior) in enumerate(zip(spec.terms, spec.term_priors, strict=True)):
         with naming(f"The term {term.name!r}"):
             content, drawn = encode_draw(prior, encoder)
         draws.append(content)
@@ -240,7 +240,7 @@ def _with_draws(spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors,
         drawn = part(tensors, f"draw.{index}.")
         priors.append(decode_draw(SavedTerm(data, approximation, seed, content, drawn, decoder)))
     names = [term.name for term in spec.terms]
-    return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
+    return replace(spec, approximations=dict(zip(names, chosen, strict=True)), term_priors=tuple(priors))
 
 
 def check_levels(spec: ModelSpec, values: ParameterValues) -> None:

@@ -386,7 +386,7 @@ class Session:
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
             self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
         if not self.is_exact:
-            frequencies = self.model.spec.priors[0].parts[0].feature_map.frequencies
+            frequencies = self.model.spec.term_priors[0].parts[0].feature_map.frequencies
             self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
 
     def _compare_numbers(self):

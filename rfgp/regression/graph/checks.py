@@ -109,7 +109,7 @@ def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scalin
         scaling: The maps to standardized units.
         seed: The seed of the selection of nodes.
     """
-    values, (term,) = values.detached(), spec.priors
+    values, (term,) = values.detached(), spec.term_priors
     (data,), known = spec.term_data(values, len(rows)), {name: values.standardized(name) for name in values.space.names}
     graph, kernel, _ = nodes_of(data)
     features, other_features = features_of(term), _other_draw(spec, data, term)

@@ -27,9 +27,9 @@ def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
     Args:
         spec: The specification of the model.
     """
-    if len(spec.priors) != 1:
+    if len(spec.term_priors) != 1:
         return None
-    (prior,), (approximation,) = spec.priors, spec.approximations.values()
+    (prior,), (approximation,) = spec.term_priors, spec.approximations.values()
     features = features_of(prior)
     if features is None or not isinstance(approximation, MeasuredFeatures):
         return None

@@ -25,11 +25,11 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
             f"evidence_bounds requires a Gaussian likelihood, got {spec.options.likelihood!r}. Compare "
             "log_marginal_likelihood() with that of exact() on some of the rows."
         )
-    pairs = zip(spec.terms, spec.priors, strict=True)
+    pairs = zip(spec.terms, spec.term_priors, strict=True)
     bounding = {term.name: spec.approximations[term.name].vfe_counterpart(prior) for term, prior in pairs}
     kept = tuple(prior for prior in bounding.values() if prior is not None)
     values = state.hyperparameters.detached()
-    prior = replace(spec, priors=kept).prior(values)
+    prior = replace(spec, term_priors=kept).prior(values)
     wrong = [name for name, prior in bounding.items() if prior is None]
     wrong += [name for block in prior.blocks if block not in prior.weights for name in block.names]
     if wrong:

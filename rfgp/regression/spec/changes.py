@@ -56,7 +56,7 @@ def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
     Returns:
         Frequencies (m, d) and inducing points (m, d) by dotted name.
     """
-    learnable = {path: tensor for term in spec.priors for path, tensor in term.learnable.items()}
+    learnable = {path: tensor for term in spec.term_priors for path, tensor in term.learnable.items()}
     return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
 
 
@@ -68,7 +68,7 @@ def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
         basis: The parts (...) that change, as `learnable_basis` returns them.
     """
     noise = None if spec.noise_process is None else with_learned(spec.noise_process, basis)
-    return replace(spec, priors=tuple(term.with_learned(basis) for term in spec.priors), noise_process=noise)
+    return replace(spec, term_priors=tuple(term.with_learned(basis) for term in spec.term_priors), noise_process=noise)
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
@@ -108,11 +108,11 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
         spec: The specification.
         names: The names of the terms.
     """
-    pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
+    pairs = [pair for pair in zip(spec.terms, spec.term_priors, strict=True) if pair[0].name in names]
     terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
     used = {term.name: spec.approximations[term.name] for term in terms}
     kernel = Sum(tuple(term.term for term in terms))
-    return replace(spec, kernel=kernel, terms=terms, priors=priors, approximations=used)
+    return replace(spec, kernel=kernel, terms=terms, term_priors=priors, approximations=used)
 
 
 def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
@@ -122,9 +122,9 @@ def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
         spec: The specification.
         other: The specification whose bases are used.
     """
-    priors = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
-    pairs = zip(spec.terms, spec.priors, strict=True)
-    return replace(spec, priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
+    priors = {term.name: prior for term, prior in zip(other.terms, other.term_priors, strict=True)}
+    pairs = zip(spec.terms, spec.term_priors, strict=True)
+    return replace(spec, term_priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
 
 
 def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:

@@ -61,7 +61,7 @@ class ModelSpec(BaseSpec):
         terms: Its terms, with the indices of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
-        priors: The terms with their bases.
+        term_priors: The priors of the terms, with their bases.
         noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
         weight: The weight of the model in an average of posteriors.
         other_members: The other models of the average on the same columns, at their hyperparameters.
@@ -73,7 +73,7 @@ class ModelSpec(BaseSpec):
     terms: tuple[BoundTerm, ...] = ()
     columns: ColumnSummary | None = None
     approximations: Mapping[str, Approximation] = field(default_factory=dict)
-    priors: tuple[TermPrior, ...] = ()
+    term_priors: tuple[TermPrior, ...] = ()
     noise_process: "ModelSpec | None" = None
     weight: float = 1.0
     other_members: tuple[Member, ...] = ()
@@ -102,7 +102,7 @@ class ModelSpec(BaseSpec):
         """Return the prior of all terms at given hyperparameters."""
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
-        return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
+        return Prior.of_terms([term.at(known, self.columns) for term in self.term_priors])
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
         """Return the models whose posteriors are averaged, starting with the one at these hyperparameters."""
@@ -251,7 +251,7 @@ class ModelSpec(BaseSpec):
         noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         priors = priors_with_basis(data, chosen, self.options.seed)
-        return replace(self, approximations=chosen, priors=priors, noise_process=noise)
+        return replace(self, approximations=chosen, term_priors=priors, noise_process=noise)
 
     def with_new_basis(self, values: ParameterValues, num_rows: int) -> Self:
         """Return the specification with bases for new hyperparameters, or itself.
@@ -261,20 +261,20 @@ class ModelSpec(BaseSpec):
             num_rows: The number of rows.
         """
         noise, data = self.noise_process, self.term_data(values, num_rows)
-        priors = renewed_priors(self.priors, data, self.approximations, self.options.seed)
+        priors = renewed_priors(self.term_priors, data, self.approximations, self.options.seed)
         noise = None if noise is None else noise.with_new_basis(values, num_rows)
-        is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
-        return self if is_same else replace(self, priors=priors, noise_process=noise)
+        is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.term_priors, strict=True))
+        return self if is_same else replace(self, term_priors=priors, noise_process=noise)
 
     def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the specification with lattices that cover the range of rows. See `BaseSpec.extended_to_range`."""
-        columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
+        columns = None if self.columns is None else columns_of_lattices(self.columns, self.term_priors, rows)
         if columns is None:
             return self
         spec = replace(self, columns=columns)
         data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
-        priors = priors_on_new_lattices(self.priors, data, *fixed)
-        return self if priors == self.priors else replace(spec, priors=priors)
+        priors = priors_on_new_lattices(self.term_priors, data, *fixed)
+        return self if priors == self.term_priors else replace(spec, term_priors=priors)
 
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
         """Return the kernel with given hyperparameters as starting values."""

@@ -59,7 +59,7 @@ def features_of(state, inputs):
     """Return the features of the two terms at inputs (n, D), products multiplied out row by row, with gradients."""
     spec, values = state.spec, state.hyperparameters
     known = {name: values.standardized(name) for name in values.space.quantities}
-    product = spec.priors[0]
+    product = spec.term_priors[0]
     theta = torch.stack([known[path].double() for path in product.paths])
     alone, one = product.features.prior(theta, torch.ones((), dtype=torch.float64)), torch.ones(())
     (columns,) = product.columns.at(known, spec.columns).weights
@@ -75,7 +75,7 @@ def features_of(state, inputs):
         nodes = alone.weights[0].scaled(positions)
     psi = columns.scaled(inputs.double()) * one
     own = torch.stack([torch.kron(a, b) for a, b in zip(nodes, psi, strict=True)])
-    (slope,) = spec.priors[1].at(known, spec.columns).weights
+    (slope,) = spec.term_priors[1].at(known, spec.columns).weights
     return own, slope.scaled(inputs.double())
 
 
@@ -243,7 +243,7 @@ def test_product_kernel_is_unbiased():
 
 def test_seeds_of_nodes_and_columns_are_independent():
     def drawn(approximation):
-        product = model(way=approximation).spec.priors[0]
+        product = model(way=approximation).spec.term_priors[0]
         positions = torch.arange(40)
         walks = (
             product.features.prior(torch.ones(1).double(), torch.ones(()))
@@ -282,7 +282,7 @@ def test_new_levels_have_the_prior_of_their_features(way):
     x = inputs_of(gp, new)
     place = gp.spec.terms[0].column_indices[0][0]
     with torch.no_grad():
-        block = gp.spec.priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
+        block = gp.spec.term_priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
         nodes = block.kernel(x[:, place].long(), x[:, place].long()).numpy()
     values, scale = gp.hyperparameters, float(gp.state.scaling.targets.scale)
     matern = k.Matern(("hour", "pressure"), nu=1.5, lengthscale=values["product.matern.lengthscale"].tolist()).matrix(
@@ -299,15 +299,15 @@ def test_fit_tunes_walks_and_updates_keep_draws():
     gp = gp.fit(ROWS, Y)
     assert np.isfinite(gp.predict(NEW).std).all()
     more = gp.update(NEW, np.zeros(M))
-    assert more.spec.priors[0].has_basis_of(gp.spec.priors[0])
+    assert more.spec.term_priors[0].has_basis_of(gp.spec.term_priors[0])
     again = gp.with_approximation({"product": rfgp.RandomWalks(4, seed=9, columns=FEW)})
-    assert not again.spec.priors[0].has_basis_of(gp.spec.priors[0])
+    assert not again.spec.term_priors[0].has_basis_of(gp.spec.term_priors[0])
 
 
 def test_harmonics_are_redrawn_for_shorter_lengthscales():
     gp = model("periodic")
     data = gp.spec.term_data(gp.state.hyperparameters, N)[0]
-    prior, approximation = gp.spec.priors[0], WAYS["walks"]
+    prior, approximation = gp.spec.term_priors[0], WAYS["walks"]
     assert approximation.rebuild(data, 0, prior) is prior
     short = {**data.values, "product.periodic.lengthscale": torch.tensor(0.2).double()}
     changed = approximation.rebuild(type(data)(data.term, data.columns, N, short), 0, prior)
@@ -363,7 +363,7 @@ def test_new_nodes_and_copies_predict():
         (
             k.Nodes(GRAPH) * k.Nodes(GRAPH, "matern"),
             rfgp.RandomWalks(),
-            "no kernel on the nodes of one graph",
+            "no factor on the nodes",
         ),
         (k.Nodes(GRAPH) * k.Stationary("hour", spectrum="product-laplace"), rfgp.RandomWalks(), "isotropic"),
         (

@@ -76,7 +76,7 @@ def test_large_graphs_without_a_sparse_precision_use_walks():
 @pytest.mark.parametrize(
     ("kernel", "approximation", "message"),
     [
-        (k.RBF("hour"), rfgp.RandomWalks(4), "no kernel on the nodes"),
+        (k.RBF("hour"), rfgp.RandomWalks(4), "no factor on the nodes"),
         (k.Nodes(GRAPH), rfgp.RationalPrecision(), "not a power of the resolvent"),
         (k.Nodes(GRAPH), rfgp.SparsePrecision(), "no factor has a sparse precision"),
         (k.Nodes(GRAPH), rfgp.RandomFeatures(4), "no spectral measure"),

@@ -169,7 +169,7 @@ def test_other_neighbors_and_new_rows_keep_the_points(condition_on):
     grown = gp.with_approximation({"trend": near(ALL, condition_on=condition_on)})
     more = {key: np.concatenate([value, value[:5]]) for key, value in ROWS.items()}
     both = rfgp.GP(gp.kernel, approximation=gp.spec.approximations, seed=0).condition(more, np.append(Y, Y[:5]))
-    (before,), (after,) = ([one for one in each.spec.priors if isinstance(one, PointTerm)] for each in (gp, grown))
+    (before,), (after,) = ([one for one in each.spec.term_priors if isinstance(one, PointTerm)] for each in (gp, grown))
     torch.testing.assert_close(before.points, after.points, rtol=0, atol=0)
     assert both.num_observations == 65
     updated = gp.update({key: value[:5] for key, value in ROWS.items()}, Y[:5])
@@ -208,7 +208,7 @@ def test_bounds_are_those_of_the_points():
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
     values = gp.hyperparameters.values.with_values(**changes)
-    return gp.spec.priors[0], gp.spec.with_new_basis(values, 60).priors[0]
+    return gp.spec.term_priors[0], gp.spec.with_new_basis(values, 60).term_priors[0]
 
 
 @pytest.mark.parametrize("residual", [None, rfgp.Vecchia(5)])
@@ -247,12 +247,12 @@ def test_points_of_a_file_are_chosen_again(tmp_path):
     with pytest.warns(rfgp.DataSavedWarning):
         gp.save(tmp_path / "m")
     again = rfgp.load(tmp_path / "m")
-    assert again.spec.priors[0].lengthscales is None
+    assert again.spec.term_priors[0].lengthscales is None
     np.testing.assert_array_equal(again.predict(NEW).mean, gp.predict(NEW).mean)
     spec = with_rows(again.spec, again.state.rows)
-    after = spec.with_new_basis(again.hyperparameters.values, 60).priors[0]
-    assert after is not again.spec.priors[0]
-    torch.testing.assert_close(after.points, gp.spec.priors[0].points)
+    after = spec.with_new_basis(again.hyperparameters.values, 60).term_priors[0]
+    assert after is not again.spec.term_priors[0]
+    torch.testing.assert_close(after.points, gp.spec.term_priors[0].points)
 
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent"])
@@ -261,7 +261,7 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     approximation = near(6, points=5, condition_on=condition_on, learn_locations=True)
     gp = model(KERNELS["of two columns"], approximation)
     state = gp.state
-    (draw,) = state.spec.priors[0].learnable.values()
+    (draw,) = state.spec.term_priors[0].learnable.values()
 
     def density(points):
         values = state.hyperparameters.with_extra_tensors({"space.points": points}, {})

@@ -47,7 +47,7 @@ def test_joint_model_is_better_than_either_part():
 
 def test_few_rows_have_few_frequencies():
     gp = model().fit(*table(240), max_iterations=2)
-    frequencies = gp.spec.priors[0].parts[0].feature_map.frequencies
+    frequencies = gp.spec.term_priors[0].parts[0].feature_map.frequencies
     is_alone = gp.fit_report.message.startswith("learned frequencies alone")
     assert frequencies.shape == ((16, 4) if is_alone else (5, 4))
     assert gp.num_observations == 240

@@ -33,7 +33,7 @@ def fitted_by(approximation, plan=None):
 
 
 def points(state):
-    return state.spec.priors[0].points
+    return state.spec.term_priors[0].points
 
 
 def total(state):

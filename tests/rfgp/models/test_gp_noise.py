@@ -112,9 +112,9 @@ def test_points_of_the_noise_are_learned_on_demand(learns):
     X, y = data()
     points = rfgp.InducingPoints(4, learn_locations=learns)
     gp = model(SMOOTH, k.RBF("b", lengthscale=1.0), {"noise.rbf(b)": points}).condition(X, y)
-    before = gp.spec.noise_process.priors[0].points
+    before = gp.spec.noise_process.term_priors[0].points
     gp.fit(X, y, fixed="noise.rbf(b).lengthscale")
-    assert torch.allclose(gp.spec.noise_process.priors[0].points, before) != learns
+    assert torch.allclose(gp.spec.noise_process.term_priors[0].points, before) != learns
 
 
 def test_new_levels_of_the_noise_are_learned():

@@ -36,7 +36,7 @@ FIELD, TRAIN, TEST, Y = observed()
 
 def features_of(gp):
     """Return the features of nodes of a model with one term."""
-    (term,) = gp.spec.priors
+    (term,) = gp.spec.term_priors
     return term.features
 
 
@@ -563,7 +563,7 @@ def test_a_kernel_without_parameters_is_not_tuned_again(monkeypatch):
     gp.fit(TRAIN, Y)
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
     again = gp.spec.with_new_basis(gp.hyperparameters.values, len(TRAIN))
-    assert again.priors[0].has_basis_of(gp.spec.priors[0])
+    assert again.term_priors[0].has_basis_of(gp.spec.term_priors[0])
 
 
 def test_a_learned_coupling_serves_the_check_as_well(monkeypatch):
@@ -593,7 +593,7 @@ class TestAKernelThatNoSeriesIs:
         auto = GraphGP(g, "matern", "auto", num_walkers=2, seed=0).condition(nodes, np.sin(nodes / 100))
         auto.hyperparameters.set(kappa=999.0)
         again = auto.spec.with_new_basis(auto.hyperparameters.values, len(nodes))
-        assert again.priors[0].has_basis_of(auto.spec.priors[0])
+        assert again.term_priors[0].has_basis_of(auto.spec.term_priors[0])
 
 
 @pytest.mark.parametrize("features", ["exact", "walks", "precision"])

@@ -36,7 +36,7 @@ def model(spectrum="gaussian", **more):
 
 def points_of(gp):
     """Return the standardised points (M, d)."""
-    return gp.spec.priors[0].points
+    return gp.spec.term_priors[0].points
 
 
 def twin(gp, X, y, new, weight=None, noise=0.0):
@@ -53,7 +53,8 @@ def twin(gp, X, y, new, weight=None, noise=0.0):
         return spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
 
     def estimate(a, b):
-        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + gp.spec.priors[0].jitter * np.eye(len(z)), kernel(z, b))
+        jitter = gp.spec.term_priors[0].jitter * np.eye(len(z))
+        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + jitter, kernel(z, b))
 
     laws = []
     for j, target in enumerate(y.reshape(len(y), -1).T):
@@ -145,7 +146,7 @@ def test_points_are_chosen_again_where_lengthscales_have_moved():
     X, y = table(400)
     gp, begun = model().fit(X, y), model().condition(X, y)
     assert not torch.equal(points_of(gp), points_of(begun))
-    ratio = gp.spec.priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
+    ratio = gp.spec.term_priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
     assert ratio.max() / ratio.min() < RESELECTION_RATIO
     assert len([stage for stage in gp.fit_report.stages if stage.name.startswith("all rows")]) > 1
 
@@ -168,7 +169,7 @@ def test_gradients_in_points(method):
     known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
 
     def density(points):
-        prior = Prior.of_terms([gp.spec.priors[0].at({**known, "rbf.points": points}, gp.spec.columns)])
+        prior = Prior.of_terms([gp.spec.term_priors[0].at({**known, "rbf.points": points}, gp.spec.columns)])
         return solver_for(prior, now.rows, *mean_and_noise(values)).log_marginal_likelihood()
 
     points = points_of(gp).clone().requires_grad_()

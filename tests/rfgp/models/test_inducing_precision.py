@@ -159,7 +159,7 @@ def test_a_file_with_another_jitter_is_refused(jitter, tmp_path):
     """Files without one have that of double precision: see the saved model "inducing-float32"."""
     gp = model("gaussian", 1, 0.1, torch.float32)
     gp.predict(table(1)[0][:1])
-    object.__setattr__(gp.spec.priors[0], "jitter", jitter)
+    object.__setattr__(gp.spec.term_priors[0], "jitter", jitter)
     gp.save(tmp_path / "model")
     with pytest.raises(rfgp.ModelFileError):
         rfgp.load(tmp_path / "model")

@@ -353,7 +353,7 @@ def test_divergence_is_that_of_the_reported_model():
 
 def comparing_kernel(gp):
     """The kernel of a model's features over all nodes, from the draw itself."""
-    draw = gp.spec.priors[0].features.draw
+    draw = gp.spec.term_priors[0].features.draw
     features = draw.at(range(gp.graph.num_nodes)).features(gp.fitted_kernel)
     phi = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
     return phi @ phi.T

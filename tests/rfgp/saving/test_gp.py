@@ -234,7 +234,7 @@ def test_learned_draws_are_kept(approximation, tmp_path):
     gp = rfgp.GP(k.RBF(("t", "p"), name="smooth"), approximation=approximation, seed=0)
     gp.fit(ROWS, Y, max_iterations=4)
     again = assert_saved(gp, NEW, tmp_path, data=True)
-    (before,), (after,) = gp.spec.priors, again.spec.priors
+    (before,), (after,) = gp.spec.term_priors, again.spec.term_priors
     ((path, draw),) = before.learnable.items()
     np.testing.assert_array_equal(after.learnable[path], draw)
     assert_same(again.fit(ROWS, Y, max_iterations=4).predict(NEW), gp.fit(ROWS, Y, max_iterations=4).predict(NEW))

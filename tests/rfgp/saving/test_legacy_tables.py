@@ -84,10 +84,10 @@ def test_named_columns_go_by_name_and_arrays_by_position():
 def test_points_of_single_precision_keep_their_jitter(tmp_path):
     """Old files of single precision have a jitter of 1e-5, which other points of the same model have no longer."""
     gp = load("inducing-float32")
-    assert gp.spec.priors[0].jitter == 1e-5
+    assert gp.spec.term_priors[0].jitter == 1e-5
     gp.save(tmp_path / "m", data=True)
-    assert rfgp.load(tmp_path / "m").spec.priors[0].jitter == 1e-5
-    assert gp.with_approximation(rfgp.InducingPoints(12)).spec.priors[0].jitter == 1e-8
+    assert rfgp.load(tmp_path / "m").spec.term_priors[0].jitter == 1e-5
+    assert gp.with_approximation(rfgp.InducingPoints(12)).spec.term_priors[0].jitter == 1e-8
     header, _ = read_file(tmp_path / "m")
     assert header["options"]["draws"] == [{"form": "points", "jitter": 1e-5}]
 
