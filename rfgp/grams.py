@@ -10,9 +10,10 @@ from torch.autograd.function import once_differentiable
 
 from rfgp.spectra import Spectrum
 
-NEAR, FAR = 1e-4, 1e5
-"""NEAR is the distance below which pairs are summed separately if the slope at 0 is infinite, in standard deviations
-of the rows. FAR is the largest distance from the mean, in lengthscales, without cancellation in matrix products."""
+MIN_DISTANCE = 1e-4
+"""The distance below which pairs are summed separately if the slope at 0 is infinite, in standard deviations."""
+MAX_DISTANCE = 1e5
+"""The largest distance from the mean, in lengthscales, without cancellation in matrix products."""
 
 PullBack = Callable[[Tensor], Sequence[Tensor | None]]
 """Maps the symmetric gradient (n, n) of a scalar in a covariance to those in several tensors, in their shapes."""
@@ -129,7 +130,7 @@ def stationary_gram(
     """
     z = (x / lengthscale).detach()
     z = z - z.mean(0)
-    if not spectrum.has_slope or not float(z.abs().amax()) <= FAR:  # also true for NaN
+    if not spectrum.has_slope or not float(z.abs().amax()) <= MAX_DISTANCE:  # also true for NaN
         return None
     kernel, slope = spectrum.gram_and_slope(z)
     scale = float(variance.detach())
@@ -152,7 +153,7 @@ def stationary_gram(
 def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
     """Return sum_ij W_ij (z_i - z_j)^2 (d,) over close pairs, where -slope is large, and set their W to 0."""
     spread = (z - z.mean(0)).square().sum(1).mean().sqrt()
-    i, j = (slope < -0.5 / (NEAR * spread)).nonzero(as_tuple=True)
+    i, j = (slope < -0.5 / (MIN_DISTANCE * spread)).nonzero(as_tuple=True)
     if not len(i):
         return torch.zeros_like(z[0])
     weights = pull[i, j]

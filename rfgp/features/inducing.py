@@ -36,8 +36,8 @@ SAMPLED, MIN_SAMPLE = {"kmeans": 20, "pivoted-cholesky": 2}, 10_000
 numbers and M^2 n operations for n rows."""
 ITERATIONS = 10
 """The number of iterations of Lloyd's algorithm."""
-_SPENT = 1e-10
-"""The share of the total variance below which further pivots are not informative."""
+_MIN_RESIDUAL_FRACTION = 1e-10
+"""The fraction of the total variance below which further pivots are not informative."""
 
 
 class Nystrom(nn.Module):
@@ -225,7 +225,7 @@ def by_pivots(
     x, repetitions, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
     columns = x.new_zeros(count, len(x))
     variance_left = x.new_ones(len(x)) if variances is None else variances(x).clone()
-    spent = _SPENT * float((repetitions * variance_left).sum())
+    spent = _MIN_RESIDUAL_FRACTION * float((repetitions * variance_left).sum())
     chosen: list[int] = []
     for j in range(count):
         chances = repetitions * variance_left

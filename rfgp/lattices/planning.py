@@ -21,7 +21,7 @@ ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
 Rough kernels would otherwise need periods several times as long, and as many more modes in each column."""
 SLACK = 1.25
 """The factor by which lengthscales may change before a new lattice is planned."""
-_FAR = 1e4
+_MAX_DISTANCE = 1e4
 """The largest distance in lengthscales in the search for a correlation."""
 _MAX_CELLS = 4_000_000
 """The maximum number of points of a lattice that are ranked by their spectral density."""
@@ -61,7 +61,7 @@ def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
         value = float(spectrum.kernel(torch.tensor([r], dtype=torch.float64)))
         return math.log(max(value, 1e-300)) - math.log(correlation)
 
-    return float(brentq(excess, 1e-9, _FAR)) if excess(_FAR) < 0 else _FAR
+    return float(brentq(excess, 1e-9, _MAX_DISTANCE)) if excess(_MAX_DISTANCE) < 0 else _MAX_DISTANCE
 
 
 def image_correlation(spectrum: Spectrum, tolerance: float) -> float:

@@ -6,11 +6,11 @@ from rfgp.local.factor import inverse_factor as inverse_factor
 from rfgp.local.factor import log_prob as log_prob
 from rfgp.local.factor import scaled_positions as scaled_positions
 from rfgp.local.factor import whitened as whitened
-from rfgp.local.factor import whitened_back as whitened_back
+from rfgp.local.factor import whitened_transpose as whitened_transpose
 from rfgp.local.kinds import KINDS as KINDS
 from rfgp.local.latent import LatentRoot as LatentRoot
-from rfgp.local.neighbors import near_each_other as near_each_other
 from rfgp.local.neighbors import nearest as nearest
 from rfgp.local.neighbors import nearest_before as nearest_before
 from rfgp.local.neighbors import nearest_predecessors as nearest_predecessors
+from rfgp.local.neighbors import spatial_blocks as spatial_blocks
 from rfgp.local.neighbors import used as used

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import recomputed
-from rfgp.local.neighbors import Floats, Indices, near_each_other
+from rfgp.local.neighbors import Floats, Indices, spatial_blocks
 from rfgp.sparse import EntryPattern, SparsityPattern
 
 BLOCK = 64
 """The number of rows of a block."""
-MAX_TOGETHER = 600
+MAX_BLOCK_ROWS = 600
 """The maximum number of rows and neighbors of a block of several rows. A block with more is divided."""
-SPENT = 1e-13
+MIN_PIVOT_RATIO = 1e-13
 """The smallest pivot, relative to variance plus noise. A neighbor with a smaller pivot is rounding, and is omitted."""
 
 Covariance = Callable[..., Tensor]
@@ -129,10 +129,10 @@ def in_pattern(
 
 def _blocks(near: Indices, rows_themselves: Indices, positions: Floats) -> Iterator[Indices]:
     """Yield blocks of near rows with few neighbors altogether, or single rows."""
-    waiting = near_each_other(positions[rows_themselves], BLOCK)[::-1]
+    waiting = spatial_blocks(positions[rows_themselves], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
-        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MAX_TOGETHER:
+        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MAX_BLOCK_ROWS:
             half = len(rows) // 2
             waiting += [rows[half:], rows[:half]]
         elif len(rows):
@@ -215,7 +215,7 @@ def _factorized(
     """
     diagonal = matrices.diagonal(dim1=1, dim2=2)
     factors, failed = torch.linalg.cholesky_ex(matrices)
-    is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * diagonal
+    is_large = factors.diagonal(dim1=1, dim2=2).square() >= MIN_PIVOT_RATIO * diagonal
     failing = torch.nonzero((failed > 0) | ~is_large.all(1))[:, 0]
     is_kept = torch.ones_like(is_large)
     if len(failing):
@@ -235,7 +235,7 @@ def _factorized_by_rows(
     for p in range(matrices.shape[1]):
         before = lower[:, p, :p].clone()
         pivot = diagonal[:, p] - before.square().sum(1)
-        kept = is_kept[:, p] = pivot >= SPENT * diagonal[:, p]
+        kept = is_kept[:, p] = pivot >= MIN_PIVOT_RATIO * diagonal[:, p]
         root = torch.where(kept, pivot, 1.0).sqrt()
         below = matrices[:, p + 1 :, p] - (lower[:, p + 1 :, :p] @ before[:, :, None])[:, :, 0]
         lower[:, p + 1 :, p] = torch.where(kept[:, None], below / root[:, None], 0.0)

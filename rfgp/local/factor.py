@@ -24,7 +24,7 @@ IN_THREADS = 2**14
 """The number of entries from which a loop uses threads."""
 IN_THREADS_OF_PRODUCTS = 2**21
 """The number of multiplications from which a transposed product uses threads, each for some columns."""
-FAR = 1e140
+MAX_POSITION = 1e140
 """The largest scaled coordinate, in lengthscales. Its square is finite."""
 MAX_SUMS = 2**28
 """The maximum number of numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
@@ -162,7 +162,7 @@ def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
     Returns:
         The positions, (n, d), float64.
     """
-    return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
+    return as_rows((x.double() / lengthscale.double()).clamp(-MAX_POSITION, MAX_POSITION))
 
 
 def as_rows(x: Tensor) -> Array:
@@ -210,7 +210,7 @@ class _InverseFactor(torch.autograd.Function):
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
             gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
+            return loops.add_row_gradients(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MAX_SUMS // max(1, phi.size)))
         grad_variance, grad_lengths, grad_noise, grad_features = (sum(part[i] for part in parts) for i in range(4))
@@ -269,7 +269,7 @@ def whitened(
     return out
 
 
-def whitened_back(
+def whitened_transpose(
     entries: Tensor,  # (nnz,)
     dense: Tensor,  # (r, c)
     pattern: EntryPattern,  # (r, n)
@@ -285,7 +285,7 @@ def whitened_back(
         >>> from rfgp.sparse import EntryPattern
         >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
         >>> entries, dense = torch.tensor([1.0, -0.5, 2.0]).double(), torch.tensor([[1.0], [3.0]]).double()
-        >>> whitened_back(entries, dense, pattern).tolist()
+        >>> whitened_transpose(entries, dense, pattern).tolist()
         [[-0.5], [6.0]]
     """
     from rfgp.local import products
@@ -370,5 +370,5 @@ class _Whitened(torch.autograd.Function):
             in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
             grad_entries = torch.from_numpy(grad_values)
         if ctx.needs_input_grad[1]:
-            grad_dense = whitened_back(entries, grads[0], pattern)
+            grad_dense = whitened_transpose(entries, grads[0], pattern)
         return grad_entries, grad_dense, None

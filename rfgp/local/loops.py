@@ -26,11 +26,11 @@ import numpy as np
 from rfgp.compiled import jit
 from rfgp.local.correlations import correlate_row
 from rfgp.local.correlations import correlation as correlation
-from rfgp.local.runs import LONGEST, most_entries, run_end
-from rfgp.local.triangles import begin_of, solve, solve_transposed, take, transpose, whole
+from rfgp.local.runs import MAX_RUN, max_entries, run_end
+from rfgp.local.triangles import aligned_start, padded_length, solve, solve_transposed, subtract_projection, transpose
 
 _LOG_2PI = np.log(2 * np.pi)
-_SPENT = 1e-13
+_MIN_PIVOT_RATIO = 1e-13
 """The smallest pivot relative to v + D. Smaller pivots are rounding."""
 
 
@@ -45,7 +45,7 @@ def _workspace(most, d, features):
     without the diagonal, and the inverses of the diagonal (m,), 0 for omitted positions. The last two are features
     (m, F) and their products (m, m).
     """
-    square = (most, int(whole(most)))
+    square = (most, int(padded_length(most)))
     given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
     factors = np.zeros(square), np.zeros(square), np.empty(most)
     return given, (np.zeros(square), np.zeros(square)), factors, (np.empty((most, features)), np.zeros(square))
@@ -54,9 +54,9 @@ def _workspace(most, d, features):
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, positions, count, values, slopes):
     """Write values and slopes of the kernel between positions and later ones."""
-    end = whole(count)
+    end = padded_length(count)
     for p in range(count):
-        begin, squares = begin_of(p), values[p]
+        begin, squares = aligned_start(p), values[p]
         for q in range(begin, end):
             squares[q] = 0.0
         for c in range(positions.shape[0]):
@@ -106,15 +106,15 @@ def _factorize(kind, variance, count, workspace):
     _correlate(kind, positions, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
-    end = whole(count)
+    end = padded_length(count)
     for p in range(count):
-        begin, row, correlations, explained = begin_of(p), upper[p], values[p], products[p]
+        begin, row, correlations, explained = aligned_start(p), upper[p], values[p], products[p]
         for q in range(begin, end):
             row[q] = variance * correlations[q] - explained[q]
-        take(upper, p, row, begin, end)
+        subtract_projection(upper, p, row, begin, end)
         left[p] = row[p]
         full, pivot = variance + noises[p], left[p] + noises[p]
-        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _SPENT * full else 0.0
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
         for q in range(begin, end):
             row[q] *= inverse[p]
         row[begin : p + 1], row[count:] = 0.0, 0.0
@@ -130,9 +130,9 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     itself last. starts (r + 1,) are the first entries of the r rows. `share` is the share of the noise in each
     variance.
     """
-    workspace = _workspace(most_entries(first, last, starts), z.shape[1], phi.shape[1])
+    workspace = _workspace(max_entries(first, last, starts), z.shape[1], phi.shape[1])
     (_, noises, left), _, (upper, lower, inverse), _ = workspace
-    solved = np.empty((LONGEST, lower.shape[1]))
+    solved = np.empty((MAX_RUN, lower.shape[1]))
     i = first
     while i < last:
         end = run_end(i, last, near, starts)
@@ -151,7 +151,7 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def pull_rows(
+def add_row_gradients(
     first, last, kind, z, phi, noise, variance, near, starts, entries, grad, grad_lengths, grad_noise, grad_phi
 ):
     """Add the gradients of rows, and return the gradient in v.
@@ -161,12 +161,12 @@ def pull_rows(
     `grad_lengths` is the sum of W k' (z_p - z_q)^2 over pairs. `entries` (nnz,) are those of the inverse factor, and
     `grad` (nnz,) is the gradient in them.
     """
-    most = most_entries(first, last, starts)
+    most = max_entries(first, last, starts)
     workspace = _workspace(most, z.shape[1], phi.shape[1])
     _, _, (upper, lower, inverse), (features, _) = workspace
     width = lower.shape[1]
-    grad_matrix, grad_d = np.empty((most + 1, width)), np.empty(LONGEST)
-    left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
+    grad_matrix, grad_d = np.empty((most + 1, width)), np.empty(MAX_RUN)
+    left, right = np.empty((MAX_RUN + 1, width)), np.empty((MAX_RUN + 1, width))
     grad_variance = 0.0
     i = first
     while i < last:
@@ -197,7 +197,7 @@ def pull_rows(
 def density_rows(
     first, last, kind, z, phi, noise, variance, near, starts, targets, weights, grad_lengths, grad_noise, grad_targets
 ):
-    """Add gradients of the log density of rows in one pass, as `pull_rows` does.
+    """Add gradients of the log density of rows in one pass, as `add_row_gradients` does.
 
     The rows are those from `first` to `last` - 1.
 
@@ -209,12 +209,12 @@ def density_rows(
 
     A row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
     """
-    most = most_entries(first, last, starts)
+    most = max_entries(first, last, starts)
     workspace = _workspace(most, z.shape[1], phi.shape[1])
     (_, noises, rest), _, (upper, lower, inverse), _ = workspace
     width = lower.shape[1]
     grad_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
-    left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
+    left, right = np.empty((MAX_RUN + 1, width)), np.empty((MAX_RUN + 1, width))
     value, grad_variance, times, i = 0.0, 0.0, weights.sum(), first
     while i < last:
         end = run_end(i, last, near, starts)
@@ -293,9 +293,9 @@ def _add_products(left, right, number, count, out):
 
     Only the entries on and above the diagonal are written.
     """
-    end = whole(count)
+    end = padded_length(count)
     for p in range(count):
-        begin, row = begin_of(p), out[p]
+        begin, row = aligned_start(p), out[p]
         for q in range(begin, end):
             row[q] = 0.0
         for j in range(0, number, 2):  # two at a time, for fewer stores; an odd number is followed by a row of zeros
@@ -356,7 +356,7 @@ def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_l
 
     Values, slopes, gradients `grad_row` and the space for `pairs` are (m,).
     """
-    begin, end, grad_variance = begin_of(p), whole(count), 0.0
+    begin, end, grad_variance = aligned_start(p), padded_length(count), 0.0
     for q in range(begin, end):
         pairs[q] = grad_row[q]
     for q in range(begin, np.uint64(p + 1)):

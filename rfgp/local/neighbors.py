@@ -135,7 +135,7 @@ def used(
     return type(pattern)(pattern.indptr, indices.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
-def near_each_other(
+def spatial_blocks(
     z: Floats,  # (n, d)
     size: int,
 ) -> list[Indices]:
@@ -149,7 +149,7 @@ def near_each_other(
         The numbers of the rows of each block.
 
     Examples:
-        >>> [len(block) for block in near_each_other(np.arange(5.0)[:, None], 2)]
+        >>> [len(block) for block in spatial_blocks(np.arange(5.0)[:, None], 2)]
         [2, 2, 1]
     """
     leaves = cKDTree(z).indices

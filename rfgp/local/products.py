@@ -7,7 +7,7 @@ these columns at once, so that each loaded number takes part in several multipli
 import numpy as np
 
 from rfgp.compiled import jit
-from rfgp.local.runs import LONGEST, most_entries, run_end
+from rfgp.local.runs import MAX_RUN, max_entries, run_end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -70,7 +70,7 @@ def _fill(i, end, entries, starts, block):
 @jit()
 def _workspace(most):
     """Allocate zeros for `_fill`, for runs whose rows have at most so many entries."""
-    return np.zeros((LONGEST, (most + 3) & ~3))
+    return np.zeros((MAX_RUN, (most + 3) & ~3))
 
 
 @jit()
@@ -96,7 +96,7 @@ def multiply_rows(first, last, entries, near, starts, x, out):
         x: The right factor, (n, c).
         out: The product, (r, c), whose rows are written.
     """
-    block, sums = _workspace(most_entries(first, last, starts)), np.empty((LONGEST + 1, x.shape[1]))
+    block, sums = _workspace(max_entries(first, last, starts)), np.empty((MAX_RUN + 1, x.shape[1]))
     i = first
     while i < last:
         end = run_end(i, last, near, starts)
@@ -132,7 +132,7 @@ def multiply_transposed(first, last, entries, near, starts, x, out):
         out: The product, (n, c), whose columns are changed.
     """
     count = starts.size - 1
-    block = _workspace(most_entries(0, count, starts))
+    block = _workspace(max_entries(0, count, starts))
     i = 0
     while i < count:
         end = run_end(i, count, near, starts)
@@ -193,7 +193,7 @@ def outer_rows(first, last, left, right, near, starts, out):
         starts: The index of the first entry of each row.
         out: The entries, (nnz,), which are written.
     """
-    block = _workspace(most_entries(first, last, starts))
+    block = _workspace(max_entries(first, last, starts))
     i = first
     while i < last:
         end = run_end(i, last, near, starts)

@@ -2,7 +2,7 @@
 
 from rfgp.compiled import jit
 
-LONGEST = 64
+MAX_RUN = 64
 """The maximum number of rows of a run. It bounds the memory."""
 
 
@@ -17,7 +17,7 @@ def run_end(i, last, near, starts):
         starts: The index of the first entry of each row.
     """
     j = i + 1
-    while j < min(last, i + LONGEST):
+    while j < min(last, i + MAX_RUN):
         a, b, c = starts[j - 1], starts[j], starts[j + 1]
         if c - b != b - a + 1:
             return j
@@ -29,7 +29,7 @@ def run_end(i, last, near, starts):
 
 
 @jit()
-def most_entries(first, last, starts):
+def max_entries(first, last, starts):
     """Return the largest number of entries of some rows, at least 1.
 
     Args:

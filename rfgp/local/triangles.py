@@ -6,7 +6,7 @@ from rfgp.compiled import jit
 
 
 @jit()
-def whole(count):
+def padded_length(count):
     """Return the smallest multiple of 16 that is at least `count`.
 
     Loops of that length vectorize without a remainder. It is unsigned, so that the compiler omits checks for negative
@@ -16,13 +16,13 @@ def whole(count):
 
 
 @jit()
-def begin_of(p):
+def aligned_start(p):
     """Return the greatest multiple of 16 that is at most p, unsigned."""
     return np.uint64(p & ~15)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def take(upper, p, row, begin, end):
+def subtract_projection(upper, p, row, begin, end):
     """Subtract from row p of a matrix its projection on earlier rows of the factor.
 
     Args:
@@ -69,9 +69,9 @@ def solve(upper, inverse, x, number, count):
         number: The number of rows that are overwritten.
         count: The number of entries of a row.
     """
-    end = whole(count)
+    end = padded_length(count)
     for p in range(count):
-        _eliminate(upper[p], inverse[p], x, number, p, begin_of(p), end)
+        _eliminate(upper[p], inverse[p], x, number, p, aligned_start(p), end)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -86,7 +86,7 @@ def solve_transposed(lower, inverse, x, number, count):
         count: The number of entries of a row.
     """
     for p in range(count - 1, -1, -1):
-        _eliminate(lower[p], inverse[p], x, number, p, begin_of(0), whole(p))
+        _eliminate(lower[p], inverse[p], x, number, p, aligned_start(0), padded_length(p))
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

@@ -57,7 +57,7 @@ class Limits:
         return min(FIRST + A_ROW * rows, LONGEST) if self.time_limit is None else self.time_limit
 
 
-CLEAR = 0.02
+BASELINE_MARGIN = 0.02
 """The margin in nats per row by which a candidate must beat the constant baseline. The baseline uses the mean and
 variance of all rows, an advantage of 0.01 nats per row for a hundred rows."""
 CONSTANT, LINEAR = "a constant", "a linear model"
@@ -173,11 +173,11 @@ class SelectionReport:
     def unbeaten_baseline(self) -> str | None:
         """The name of a baseline that the selected model did not beat, or None.
 
-        It must beat the constant by at least two standard errors and `CLEAR` nats per row. A linear model may be a part
-        of it, so it may score at most `CLEAR` below the linear baseline.
+        It must beat the constant by at least two standard errors and `BASELINE_MARGIN` nats per row. A linear model may
+        be a part of it, so it may score at most `BASELINE_MARGIN` below the linear baseline.
         """
         for name, score in self.baselines.items():
-            clear = -CLEAR if name == LINEAR else max(2 * score.difference_error, CLEAR)
+            clear = -BASELINE_MARGIN if name == LINEAR else max(2 * score.difference_error, BASELINE_MARGIN)
             if score.difference < clear:
                 return name
         return None

@@ -47,7 +47,7 @@ from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
 from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks
 from rfgp.saving.values import Decoder, Encoder
 
-FAR = 1e100
+MAX_POSITION = 1e100
 """The largest coordinate in standard deviations, so that squares of distances are finite."""
 
 
@@ -231,7 +231,7 @@ def _points(saved: SavedTerm) -> TermPrior:
     points, data, approximation = saved.tensors["points"], saved.data, saved.approximation
     assert isinstance(approximation, InducingPoints)
     fits = points.ndim == 2 and points.shape[1] == data.columns.num_columns and points.dtype == torch.float64
-    if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < FAR).all()):
+    if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < MAX_POSITION).all()):
         raise ValueError("the inducing points must match the options and the columns")
     check_columns([data.term], data.columns, points)
     return replace(approximation.with_points(data, points, saved.seed), jitter=_jitter(saved.content))
@@ -267,7 +267,7 @@ def _lattice(saved: SavedTerm) -> TermPrior:
     if any(array.shape != (len(columns),) or array.dtype != kind for array, kind in zip(arrays, kinds, strict=True)):
         raise ValueError("the lattice must match the columns")
     low, high, spacing, widths = (array.numpy() for array in arrays)
-    is_sound = bool((np.abs([low, high]) < FAR).all() and (low <= high).all() and (spacing > 0).all())
+    is_sound = bool((np.abs([low, high]) < MAX_POSITION).all() and (low <= high).all() and (spacing > 0).all())
     if not is_sound or not (spacing * (high - low) < 1).all() or not ((widths > 0) & (widths < 2**31)).all():
         raise ValueError("the lattice must match the range of the rows")
     indices = tensors["indices"]

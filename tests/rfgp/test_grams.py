@@ -69,7 +69,7 @@ def test_pairs_near_each_other_where_the_slope_is_infinite(size, monkeypatch):
     z = x / lengthscale
     theirs = gradient(spectra.Matern(0.5).kernel_between(z, z))
     torch.testing.assert_close(ours(), theirs, rtol=1e-7, atol=0)
-    monkeypatch.setattr("rfgp.grams.NEAR", 0.0)
+    monkeypatch.setattr("rfgp.grams.MIN_DISTANCE", 0.0)
     assert not torch.allclose(ours(), theirs, rtol=1e-6)
 
 

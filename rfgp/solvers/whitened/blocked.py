@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior, predecessors_in_blocks
 from rfgp.linalg import cholesky
-from rfgp.local import near_each_other, used
+from rfgp.local import spatial_blocks, used
 from rfgp.rows import Block
 from rfgp.solvers.bordered.projections import with_feature_residuals
 from rfgp.solvers.kriging import features, neighbors_of
@@ -88,7 +88,7 @@ class BlockedInference(Inference):
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         last = self._pattern.indices[self._pattern.indptr[1:] - 1]
         positions = neighbors_of(self._prior).scaled(self._rows.inputs)[last]
-        for block in near_each_other(positions, max(1, BLOCK_FEATURES // (F + k))):
+        for block in spatial_blocks(positions, max(1, BLOCK_FEATURES // (F + k))):
             pattern, columns = used(self._pattern.take(np.sort(block))[0])
             rows = torch.from_numpy(columns)
             near = self._rows.take(rows)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, predecessors_in_blocks
 from rfgp.linalg import half_solve
-from rfgp.local import whitened, whitened_back
+from rfgp.local import whitened, whitened_transpose
 from rfgp.solvers.bordered.projections import all_weights, bordered_system, joint_projector
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.kriging import explained_columns, features, neighbors_of
@@ -69,7 +69,7 @@ class Whitener:
         Args:
             dense: The matrix B, (r, c).
         """
-        return whitened_back(self.entries, dense, self.pattern)
+        return whitened_transpose(self.entries, dense, self.pattern)
 
     def times_sparse(self, projector: sp.csr_array) -> SparseValues:
         """Return V A, (r, N).

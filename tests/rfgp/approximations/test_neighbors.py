@@ -120,7 +120,7 @@ def test_neighbors_of_a_season_are_in_other_periods():
 def test_blocks_of_rows_do_not_change_results(monkeypatch):
     expected = model("every kind", near_of(count=6)).condition(ROWS, Y)
     value = expected.log_marginal_likelihood().item()
-    for name, size in (("BLOCK", 7), ("MAX_TOGETHER", 20), ("MAX_TOGETHER", 1)):
+    for name, size in (("BLOCK", 7), ("MAX_BLOCK_ROWS", 20), ("MAX_BLOCK_ROWS", 1)):
         monkeypatch.setattr(f"rfgp.local.covariances.{name}", size)
         gp = model("every kind", near_of(count=6)).condition(ROWS, Y)
         assert gp.log_marginal_likelihood().item() == pytest.approx(value, rel=1e-12)

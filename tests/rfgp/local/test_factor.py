@@ -76,7 +76,7 @@ def test_products_and_gradients_match_dense():
     assert torch.allclose(found, exact, rtol=1e-12, atol=1e-13)
     assert slopes_agree(found, exact, [entries, dense], upstream, rtol=1e-12, atol=1e-13)
     back = as_dense(entries, pattern).mT @ upstream
-    assert torch.allclose(local.whitened_back(entries, upstream, pattern), back, rtol=1e-12, atol=1e-13)
+    assert torch.allclose(local.whitened_transpose(entries, upstream, pattern), back, rtol=1e-12, atol=1e-13)
 
 
 def test_factor_of_some_rows_has_their_entries():
@@ -156,7 +156,7 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
         return torch.allclose(found, exact, rtol=1e-9) and slopes_agree(found, exact, [*theta, known], rtol=1e-7)
 
     assert is_right()
-    original = {name: getattr(loops, name) for name in ("conditional_rows", "pull_rows")}
+    original = {name: getattr(loops, name) for name in ("conditional_rows", "add_row_gradients")}
 
     def wrong_noise(first, last, kind, z, phi, noise, *rest):
         return original["conditional_rows"](first, last, kind, z, phi, noise * 1.001, *rest)
@@ -165,12 +165,12 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
         return original["conditional_rows"](first, last, kind, z, phi * 0.999, *rest)
 
     def wrong_slope(first, last, *rest):
-        value = original["pull_rows"](first, last, *rest)
+        value = original["add_row_gradients"](first, last, *rest)
         rest[-3][0] *= 1.001
         return value
 
     def wrong_feature_slope(first, last, *rest):
-        value = original["pull_rows"](first, last, *rest)
+        value = original["add_row_gradients"](first, last, *rest)
         rest[-1][4] *= 1.001
         return value
 
@@ -179,10 +179,10 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
 
     name, wrong = {
         "noise": ("conditional_rows", wrong_noise),
-        "slope": ("pull_rows", wrong_slope),
+        "slope": ("add_row_gradients", wrong_slope),
         "cross": ("conditional_rows", wrong_kernel),
         "features": ("conditional_rows", wrong_features),
-        "feature slope": ("pull_rows", wrong_feature_slope),
+        "feature slope": ("add_row_gradients", wrong_feature_slope),
     }[fault]
     monkeypatch.setattr(loops, name, wrong)
     assert not is_right()

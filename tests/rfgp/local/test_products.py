@@ -19,7 +19,7 @@ def is_right(size, columns):
     dense.requires_grad_()
     matrix, close = as_dense(entries, pattern), {"rtol": 1e-11, "atol": 1e-12}
     found, expected = local.whitened(entries, dense, pattern), matrix @ dense
-    pairs = [(found, expected), (local.whitened_back(entries.detach(), other, pattern), matrix.mT @ other)]
+    pairs = [(found, expected), (local.whitened_transpose(entries.detach(), other, pattern), matrix.mT @ other)]
     are_close = all(torch.allclose(one, another, **close) for one, another in pairs)
     return are_close and slopes_agree(found, expected, [entries, dense], other, **close)
 
