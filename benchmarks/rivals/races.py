@@ -52,8 +52,8 @@ RACES = {
         "Series, maps and cubes",
         "Made functions of one to three columns: 100,000 rows, noise variance 0.1, 10,000 held-out rows. Scores are "
         "those of the held-out rows less those of the true function. Our racer is `rfgp.EquispacedFourier()` with "
-        "the kernel of the function. There is one draw of each table. All were measured with an earlier version of "
-        "this package.",
+        "the kernel of the function. It refuses the rough cube, whose grid would be too large. One draw of each table. "
+        "tinygp and GPBoost were measured earlier than the others.",
         "python -m benchmarks.races.low_dimensions --out FILE",
         ours="equispaced",
     ),
