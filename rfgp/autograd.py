@@ -144,7 +144,9 @@ class _Recomputed(torch.autograd.Function):
 
 
 def recomputed(compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Return compute(*inputs), differentiable once. Gradients recompute it, so that no graph is kept in memory.
+    """Return compute(*inputs), differentiable once.
+
+    Gradients recompute it, so that no graph is kept in memory.
 
     Args:
         compute: Maps the inputs to tensors (...).

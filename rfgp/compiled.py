@@ -7,7 +7,9 @@ import numba
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that compiles on first use and caches on disk if a folder is writable.
+    """Return a decorator that compiles a function on first use.
+
+    The compiled function is cached on disk if a folder is writable.
 
     Args:
         **options: Options of `numba.njit`.

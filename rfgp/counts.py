@@ -94,7 +94,9 @@ def read_bytes(name: str, value: Any) -> float:
 
 
 def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> float:
-    """Return a positive number, or a number with a unit, in the unit whose factor is 1.
+    """Return a positive number, or a number with a unit, in the base unit.
+
+    The factor of the base unit is 1.
 
     Args:
         name: The name of the argument.

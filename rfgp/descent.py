@@ -113,7 +113,7 @@ def _readable(message: str) -> str:
 def adam(
     gradient: Any, moments: tuple[Any, Any], count: int, rate: float, epsilon: float = 1e-300
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Return the size of a step of Adam against the gradient, and the moments after it.
+    """Return the size of a step of Adam against the gradient, and the new moments.
 
     Args:
         gradient: The gradient, a numpy array or a tensor.

@@ -13,7 +13,9 @@ from rfgp.torch_context import with_torch_defaults
 
 
 class GaussianDistribution(Protocol):
-    """The part of a `Prediction` that the metrics use: float64 tensors in the user's units.
+    """The part of a `Prediction` that the metrics use.
+
+    It consists of float64 tensors in the user's units.
 
     Examples:
         >>> import rfgp
@@ -117,10 +119,11 @@ def estimate_kl(
     seed: int = 0,
     per_point: bool = False,
 ) -> KLEstimate:
-    """Estimate KL(first || second) of the joint distributions of observations, in nats, at any number of points.
+    """Estimate KL(first || second) of joint distributions of observations, in nats.
 
-    It applies to one output, and to sparse precisions and sparse features of graphs. Their covariances C_1 and C_2 are
-    only multiplied with and solved for. Let r be the eigenvalues of C_1^-1 C_2. Then
+    The estimate is for any number of points. It applies to one output, and to sparse precisions and sparse features of
+    graphs. Their covariances C_1 and C_2 are only multiplied with and solved for. Let r be the eigenvalues of
+    C_1^-1 C_2. Then
 
         KL = (sum (1 / r - 1 + log r) + (m_1 - m_2)^T C_2^-1 (m_1 - m_2)) / 2.
 
@@ -203,11 +206,11 @@ def expected_posterior_kl(
     *,
     per_point: bool = True,
 ) -> Tensor:  # ()
-    """Return the expected KL(exact || approximate) between posteriors over training targets, in nats.
+    """Return the expected KL(exact || approximate) between posteriors, in nats.
 
-    The posteriors are those of noisy targets at the last rows, given noisy targets at the first. Training targets are
-    drawn from the exact prior. By the chain rule their mean is the KL of the joint priors minus that of the priors at
-    the training rows, so no targets are needed. The result is differentiable.
+    The expectation is over training targets. The posteriors are those of noisy targets at the last rows, given noisy
+    targets at the first. Training targets are drawn from the exact prior. By the chain rule their mean is the KL of the
+    joint priors minus that of the priors at the training rows, so no targets are needed. The result is differentiable.
 
     Args:
         kernel: The exact kernel matrix, training rows first.

@@ -10,7 +10,7 @@ _NAMES: ContextVar[Mapping[str, str | None]] = ContextVar("names", default=Mappi
 
 @contextmanager
 def called(**names: str | None) -> Iterator[None]:
-    """Rename arguments in messages, for an adapter. A name of None means that the adapter lacks the argument."""
+    """Rename arguments in messages. None means that an adapter lacks the argument."""
     token = _NAMES.set({**_NAMES.get(), **names})
     try:
         yield
@@ -38,7 +38,7 @@ class RfgpError(Exception):
 
 
 class InvalidArgumentError(RfgpError, ValueError):
-    """An argument has a value that the function cannot use. The message says what it must be.
+    """An argument has an unusable value, and the message says what it must be.
 
     Examples:
         >>> import rfgp
@@ -49,7 +49,7 @@ class InvalidArgumentError(RfgpError, ValueError):
 
 
 class DataError(RfgpError, ValueError):
-    """The data cannot be used in this form. The message names the place. Correct its cells.
+    """The data cannot be used in this form: correct the cells that the message names.
 
     Examples:
         >>> import rfgp
@@ -71,7 +71,7 @@ class NotFittedError(RfgpError, RuntimeError):
 
 
 class NotPositiveDefiniteError(RfgpError, ArithmeticError):
-    """A covariance matrix stayed singular after the largest allowed jitter. Raise the noise.
+    """A covariance stayed singular after the largest allowed jitter: raise the noise.
 
     Examples:
         >>> import rfgp, torch
@@ -82,7 +82,7 @@ class NotPositiveDefiniteError(RfgpError, ArithmeticError):
 
 
 class ModelFileError(RfgpError, ValueError):
-    """A file is not a saved model, is damaged, or was written by a newer version. Save it again.
+    """A file is no saved model, damaged, or from a newer version: save it again.
 
     Examples:
         >>> import rfgp
@@ -104,7 +104,7 @@ class CheckpointError(RfgpError, ValueError):
 
 
 class SolverError(RfgpError, ArithmeticError):
-    """An iterative solver did not reach its tolerance. The message states the residual. Raise the noise.
+    """An iterative solver left the stated residual above tolerance: raise the noise.
 
     Examples:
         >>> import rfgp
@@ -114,7 +114,7 @@ class SolverError(RfgpError, ArithmeticError):
 
 
 class FileWriteError(RfgpError, OSError):
-    """A file cannot be written. `filename`, `errno` and `strerror` are those of the system's error.
+    """A failed write, with `filename`, `errno` and `strerror` of the system's error.
 
     Examples:
         >>> import rfgp
@@ -139,7 +139,7 @@ class MissingFolderError(FileWriteError, FileNotFoundError):
 
 
 class PackageClashError(RfgpError, ImportError):
-    """Another package named `graphs` hides the one of this distribution. Rename or uninstall it.
+    """Another package `graphs` hides this distribution's: rename or uninstall it.
 
     Examples:
         >>> import rfgp, runpy, unittest.mock
@@ -151,7 +151,7 @@ class PackageClashError(RfgpError, ImportError):
 
 
 class MissingDependencyError(RfgpError, ImportError):
-    """An optional package is not installed. The message names the extra that installs it.
+    """An optional package is missing: install the extra that the message names.
 
     Examples:
         >>> import rfgp
@@ -206,7 +206,7 @@ class RfgpWarning(UserWarning):
 
 
 class JitterWarning(RfgpWarning):
-    """A Cholesky factorization succeeded only with the stated jitter on the diagonal. Raise the noise.
+    """A Cholesky factorization needed the stated diagonal jitter: raise the noise.
 
     Examples:
         >>> import rfgp, torch, warnings
@@ -218,7 +218,7 @@ class JitterWarning(RfgpWarning):
 
 
 class CouplingWarning(RfgpWarning):
-    """Frequencies were coupled in batches, because solving for all of them at once takes long.
+    """Frequencies were coupled in batches, since solving for all at once takes long.
 
     Examples:
         >>> import rfgp, warnings
@@ -259,7 +259,7 @@ class CheckpointWarning(RfgpWarning):
 
 
 class VarianceStarvationWarning(RfgpWarning):
-    """There are too few features for the data, so that the variance between data points is too small.
+    """Too few features for the data make the variance between data points too small.
 
     Examples:
         >>> import numpy as np, rfgp, warnings
@@ -270,7 +270,7 @@ class VarianceStarvationWarning(RfgpWarning):
 
 
 class LatentVarianceWarning(RfgpWarning):
-    """Predicted means far from the data are dominated by the variance of the latent function, and may be huge.
+    """Latent variance dominates predicted means far from the data: they may be huge.
 
     Examples:
         >>> import rfgp, warnings
@@ -292,7 +292,7 @@ class PoorFeaturesWarning(RfgpWarning):
 
 
 class UnderfittingWarning(RfgpWarning):
-    """The residuals of a fit are autocorrelated: the optimum is poor, or there are too few features.
+    """Residuals of a fit are autocorrelated: a poor optimum, or too few features.
 
     Examples:
         >>> import numpy as np, rfgp, warnings
@@ -314,7 +314,7 @@ class TermWarning(RfgpWarning):
 
 
 class OverfittingWarning(RfgpWarning):
-    """A fit predicts held-out rows worse than it expects, or learned frequencies did not improve them.
+    """Worse held-out predictions than expected, or no gain from learned frequencies.
 
     Examples:
         >>> import rfgp, warnings
@@ -324,7 +324,7 @@ class OverfittingWarning(RfgpWarning):
 
 
 class BaselineNotBeatenWarning(RfgpWarning):
-    """No candidate predicts held-out rows clearly better than a constant or a linear model.
+    """No candidate clearly beats a constant or a linear model on held-out rows.
 
     Examples:
         >>> import rfgp, warnings
@@ -344,7 +344,7 @@ class BooleanTargetWarning(RfgpWarning):
 
 
 class IndexColumnWarning(RfgpWarning):
-    """A column without a name may be the index of a dataframe that was written to a file. Name it to use it.
+    """A column without a name may be a saved dataframe's index: name it to use it.
 
     Examples:
         >>> import pandas, rfgp, warnings
@@ -354,7 +354,7 @@ class IndexColumnWarning(RfgpWarning):
 
 
 class NewLevelWarning(RfgpWarning):
-    """Rows to predict have a level that is not in the training data. Check its spelling.
+    """Rows to predict have a level that training data lack: check its spelling.
 
     Examples:
         >>> import rfgp, warnings

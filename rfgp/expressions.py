@@ -118,7 +118,7 @@ class Reader:
         return self._node(self._tree(_one_line(text), text).body, 0)
 
     def read_arguments(self, text: str) -> Call:
-        """Return the arguments of a call whose brackets are omitted, such as "a=Exact(), b=Exact()".
+        """Return the arguments of a call without brackets, as in "a=Exact(), b=Exact()".
 
         Raises:
             InvalidArgumentError: If the text is too long or too deep, or contains other syntax.

@@ -16,7 +16,9 @@ _DAY = 86400  # seconds
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp.
+    """Return the folder of downloads and solutions.
+
+    It is RFGP_CACHE_DIR, or the system's cache folder for rfgp.
 
     Examples:
         >>> cache_folder().is_absolute()
@@ -35,7 +37,7 @@ def _system_cache() -> Path:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove temporary files of killed processes from a cache folder, if they are a day old.
+    """Remove day-old temporary files of killed processes from a cache folder.
 
     Args:
         folder: The folder.
@@ -53,10 +55,10 @@ def sweep(folder: Path, pattern: str) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file through a temporary one in its folder. A full disk or a kill leaves the old file.
+    """Write a file through a temporary one in its folder.
 
-    A symbolic link stays, and its target is replaced. Pipes, terminals and devices such as /dev/null are written to
-    directly. The permissions are those of a new file.
+    A full disk or a kill leaves the old file. A symbolic link stays, and its target is replaced. Pipes, terminals and
+    devices such as /dev/null are written to directly. The permissions are those of a new file.
 
     Args:
         path: The file.
@@ -133,7 +135,9 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder. After an error in the block, new folders that are empty are removed.
+    """Make a folder.
+
+    After an error in the block, new folders that are empty are removed.
 
     Args:
         folder: The folder. Missing parents are made as well.

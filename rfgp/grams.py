@@ -106,7 +106,9 @@ def stationary_gram(
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
 ) -> Gram | None:
-    """Return v times the exact kernel of points x / lengthscale. None if there is no closed form.
+    """Return v times the exact kernel of points x / lengthscale.
+
+    The result is None if there is no closed form.
 
     Let z = x / l, and W the gradient in the kernel times its derivative in |z_i - z_j|^2. The gradient in l_c is
 

@@ -22,10 +22,11 @@ SCALES = np.geomspace(0.1, 2.0, 20)
 
 
 def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, seed: int = 0) -> float:
-    """Return the mean distance to the k-th nearest neighbor (Yu et al. 2016, Section 5, Fig. 4).
+    """Return the mean distance to the k-th nearest neighbor.
 
-    They use it as the lengthscale for classification, with k = 50. In their data most pairs are then within two
-    lengthscales, where orthogonal frequencies gain most. In tables of few columns and many rows it is far shorter.
+    Yu et al. (2016, Section 5, Fig. 4) use it as the lengthscale for classification, with k = 50. In their data most
+    pairs are then within two lengthscales, where orthogonal frequencies gain most. In tables of few columns and many
+    rows it is far shorter.
 
     Args:
         x: Inputs (n, d) in their final units, n > neighbors.
@@ -64,11 +65,11 @@ def tuned_to_classes(
     num_draws: int = 10,
     seed: int = 0,
 ) -> tuple[float, Array]:
-    """Return the lengthscale at which independent positive features classify best (Reid et al. 2023, App. B.1).
+    """Return the lengthscale at which independent positive features classify best.
 
-    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`. The
-    accuracy is averaged over draws of m = 10 d independent frequencies. If several sigma have it, the first one in
-    `scales` is used.
+    As in Reid et al. (2023, App. B.1), it is 1 / sigma for the sigma among `scales` with the highest validation
+    accuracy of `class_accuracies`. The accuracy is averaged over draws of m = 10 d independent frequencies. If several
+    sigma have it, the first one in `scales` is used.
 
     Args:
         train: Standardized inputs.

@@ -31,7 +31,9 @@ def one_line(error: BaseException) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text in quotes, cut to about 60 characters, with control characters escaped.
+    """Return text in quotes, cut to about 60 characters.
+
+    Control characters are escaped.
 
     Examples:
         >>> quoted("north")
@@ -42,7 +44,9 @@ def quoted(text: str) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return any value on one line of at most about 60 characters, or its type if it has no repr.
+    """Return any value on one line of at most about 60 characters.
+
+    If the value has no repr, its type is returned.
 
     Examples:
         >>> short_repr("north"), short_repr(7), short_repr((0, 1))
@@ -58,7 +62,9 @@ def short_repr(value: Any) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Return text without quotes, cut to about 60 characters, with control characters replaced.
+    """Return text without quotes, cut to about 60 characters.
+
+    Control characters are replaced.
 
     Examples:
         >>> unquoted("north")
@@ -83,7 +89,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def did_you_mean(wanted: str, names: Sequence[str]) -> str:
-    """Return " Did you mean 'price'?" if a name is similar to the wanted one, else an empty text.
+    """Return " Did you mean 'price'?" if a name is similar, else an empty text.
 
     Args:
         wanted: The wanted name.

@@ -43,9 +43,10 @@ def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
 
 
 def nlpd(y: Any, prediction: GaussianDistribution) -> float:
-    """Return the mean negative log predictive density of observations, in nats per point.
+    """Return the mean negative log predictive density of observations.
 
-    Marginal densities of observations are used. Units of y that are e times smaller add one nat per point.
+    It is in nats per point. Marginal densities of observations are used. Units of y that are e times smaller add one
+    nat per point.
 
     Args:
         y: The observations, (n,).
@@ -75,12 +76,12 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
 
 
 def crps(y: Any, prediction: GaussianDistribution) -> float:
-    """Return the mean continuous ranked probability score of observations, in the units of y.
+    """Return the mean continuous ranked probability score of observations.
 
-    Lower is better. The score is the integral of (F(t) - [t >= y])^2 over t, with F the marginal distribution function
-    of an observation. For a point prediction it is the absolute error. Closed forms exist for Gaussian distributions
-    (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch 2015,
-    Eq. 4). Other distributions use 512 draws.
+    It is in the units of y. Lower is better. The score is the integral of (F(t) - [t >= y])^2 over t, with F the
+    marginal distribution function of an observation. For a point prediction it is the absolute error. Closed forms
+    exist for Gaussian distributions (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and
+    log-normal ones (Baran and Lerch 2015, Eq. 4). Other distributions use 512 draws.
 
     Args:
         y: The observations, (n,).

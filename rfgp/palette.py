@@ -44,10 +44,11 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 
 
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 1 % and 99 % quantiles of values, so that a few extreme nodes do not hide the others.
+    """Return the 1 % and 99 % quantiles of values.
 
-    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size. Rounding errors
-    therefore show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
+    A few extreme nodes then do not hide the others. Values that are constant up to rounding lie in the middle of a
+    scale of a tenth of their size. Rounding errors therefore show no pattern. The scale of nonnegative values, such as
+    standard deviations, does not begin below 0.
 
     Args:
         values: The values, (N,).
@@ -66,9 +67,10 @@ def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]]:
-    """Return ticks for a logarithmic axis, and the ends of the axis with room around positive values.
+    """Return ticks for a logarithmic axis, and the ends of the axis.
 
-    Ticks are powers of ten, with 2 and 5 times these if the axis is short. Long axes have fewer ticks.
+    The ends leave room around positive values. Ticks are powers of ten, with 2 and 5 times these if the axis is short.
+    Long axes have fewer ticks.
 
     Args:
         values: The values, positive.

@@ -21,7 +21,9 @@ from rfgp.scaling import Affine
 
 
 class Hyperprior(Protocol):
-    """A prior of a hyperparameter: anything with a log density, such as a `torch.distributions.Distribution`.
+    """A prior of a hyperparameter: anything with a log density.
+
+    An example is a `torch.distributions.Distribution`.
 
     Examples:
         >>> import rfgp
@@ -203,7 +205,7 @@ class ParameterSpace:
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
-        """Return the bounds of the raw entries of a hyperparameter. The mean and `extra_tensors` are unbounded."""
+        """Return the bounds of raw entries. The mean and `extra_tensors` are unbounded."""
         if name not in self.quantities:
             return [(None, None)] * self.extra_tensors.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
@@ -251,7 +253,7 @@ class ParameterValues:
     raw: Mapping[str, Tensor]
 
     def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardized units, 0-d or (d,). The mean of k outputs is (k,)."""
+        """Return a standardized hyperparameter, 0-d or (d,), or (k,) for k outputs' mean."""
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
@@ -308,7 +310,7 @@ class ParameterValues:
         return self.replaced({name: self.space.read(name, value, self.raw[name]) for name, value in values.items()})
 
     def replaced(self, raw: Mapping[str, Tensor]) -> "ParameterValues":
-        """Return the values with some raw ones replaced by name, 0-d or (d,), with unchanged dtypes."""
+        """Return the values with raw ones replaced by name, 0-d or (d,), and dtypes kept."""
         new = {name: value.detach().to(self.raw[name]).reshape(self.raw[name].shape) for name, value in raw.items()}
         return replace(self, raw={**self.raw, **new})
 
@@ -331,7 +333,7 @@ class ParameterValues:
         return copied
 
     def clamped(self, names: Iterable[str]) -> tuple["ParameterValues", bool]:
-        """Return the values clamped to their bounds, and whether this moved one of these names."""
+        """Return values clamped to their bounds, and whether this moved one of the names."""
         inside = {}
         for name in names:
             raw, quantity = self.raw[name], self.space.quantities[name]

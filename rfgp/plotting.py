@@ -42,7 +42,7 @@ def plot_prediction_band(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Plot the mean along one input, with 95 % bands of the function (dark) and of observations (light).
+    """Plot the mean along x with 95 % bands: function (dark), observations (light).
 
     Args:
         x: The input (n,) at the points of the prediction, in any order.
@@ -83,7 +83,7 @@ def plot_calibration(
     *,
     axes: Axes | None = None,
 ) -> Axes:
-    """Plot the fraction of observations (n,) inside central intervals against their level.
+    """Plot the fraction of observations (n,) in central intervals against their level.
 
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
@@ -181,7 +181,7 @@ def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Plot approximate against exact posterior means at the test points of the first split.
+    """Plot approximate against exact posterior means at the first split's test points.
 
     The bars are the standard deviations of the two posteriors.
 
@@ -353,7 +353,7 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
 
 
 def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
-    """Plot kernel errors, KL and means, and the posterior at the nodes if fields are given.
+    """Plot kernel errors, KL, means and, given fields, the posterior at the nodes.
 
     Examples:
         >>> from rfgp import compare, datasets, plotting

@@ -27,10 +27,10 @@ With 0.1, RBF fits to linear tables ended at a large variance without relevant c
 
 @dataclass(frozen=True)
 class SparsePrior(ABC):
-    """A half-Cauchy prior of the effects of d columns, with scale tau = scale / sqrt(d).
+    """A half-Cauchy prior of the effects of d columns.
 
-    An effect of size 1 costs about 2 log(1 / tau) nats more than none. Up to a constant this is log(d), the expected
-    gain of the best of d irrelevant columns.
+    Its scale is tau = scale / sqrt(d). An effect of size 1 costs about 2 log(1 / tau) nats more than none. Up to a
+    constant this is log(d), the expected gain of the best of d irrelevant columns.
 
     Attributes:
         scale: The scale for one column, positive.
@@ -60,7 +60,7 @@ class SparsePrior(ABC):
 
     @abstractmethod
     def value(self, effect: float) -> float:
-        """Return the value of the hyperparameter at which a column has an effect of a given size."""
+        """Return the hyperparameter's value where a column has an effect of a given size."""
 
     def tau(self, count: int) -> float:
         """Return the scale tau for a number of columns."""
@@ -78,10 +78,10 @@ class SparsePrior(ABC):
 
 @dataclass(frozen=True)
 class SparseLengthscales(SparsePrior):
-    """A sparse prior of inverse lengthscales: 1 / lengthscale ~ half-Cauchy(scale / sqrt(d)).
+    """A sparse prior of inverse lengthscales.
 
-    Use it with `LogNormalVariance` for the output scale. Otherwise a large variance and many long lengthscales give a
-    linear function of all columns at no cost.
+    The prior is 1 / lengthscale ~ half-Cauchy(scale / sqrt(d)). Use it with `LogNormalVariance` for the output scale.
+    Otherwise a large variance and many long lengthscales give a linear function of all columns at no cost.
 
     Attributes:
         scale: The scale for one column, in inverse standard deviations of the column.
@@ -108,7 +108,9 @@ class SparseLengthscales(SparsePrior):
 
 @dataclass(frozen=True)
 class SparseVariances(SparsePrior):
-    """A sparse prior of variances of slopes: sqrt(variance) ~ half-Cauchy(scale / sqrt(d)).
+    """A sparse prior of variances of slopes.
+
+    The prior is sqrt(variance) ~ half-Cauchy(scale / sqrt(d)).
 
     Attributes:
         scale: The scale for one column, in standard deviations of the target over those of the column.

@@ -38,7 +38,7 @@ def quadrature(
     draws: Tensor,  # (n, p) of N(0, C_1)
     function: Callable[[Tensor], Tensor],
 ) -> Tensor:  # (p,)
-    """Return an estimate of the sum of a function over the eigenvalues of C_1^-1 C_2 for each draw.
+    """Estimate the sum of a function over the eigenvalues of C_1^-1 C_2 for each draw.
 
     B = C_1^-1 C_2 is symmetric in <a, b> = a^T C_1 b, and E <w, f(B) w> = tr f(B) for w = C_1^-1 u, u ~ N(0, C_1). The
     ratio of <w, f(B) w> and <w, w> is independent of <w, w>, whose mean is n. Therefore n times the ratio is an

@@ -114,9 +114,9 @@ class SoftmaxSampler:
         self,
         queries: Tensor,  # (n, d)
     ) -> Tensor:  # (n, C)
-        """Return the estimated probabilities: the positive estimates, divided by their sum.
+        """Return the estimated probabilities.
 
-        Rows without a positive estimate are 0.
+        They are the positive estimates, divided by their sum. Rows without a positive estimate are 0.
 
         Args:
             queries: The queries, (n, d).
@@ -232,7 +232,7 @@ class SoftmaxSampler:
 
     @cached_property
     def log_totals(self) -> Tensor:
-        """The logarithms (F,) of the sums over classes of each feature of positive maps, float64."""
+        """The log sums (F,) over classes of each feature of positive maps, float64."""
         return self._logs.logsumexp(1)
 
     @cached_property
@@ -242,7 +242,7 @@ class SoftmaxSampler:
 
     @cached_property
     def cumulative(self) -> Tensor:
-        """The distribution functions (F, C) of the class given a feature of positive maps, float64."""
+        """The CDFs (F, C) of the class given a feature of positive maps, float64."""
         return self._class_probabilities.cumsum(1)
 
     @cached_property

@@ -71,7 +71,7 @@ def _moments_in_blocks(
 def unit_of(
     largest: Tensor,  # (d,) or ()
 ) -> Tensor:  # (d,) or ()
-    """Return the greatest power of two that is at most the largest absolute value of a column.
+    """Return the greatest power of two up to the largest absolute value of a column.
 
     Division by it is exact.
 
@@ -193,7 +193,9 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The maps of inputs (d,) and targets () to standardized units. Graph nodes have no input map.
+    """The maps of inputs (d,) and targets () to standardized units.
+
+    Graph nodes have no input map.
 
     Attributes:
         targets: The map of targets, () or (k,).

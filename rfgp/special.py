@@ -26,9 +26,9 @@ _NOTHING = 750.0
 
 
 def matern(t: Tensor, nu: float) -> Tensor:
-    """Return M(t) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) at t >= 0, (...) -> (...), differentiable, with M(0) = 1.
+    """Return M(t) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) at t >= 0, (...) -> (...).
 
-    For nu = p + 1/2 it is a polynomial times an exponential,
+    M is differentiable, with M(0) = 1. For nu = p + 1/2 it is a polynomial times an exponential,
     exp(-t) p! / (2p)! sum_i (p + i)! / (i! (p - i)!) (2t)^(p-i). Otherwise K_nu is from scipy, with
     M'(t) = -2^(1-nu) / Gamma(nu) t^nu K_(nu-1)(t). At t = 0, where it may be infinite, the derivative is set to 0.
 
@@ -44,7 +44,9 @@ def matern(t: Tensor, nu: float) -> Tensor:
 
 
 def has_polynomial(nu: float) -> bool:
-    """Return whether M is a polynomial times an exponential, of a degree with sufficient accuracy.
+    """Return whether M is a polynomial times an exponential.
+
+    A degree without sufficient accuracy does not count.
 
     Examples:
         >>> has_polynomial(1.5), has_polynomial(2.0)
@@ -122,9 +124,9 @@ _MAX_LOGIT = 37.5  # of 1 - 2^-53, and a little more
 
 
 def scaled_bessel(most: int, s: Tensor) -> Tensor:
-    """Return exp(-s) I_j(s) for j = 0, ..., J, (J + 1,), at s > 0, 0-d, differentiable once.
+    """Return exp(-s) I_j(s) for j = 0, ..., J, (J + 1,), at s > 0, 0-d.
 
-    The derivative is exp(-s) ((I_(j-1)(s) + I_(j+1)(s)) / 2 - I_j(s)), with I_(-1) = I_1.
+    It is differentiable once. The derivative is exp(-s) ((I_(j-1)(s) + I_(j+1)(s)) / 2 - I_j(s)), with I_(-1) = I_1.
 
     Args:
         most: J.
@@ -163,7 +165,9 @@ def rational_quadratic_quantile(u: Array, d: int, alpha: float) -> Array:
 
 
 def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
-    """Return P(|omega| <= rho), P(|omega| > rho) and the slope of the first in log rho, each (k,), at rho (k,).
+    """Return P(|omega| <= rho), P(|omega| > rho) and the first's slope in log rho.
+
+    Each is (k,), at rho (k,).
 
     Examples:
         >>> below, above, _ = rational_quadratic_radial(np.array([1.0]), 2, 1.0)
@@ -182,7 +186,9 @@ def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, 
 
 
 def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
-    """Return the log density of |omega| in d dimensions at r (...) > 0, (...), by the same rule in logarithms.
+    """Return the log density of |omega| in d dimensions at r (...) > 0, (...).
+
+    It uses the same rule in logarithms.
 
     Examples:
         >>> rational_quadratic_log_density(np.array([1.0]), 2, 1.0).shape
@@ -236,10 +242,10 @@ class _LogPowerBessel(torch.autograd.Function):
 
 
 def log_power_bessel(squares: Tensor, order: float) -> Tensor:
-    """Return log(z^v K_v(z)) at squares z^2 >= 0 for an order v > 0, (...) -> (...), float64.
+    """Return log(z^v K_v(z)) at squares z^2 >= 0, v > 0, (...) -> (...), float64.
 
     Its derivative in z is -K_(v-1)(z) / K_v(z). At z = 0 it is log(2^(v-1) Gamma(v)). Its derivative in z^2 may be
-    infinite there, and is set to 0.
+    infinite there, and is set to 0. The order is v.
 
     Examples:
         >>> log_power_bessel(torch.tensor([0.0, 1.0]).double(), 0.5).diff().round(decimals=4).tolist()
@@ -250,10 +256,11 @@ def log_power_bessel(squares: Tensor, order: float) -> Tensor:
 
 
 def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
-    """Return the log density of omega in d dimensions at |omega|^2, (F,) -> (F,), for the rational quadratic kernel.
+    """Return the log density of omega in d dimensions at |omega|^2, (F,) -> (F,).
 
-    omega is Gaussian with a Gamma-distributed variance of shape and rate alpha. With v = alpha - d / 2 > 0 and
-    z = sqrt(2 alpha) |omega| the density is (2 pi)^(-d/2) alpha^(d/2) 2^(1-v) / Gamma(alpha) z^v K_v(z).
+    For the rational quadratic kernel, omega is Gaussian with a Gamma-distributed variance of shape and rate alpha.
+    With v = alpha - d / 2 > 0 and z = sqrt(2 alpha) |omega| the density is
+    (2 pi)^(-d/2) alpha^(d/2) 2^(1-v) / Gamma(alpha) z^v K_v(z).
 
     Examples:
         >>> squares = torch.linspace(-20, 20, 2001).double().square()
@@ -266,7 +273,7 @@ def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
 
 
 def student_t_log_density(squares: Tensor, d: int, freedom: float) -> Tensor:
-    """Return the log density of the multivariate t in d dimensions at |omega|^2, (F,) -> (F,), float64.
+    """Return the log density of the d-variate t at |omega|^2, (F,) -> (F,), float64.
 
     Examples:
         >>> student_t_log_density(torch.zeros(1).double(), 1, 1.0).exp().round(decimals=4).tolist()  # 1 / pi
@@ -320,7 +327,7 @@ def sphere_cosine(t: Array, d: int) -> Array:
 
 
 def log_sphere_cosh(t: Array, d: int) -> Array:
-    """Return log E cosh(t u_1), u uniform on the sphere of R^d, at t (...) >= 0, (...).
+    """Return log E cosh(t u_1), u uniform on the sphere of R^d, t (...) >= 0, (...).
 
     Examples:
         >>> np.exp(log_sphere_cosh(np.array([1.0]), 1)).round(4).tolist()  # cosh(1)
@@ -376,7 +383,7 @@ def unit_quadrature() -> tuple[Array, Array]:
 
 
 def direction_average(features: str, num_dims: int) -> Callable[[Array], Array]:
-    """Return C of Fourier features or H of positive ones, (...) -> (...), in d dimensions.
+    """Return C of Fourier features or H of positive ones in R^d, (...) -> (...).
 
     Raises:
         InvalidArgumentError: If the features are unknown.

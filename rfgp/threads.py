@@ -28,7 +28,7 @@ def num_threads() -> int:
 
 @contextmanager
 def in_one_thread(wanted: bool = True) -> Iterator[None]:
-    """Restrict torch to one thread if wanted, and restore the previous number afterwards.
+    """Restrict torch to one thread if wanted, and restore the old number afterwards.
 
     This affects the calling thread, and threads that compute for the first time within the context.
 

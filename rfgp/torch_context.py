@@ -41,11 +41,12 @@ class CachedWithoutLock(cached_property[T]):
 
 @contextmanager
 def with_torch_defaults() -> Iterator[None]:
-    """Compute under the default settings of torch and numpy; a decorator of public methods.
+    """Compute under the default settings of torch and numpy.
 
-    Tensors made in `torch.inference_mode` can never take part in a gradient. A model therefore computes outside of it,
-    under `torch.no_grad`. New tensors are on the CPU, whatever `torch.set_default_device` is. Existing tensors keep
-    their device. Underflow gives 0 without an error, whatever `numpy.errstate` is.
+    It decorates public methods. Tensors made in `torch.inference_mode` can never take part in a gradient. A model
+    therefore computes outside of it, under `torch.no_grad`. New tensors are on the CPU, whatever
+    `torch.set_default_device` is. Existing tensors keep their device. Underflow gives 0 without an error, whatever
+    `numpy.errstate` is.
 
     Examples:
         >>> with torch.inference_mode(), with_torch_defaults():

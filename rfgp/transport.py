@@ -21,9 +21,9 @@ def transport_costs(
     features: str = "fourier",
     num_quantiles: int = 64,
 ) -> Array:  # (q, q)
-    """Return the cross moments of two orthogonal frequencies with given quantiles of their norms.
+    """Return the cross moments of two orthogonal frequencies by norm quantiles.
 
-    The quantiles are (i + 1/2) / q and (j + 1/2) / q.
+    The quantiles of their norms are (i + 1/2) / q and (j + 1/2) / q.
 
     Args:
         distance: z, or v for positive features.
@@ -43,9 +43,10 @@ def transport_costs(
 
 
 def optimal_norm_coupling(costs: Array) -> Array:  # (q, q)
-    """Return the plan (q, q) of minimal cost between two uniform distributions on q quantiles, solved by POT.
+    """Return the plan (q, q) of minimal cost between two uniform distributions.
 
-    It solves the two-marginal problem of Reid et al. (2024), Theorem 3.2, without assumptions about its solution.
+    The distributions are on q quantiles, and the plan is from POT. It solves the two-marginal problem of Reid et al.
+    (2024), Theorem 3.2, without assumptions about its solution.
 
     Args:
         costs: (q, q), from `transport_costs`.
@@ -67,12 +68,13 @@ def optimal_norm_coupling(costs: Array) -> Array:  # (q, q)
 def monotone_threshold(
     num_dims: int, *, spectrum: Spectrum | None = None, num_quantiles: int = 64, largest: float = 20.0
 ) -> float:
-    """Return the z up to which negatively monotone norms solve the transport problem of Fourier features.
+    """Return the z up to which negatively monotone norms solve optimal transport.
 
-    If C(sqrt(q) z) is convex in q = r^2 + r'^2, the cost is supermodular, and they do. The second derivative is C in d
-    + 4 dimensions, which is positive up to its first zero. So they solve it at least if sqrt(q) z stays below the zero.
-    z is raised in steps of a tenth until the plan of POT costs less by more than 10^-9 of the range of the costs.
-    Bisection follows. At very large z all costs vanish, and any plan is optimal.
+    The transport problem is that of Fourier features. If C(sqrt(q) z) is convex in q = r^2 + r'^2, the cost is
+    supermodular, and these norms solve it. The second derivative is C in d + 4 dimensions, which is positive up to its
+    first zero. So they solve it at least if sqrt(q) z stays below the zero. z is raised in steps of a tenth until the plan
+    of POT costs less by more than 10^-9 of the range of the costs. Bisection follows. At very large z all costs vanish,
+    and any plan is optimal.
 
     Args:
         num_dims: d, at least 2.

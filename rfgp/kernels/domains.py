@@ -264,7 +264,7 @@ class RoadDomain(Domain):
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the projection (n, N) of positions to the ends of their segments, and variances (n,)."""
+        """Return the projection (n, N) of positions to segment ends, and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:

@@ -91,7 +91,10 @@ class Linear(Kernel):
         return {"origin": columns.standardized(_origin(self.origin, columns))}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
-        """Return the kernel with starting values, and the means of the columns as origin if the user gave none."""
+        """Return the kernel with starting values and an origin.
+
+        The means of the columns are the origin if the user gave none.
+        """
         return replace(self, **starts, origin=_mean(columns) if self.origin is None else self.origin)
 
     def _centered(self, a: Tensor, values: Values) -> Tensor:

@@ -54,7 +54,7 @@ Projector = Callable[[Tensor], sp.csr_array]
 
 
 class LatentField(Protocol):
-    """Interface: N latent values u with a sparse precision Q, and their projection to rows.
+    """Interface: N latent values u, their sparse precision Q and projection to rows.
 
     The defaults hold for a field with all its values in place, whose latent values do not depend on hyperparameters.
     """
@@ -108,10 +108,11 @@ class LatentField(Protocol):
 
     @property
     def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
-        """The derivatives of the results of `between` in the one column of the rows, as a function.
+        """The derivatives of the results of `between` in the one column of the rows.
 
-        It takes the arguments of `between`. It returns dA / dx (n, N) and the derivatives (n,) of the conditional
-        variances. If None, both are treated as constant. A field with this function has prior variance 1 at every row.
+        They are a function that takes the arguments of `between`. It returns dA / dx (n, N) and the derivatives (n,) of
+        the conditional variances. If None, both are treated as constant. A field with this function has prior variance 1
+        at every row.
         """
         return None
 

@@ -214,7 +214,7 @@ class KhatriRaoValues(NamedTuple):
         return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
 
     def gram(self, other: "KhatriRaoValues") -> Tensor:
-        """Return the products (n, m) of its rows with those of another product, with gradients.
+        """Return the products (n, m) of its rows with another product's, with gradients.
 
         Args:
             other: The other product, (m, N F).

@@ -16,7 +16,7 @@ Indices = NDArray[np.integer[Any]]
 
 
 class Pattern(Protocol):
-    """Interface: the entries of a sparse matrix (n, N) row by row, with columns in increasing order."""
+    """Interface: the entries of a sparse matrix (n, N) row by row, columns increasing."""
 
     @property
     def indptr(self) -> Indices:
@@ -98,7 +98,7 @@ class EntryPattern:
         self,
         rows: Indices,  # (b,)
     ) -> tuple[Self, Tensor]:
-        """Return the pattern (b, N) of some rows, and the indices of its entries in this one.
+        """Return the pattern (b, N) of some rows, and its entries' indices in this one.
 
         Args:
             rows: The indices of the rows, (b,).

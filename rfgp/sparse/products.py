@@ -270,7 +270,9 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def with_columns(matrix: sp.csr_array, columns: NDArray[np.int64]) -> sp.csr_array:
-    """Return a matrix (n, c) with some columns of another, which include all columns with entries.
+    """Return a matrix (n, c) with some columns of another.
+
+    They include all columns with entries.
 
     Args:
         matrix: The matrix, (n, N).
