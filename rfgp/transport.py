@@ -72,9 +72,9 @@ def monotone_threshold(
 
     The transport problem is that of Fourier features. If C(sqrt(q) z) is convex in q = r^2 + r'^2, the cost is
     supermodular, and these norms solve it. The second derivative is C in d + 4 dimensions, which is positive up to its
-    first zero. So they solve it at least if sqrt(q) z stays below the zero. z is raised in steps of a tenth until the plan
-    of POT costs less by more than 10^-9 of the range of the costs. Bisection follows. At very large z all costs vanish,
-    and any plan is optimal.
+    first zero. So they solve it at least if sqrt(q) z stays below the zero. z is raised in steps of a tenth until the
+    plan of POT costs less by more than 10^-9 of the range of the costs. Bisection follows. At very large z all costs
+    vanish, and any plan is optimal.
 
     Args:
         num_dims: d, at least 2.

@@ -111,8 +111,8 @@ class LatentField(Protocol):
         """The derivatives of the results of `between` in the one column of the rows.
 
         They are a function that takes the arguments of `between`. It returns dA / dx (n, N) and the derivatives (n,) of
-        the conditional variances. If None, both are treated as constant. A field with this function has prior variance 1
-        at every row.
+        the conditional variances. If None, both are treated as constant. A field with this function has prior variance
+        1 at every row.
         """
         return None
 
