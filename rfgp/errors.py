@@ -82,7 +82,7 @@ class NotPositiveDefiniteError(RfgpError, ArithmeticError):
 
 
 class ModelFileError(RfgpError, ValueError):
-    """A file is no saved model, damaged, or from a newer version: save it again.
+    """A file is not a saved model, damaged, or of a newer version: save it again.
 
     Examples:
         >>> import rfgp
@@ -104,7 +104,7 @@ class CheckpointError(RfgpError, ValueError):
 
 
 class SolverError(RfgpError, ArithmeticError):
-    """An iterative solver left the stated residual above tolerance: raise the noise.
+    """An iterative solver stopped at the stated residual: raise the noise.
 
     Examples:
         >>> import rfgp
