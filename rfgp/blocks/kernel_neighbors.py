@@ -26,7 +26,9 @@ The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."
 
 
 class NearestRows(ABC):
-    """Part of a block whose rows are conditioned on their nearest predecessors in a random order.
+    """Part of a block whose rows are conditioned on their nearest predecessors.
+
+    The rows are in a random order.
 
     Attributes:
         num_neighbors: The maximum number of neighbors of a row.
@@ -38,7 +40,7 @@ class NearestRows(ABC):
 
     @abstractmethod
     def scaled(self, x: Tensor) -> Floats:
-        """Return the positions (n, e) of inputs (n, D), among which neighbors are the nearest.
+        """Return positions (n, e) of inputs (n, D), among which neighbors are the nearest.
 
         Args:
             x: The inputs, (n, D).
@@ -172,7 +174,9 @@ class KernelVecchiaBlock(NearestRows, LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root L of the prior covariance L L^T at ordered rows, by neighbors and without noise.
+        """Return the root L of the prior covariance L L^T at ordered rows.
+
+        It is that of the nearest-neighbor process without noise.
 
         Args:
             x: The rows.

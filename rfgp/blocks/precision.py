@@ -50,7 +50,10 @@ class Factor(Protocol):
 
 
 class Field(Protocol):
-    """Interface: N values with a sparse precision Q of p parameters, such as `graphs.precisions.MarkovField`."""
+    """Interface: N values with a sparse precision Q of p parameters.
+
+    An example is `graphs.precisions.MarkovField`.
+    """
 
     @property
     def coordinates(self) -> Array | None:
@@ -68,7 +71,7 @@ class Field(Protocol):
         """Return the entries of Q (nnz,) at parameters (p,)."""
 
     def pull_back(self, values: Array, weights: Array) -> Array:
-        """Return the derivatives of a weighted sum of entries of Q in the parameters, (p,).
+        """Return the derivatives, (p,), of a weighted sum of entries of Q.
 
         They are sum_e weights_e dQ_e / d parameters.
 
@@ -211,7 +214,7 @@ class PrecisionBlock(LatentBlock):
         return projector, float(self.variance.detach()) * torch.from_numpy(variance) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
-        """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs.
+        """Return the derivatives of A (n, N) and the variances (n,) in columns of inputs.
 
         Args:
             inputs: The inputs of n points, (n, D).

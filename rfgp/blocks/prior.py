@@ -144,7 +144,7 @@ class Prior:
         return _total(block.kernel(a, b) for block in self._summands)
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance (n_a, n_a) of inputs with themselves, and its gradient.
+        """Return the prior covariance (n_a, n_a) of inputs, with its gradient.
 
         It is float64.
 

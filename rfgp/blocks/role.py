@@ -79,7 +79,7 @@ class LatentBlock(ABC):
         """
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance (n_a, n_a) of inputs with themselves, and its gradient.
+        """Return the prior covariance (n_a, n_a) of inputs, with its gradient.
 
         It is float64.
 

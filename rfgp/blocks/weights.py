@@ -51,9 +51,10 @@ class Residual:
 
 
 class Design(Protocol):
-    """Interface: features without hyperparameters, times prior standard deviations with them.
+    """Interface: features without hyperparameters, times prior standard deviations.
 
-    Sums of products of such features over the rows hold for any hyperparameters.
+    The prior standard deviations depend on the hyperparameters. Sums of products of such features over the rows hold
+    for any hyperparameters.
     """
 
     @property

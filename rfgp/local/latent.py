@@ -25,7 +25,9 @@ JITTER = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class LatentRoot:
-    """The root L = (I - B)^-1 D^1/2, (n, n), in the form of B and D^1/2. L itself is dense.
+    """The root L = (I - B)^-1 D^1/2, (n, n), in the form of B and D^1/2.
+
+    L itself is dense.
 
     Attributes:
         entries: For each row, the weights of its neighbors (a row of B), then its conditional standard deviation (an

@@ -197,9 +197,9 @@ def add_row_gradients(
 def density_rows(
     first, last, kind, z, phi, noise, variance, near, starts, targets, weights, grad_lengths, grad_noise, grad_targets
 ):
-    """Add gradients of the log density of rows in one pass, as `add_row_gradients` does.
+    """Add gradients of the log density of rows, as `add_row_gradients` does.
 
-    The rows are those from `first` to `last` - 1.
+    All gradients take one pass. The rows are those from `first` to `last` - 1.
 
     Targets (n, k) have the weights `weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n, 0) is
     not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the positions before j. The

@@ -113,9 +113,10 @@ class DenseSolver(Inference):
         return with_gradient(self._value, *self._gram.tensors, self._given_noise, self._residual) + self._repeated
 
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
-        """Return the log marginal likelihood, 0-d, and its gradients, for rows without weights.
+        """Return the log marginal likelihood, 0-d, and its gradients.
 
-        The gradients are in the tensors of the covariance, in the noise of each row (n,), and in the residual (n, k).
+        The rows have no weights. The gradients are in the tensors of the covariance, in the noise of each row (n,), and
+        in the residual (n, k).
         """
         value, gradients = self._value(())
         return value + self._repeated, list(gradients())
@@ -198,9 +199,10 @@ class DenseSolver(Inference):
 
 @dataclass(frozen=True, eq=False)
 class DensePosterior(Posterior):
-    """The posterior k(x, X) a and k(x, x) - k(x, X) C^-1 k(X, x), through the factor of C.
+    """The posterior of rows with a dense covariance C, through the factor of C.
 
-    Methods have the arguments of those of `Posterior`.
+    Its mean is k(x, X) a, and its covariance is k(x, x) - k(x, X) C^-1 k(X, x). Methods have the arguments of those of
+    `Posterior`.
 
     Attributes:
         prior: The prior with a covariance.
@@ -313,7 +315,7 @@ def _factorized(kernel: Tensor, noise: Tensor) -> Tensor:
 
 
 def rounding_variance(covariance: Tensor) -> Tensor:
-    """Return the variance r below which a noise is lost in the rounding of a covariance, 0-d.
+    """Return the variance r, 0-d, below which rounding of a covariance loses a noise.
 
     Args:
         covariance: The covariance, (n, n), float64.

@@ -22,7 +22,9 @@ NUM_COSINES = 256
 
 @dataclass(frozen=True, eq=False)
 class KernelDraws:
-    """Draws g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j) of a stationary kernel.
+    """Draws g of a stationary kernel.
+
+    They are g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j).
 
     Attributes:
         frequencies: The frequencies omega, (count, J, d).
@@ -70,7 +72,9 @@ class KernelDraws:
 
 @dataclass(frozen=True, eq=False)
 class Extensions:
-    """Draws of r, the part of f outside the box of lattices that is independent of the values within it.
+    """Draws of r, the part of f outside the box of lattices.
+
+    It is independent of the values within the box.
 
     Attributes:
         parts: Each term on a lattice, with draws of its kernel for a variance of 1.

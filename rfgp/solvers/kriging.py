@@ -140,9 +140,9 @@ def joint_kriging_weights(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
-    """Return the kriging weights of rows at points that may be neighbors of each other.
+    """Return the kriging weights of rows at points.
 
-    The conditional covariance is returned too.
+    The points may be neighbors of each other. The conditional covariance is returned too.
 
     Args:
         prior: The prior.

@@ -23,10 +23,11 @@ WarmStart = tuple[Tensor, ...]
 
 
 class Posterior(ABC):
-    """The state for predictions: a Gaussian posterior of the latent vectors, and their projection to points.
+    """The state for predictions: a Gaussian posterior and its projection to points.
 
-    Predictions are computed for chunks of points. `project` returns the projection of points, an argument of the other
-    methods. k outputs share one covariance. C functions without a shared covariance have one more axis.
+    The posterior is that of the latent vectors, which are projected to points. Predictions are computed for chunks of
+    points. `project` returns the projection of points, an argument of the other methods. k outputs share one
+    covariance. C functions without a shared covariance have one more axis.
 
     Attributes:
         prior: The prior, without gradients unless predictions are differentiated in its parameters.
@@ -45,7 +46,9 @@ class Posterior(ABC):
 
     @abstractmethod
     def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n points, such as features (n, F) or covariances with the rows.
+        """Return the projection of n points.
+
+        Examples are features (n, F) or covariances with the rows.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
@@ -109,10 +112,10 @@ class Posterior(ABC):
         return torch.diag_embed(self.variance(inputs, projected))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) such that R R^T is the covariance of m weighted sums of q values each.
+        """Return a matrix R (m, r) such that R R^T is the covariance of weighted sums.
 
-        Variances that are independent between points are excluded. The result is None if the joint covariance of all
-        points must be formed.
+        There are m sums of q values each. Variances that are independent between points are excluded. The result is
+        None if the joint covariance of all points must be formed.
 
         Args:
             inputs: The points, (m, q, D).
@@ -121,7 +124,9 @@ class Posterior(ABC):
         return None
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves, or None if it must be formed.
+        """Return the covariance (n, n) as products and solves, or None.
+
+        The result is None if the covariance must be formed.
 
         Args:
             inputs: The inputs of the points.
@@ -222,7 +227,10 @@ class Inference(Protocol):
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The effective degrees of freedom of the weights divided by F, (F - tr A^-1) / F, or None without weights."""
+        """The effective degrees of freedom of the weights divided by F.
+
+        It is (F - tr A^-1) / F, or None without weights.
+        """
         return None
 
     @property
@@ -231,7 +239,10 @@ class Inference(Protocol):
         return ""
 
     def warm_start(self) -> WarmStart:
-        """Return the start of searches at nearby hyperparameters, empty if there is no search."""
+        """Return the start of searches at nearby hyperparameters.
+
+        It is empty if there is no search.
+        """
         return ()
 
     @abstractmethod
@@ -248,11 +259,11 @@ class Inference(Protocol):
 
 @runtime_checkable
 class Solver(Inference, Protocol):
-    """Interface: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
+    """Interface: Gaussian regression of rows, y = mean + f + e.
 
-    A solver caches the algebra that depends on the prior and the inputs only. `with_data` changes targets and noise,
-    for searches for the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods
-    have the signs of the rows (`Block.given_output_weights`).
+    The function f is from the prior, and e ~ N(0, D). A solver caches the algebra that depends on the prior and the
+    inputs only. `with_data` changes targets and noise, for searches for the sites of other likelihoods. k outputs share
+    one covariance C = K + D. Their log likelihoods have the signs of the rows (`Block.given_output_weights`).
     """
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

@@ -30,7 +30,9 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
-    """Raise if sums of terms have different parts of a block of neighbors with latent values of its sum.
+    """Raise if sums of terms have different parts of a block of neighbors.
+
+    The latent values of the block are those of its sum.
 
     Args:
         prior: The prior.

@@ -27,7 +27,7 @@ class BorderProducts(NamedTuple):
 
 
 class RowSolves:
-    """Solves with S for right-hand sides A^T D^-1 B, with columns B (n, F) at the rows.
+    """Solves with S for right-hand sides A^T D^-1 B, with B (n, F) at the rows.
 
     Args:
         factor: The factor of S.
@@ -219,7 +219,9 @@ class Elimination:
 
 
 def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_array) -> Array:
-    """Return the diagonal of A S^-1 A^T, by the selected inverse if its pattern suffices, else by solves.
+    """Return the diagonal of A S^-1 A^T.
+
+    It is computed by the selected inverse if the pattern of that suffices, and otherwise by solves.
 
     Args:
         factor: The factor of S.

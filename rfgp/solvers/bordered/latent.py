@@ -28,7 +28,9 @@ class Latent(NamedTuple):
 
 
 class SparseLatents:
-    """Latent values u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), and their projection to rows.
+    """Latent values u ~ N(0, Q^-1) and their projection to rows.
+
+    The precision is Q = blockdiag(Q_t / s_t^2).
 
     Args:
         latents: The sparse blocks, in the order of the columns of A. There may be none.
@@ -94,7 +96,9 @@ class SparseLatents:
         return torch.from_numpy(np.asarray(prior @ u.numpy()))
 
     def pull_back(self, second: Array, k: float) -> list[Tensor]:
-        """Return the derivatives of (k log|Q| - tr(Q M)) / 2 in the parameters (p,) and the variance of each block.
+        """Return the derivatives of (k log|Q| - tr(Q M)) / 2.
+
+        They are those in the parameters (p,) and the variance of each block.
 
         Args:
             second: The entries of M on the pattern, (nnz,).

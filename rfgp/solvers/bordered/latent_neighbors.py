@@ -25,7 +25,9 @@ from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
 class NeighborsField(MarkovField):
-    """Values of a nearest-neighbor process at ordered positions, as a function of the parameters of its covariance.
+    """Values of a nearest-neighbor process at ordered positions.
+
+    They are a function of the parameters of its covariance.
 
     Args:
         positions: The distinct positions, (N, d).
@@ -141,7 +143,10 @@ class _Projector:
         return self._cached(inputs)[1]
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A and the conditional covariance (n, n) of points that may be neighbors of each other."""
+        """Return A and the conditional covariance (n, n) of points.
+
+        The points may be neighbors of each other.
+        """
         points, covariance = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         numbers, others = self._split(points)
         data = self._positions, self._noise, points[others]
@@ -183,11 +188,11 @@ def latent_precision(
     field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
 ) -> PrecisionBlock:
-    """Return nearest neighbors as latent values at the ordered positions of rows, with their sparse precision.
+    """Return nearest neighbors as latent values at the ordered positions of rows.
 
-    The projection of a row is its own value. A new point depends on the values at near positions, with a conditional
-    variance `residual`. This is exact for single points. In a joint distribution points may be neighbors of each other
-    (`joint`).
+    The latent values have a sparse precision. The projection of a row is its own value. A new point depends on the
+    values at near positions, with a conditional variance `residual`. This is exact for single points. In a joint
+    distribution points may be neighbors of each other (`joint`).
 
     Args:
         block: The block.

@@ -9,9 +9,9 @@ from rfgp.solvers.bordered.system import BorderedSystem
 
 
 class SparseOperator:
-    """The covariance A S^-1 A^T of n points, for latent values with the posterior precision S.
+    """The covariance A S^-1 A^T of n points.
 
-    Methods have the arguments of those of `LatentOperator`.
+    The latent values have the posterior precision S. Methods have the arguments of those of `LatentOperator`.
 
     Args:
         system: The latent values given rows.
@@ -30,9 +30,9 @@ class SparseOperator:
         return torch.from_numpy(self._projector @ self._system.elimination.factor.solve(self._projector.T @ v.numpy()))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
-        """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
+        """Return (A S^-1 A^T + D)^-1 v, (n, p).
 
-        The factor for the last D is cached.
+        It is computed as D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v). The factor for the last D is cached.
         """
         if self._factor_with_points is None or self._factor_with_points[0] is not noise:
             self._factor_with_points = noise, self._system.elimination.factor_with(self._projector, noise.numpy())

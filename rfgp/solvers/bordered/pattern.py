@@ -32,7 +32,9 @@ class Csr(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JointPattern:
-    """The pattern of blockdiag(Q_1, Q_2, ...) + A^T D^-1 A, and the positions of its parts.
+    """The pattern of blockdiag(Q_1, Q_2, ...) + A^T D^-1 A.
+
+    The positions of the entries of its parts are stored too.
 
     Attributes:
         csr: The pattern, (N, N).
@@ -50,7 +52,7 @@ class JointPattern:
     def of(
         cls, fields: Sequence[Field], projector: sp.csr_array, *, combines_non_neighbors: bool = False
     ) -> "JointPattern":
-        """Return the joint pattern of the precisions of fields and their projection to rows.
+        """Return the joint pattern of the precisions and the projection to rows of fields.
 
         A single field has the joint pattern if each row depends on one value, or if each pair of values of a row has an
         entry in Q. Otherwise the union with the pattern of A^T A is analyzed. It is cached for the same fields and
@@ -138,7 +140,9 @@ _cache: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = O
 
 
 def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
-    """Return the positions of the entries of a matrix among those of a pattern that contains them, (nnz,).
+    """Return the positions, (nnz,), of the entries of a matrix in a larger pattern.
+
+    The pattern contains all entries of the matrix. The positions are among its entries.
 
     Args:
         csr: The pattern.

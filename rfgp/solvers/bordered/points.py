@@ -25,7 +25,9 @@ MIN_JOINT = 256
 
 @dataclass(frozen=True, eq=False)
 class BorderedProjection:
-    """The projection f = A u + Phi w + e of latent values u and weights w given the rows to n points.
+    """The projection f = A u + Phi w + e of latent values u and weights w to n points.
+
+    The latent values and the weights are given the rows.
 
     Attributes:
         system: The latent values u and weights w given the rows.
@@ -130,7 +132,7 @@ class PointProjector:
         return replace(out, inputs=inputs, slopes=list(self._slopes(inputs))) if self.needs_gradient(inputs) else out
 
     def needs_gradient(self, inputs: Tensor) -> bool:
-        """Return whether the projections of sparse blocks are differentiated in the inputs.
+        """Return whether projections of sparse blocks are differentiated in the inputs.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
@@ -231,7 +233,9 @@ def between(left: BorderedProjection, right: BorderedProjection) -> Tensor:
 
 
 def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether single points have projections without becoming values of a refined field.
+    """Return whether single points have projections without a refined field.
+
+    Otherwise they become values of a refined field.
 
     Args:
         blocks: The sparse blocks.

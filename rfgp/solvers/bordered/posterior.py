@@ -64,7 +64,7 @@ class BorderedPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries of a point: its features and its projections of latent values."""
+        """The number of entries of a point: features and projections of latent values."""
         return self.weights.num_features + (COLUMNS if projects_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> BorderedProjection:
@@ -97,9 +97,10 @@ class BorderedPosterior(Posterior):
         return ((covariance + covariance.mT) / 2 + projection.conditional_variance) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
+        """Return the posterior covariance (n, n) as products and solves, or None.
 
-        It must be formed if there are dense weights, residuals, or inputs that require gradients.
+        The result is None if the covariance must be formed. It must be formed if there are dense weights, residuals, or
+        inputs that require gradients.
         """
         if self.weights.blocks or has_residuals(self._projector.blocks) or self._projector.needs_gradient(inputs):
             return None

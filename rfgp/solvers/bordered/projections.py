@@ -26,7 +26,7 @@ def all_weights(prior: Prior, rows: Tensor) -> Weights:
 
 
 def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
-    """Return the precisions of a prior, and its neighbors as latent values at the rows.
+    """Return the precisions of a prior, with neighbors as latent values at the rows.
 
     Args:
         prior: The prior.
@@ -109,7 +109,9 @@ def bordered_system(
     *,
     combines_non_neighbors: bool = False,
 ) -> BorderedSystem:
-    """Return the regression of residuals on sparse blocks and features, without gradients.
+    """Return the regression of residuals on sparse blocks and features.
+
+    The result has no gradients.
 
     Args:
         blocks: The sparse blocks, in the order of the columns of the projection.

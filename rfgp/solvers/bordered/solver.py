@@ -125,7 +125,7 @@ class BorderedSolver(Inference):
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The effective degrees of freedom of the F weights divided by F, or None without weights."""
+        """The effective degrees of freedom of the F weights over F, or None without any."""
         factor = self.system.elimination.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 

@@ -121,7 +121,7 @@ class BorderedSystem:
         return -self.elimination.over_noise(self._counted)
 
     def in_projector(self) -> Tensor:
-        """Return the derivatives of the log marginal likelihood in the entries of A, (nnz,)."""
+        """Return derivatives of the log marginal likelihood in the entries of A, (nnz,)."""
         k, elimination, projector = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
         rows = np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
         entries = times_symmetric(projector, elimination.prior.pattern.csr, elimination.factor.inverse)  # A S^-1
@@ -135,7 +135,10 @@ class BorderedSystem:
         return self.residual_of_mean * self.output_weights
 
     def in_fields(self) -> list[Tensor]:
-        """Return the derivatives of the likelihood in the parameters (p,) and the variance, 0-d, of each field."""
+        """Return the derivatives of the likelihood in the parameters of each field.
+
+        For each field these are the derivatives in the parameters (p,) and in the variance, 0-d.
+        """
         if not self.elimination.is_sparse:
             return []
         k = float(self.output_weights.sum())

@@ -47,9 +47,9 @@ loop = jit(error_model="numpy")
 
 @loop
 def step_to(x, unit, tables, work, numbers):
-    """Write A = exp(-x) sum_k x^k T_k and R = sum_m C_m E_m(2 x), unless the step is unchanged.
+    """Write the A and R of a step, unless the step is unchanged.
 
-    E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
+    A = exp(-x) sum_k x^k T_k, R = sum_m C_m E_m(2 x), and E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
     """
     a = len(unit)
     if x == numbers[2 * a - 1]:
@@ -144,7 +144,10 @@ def step_backward(x, unit, tables, r, curvature, work, numbers):
 
 @loop
 def condition_on_row(target, noise, unit, mean, covariance):
-    """Overwrite the mean and the covariance of a state with those given a row, and return v and s."""
+    """Overwrite the mean and covariance of a state with those given a row.
+
+    Return v and s.
+    """
     a, s, v = len(unit), covariance[0, 0] + noise, target - mean[0]
     for i in range(a):
         mean[i] += covariance[i, 0] * (v / s)
@@ -160,7 +163,10 @@ def condition_on_row(target, noise, unit, mean, covariance):
 
 @loop
 def smooth_row(target, noise, unit, mean, covariance, r, curvature, work):
-    """Overwrite r and N after a row with those before it, and return (C^-1 y)_i and (C^-1)_ii."""
+    """Overwrite r and N after a row with those before it.
+
+    Return (C^-1 y)_i and (C^-1)_ii.
+    """
     a, s = len(unit), covariance[0, 0] + noise
     score, noise_ratio, inverse_variance = (target - mean[0]) / s, noise / s, 1 / s
     coefficient, precision, before, corner = score, inverse_variance, score + r[0] * noise_ratio, inverse_variance
@@ -184,7 +190,10 @@ def smooth_row(target, noise, unit, mean, covariance, r, curvature, work):
 
 @loop
 def step_length_gradient(unit, tables, moved, mean, r, curvature, work):
-    """Return the derivative of the log marginal likelihood in the length of a step, with r and N after it."""
+    """Return the derivative of the log marginal likelihood in the length of a step.
+
+    The arguments include r and N after the step.
+    """
     a, total = len(unit), 0.0
     for i in range(a):
         for j in range(a):
@@ -221,7 +230,10 @@ def load(array, i, unit, vector, matrix):
 
 @loop
 def filter_rows(times, targets, noise, model, states):
-    """Write m and P before all blocks to `states`, and return sum log s and sum v^2 / s."""
+    """Write m and P before all blocks to `states`.
+
+    Return sum log s and sum v^2 / s.
+    """
     kappa, unit, tables = model
     a = len(unit)
     mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
@@ -240,7 +252,10 @@ def filter_rows(times, targets, noise, model, states):
 
 @loop
 def filter_block(block, times, targets, noise, model, states, predicted, moved):
-    """Write m and P before each row of a block to `predicted`, and A P A^T of their last step to `moved`."""
+    """Write m and P before each row of a block to `predicted`.
+
+    A P A^T of their last step is written to `moved`.
+    """
     kappa, unit, tables = model
     a, first, has_row_noise = len(unit), BLOCK_ROWS * block, noise.size > 1
     mean, covariance, work, numbers = np.empty(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
@@ -258,9 +273,9 @@ def filter_block(block, times, targets, noise, model, states, predicted, moved):
 
 @loop
 def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, precisions):
-    """Write C^-1 y, the diagonal of C^-1 and the adjoints, and return the derivative in log kappa.
+    """Write C^-1 y, the diagonal of C^-1 and the adjoints.
 
-    The coefficients C^-1 y (n,) and the diagonal `precisions` (n,) are overwritten.
+    Return the derivative in log kappa. The coefficients C^-1 y (n,) and the diagonal `precisions` (n,) are overwritten.
     """
     kappa, unit, tables = model
     a, total, has_row_noise = len(unit), 0.0, noise.size > 1
@@ -288,7 +303,7 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
 
 @loop
 def smooth_block(block, times, targets, noise, model, adjoints, predicted, backward):
-    """Write r and N before each row of a block, and before the next row, to `backward`.
+    """Write r and N before each row of a block and the next row to `backward`.
 
     The arguments include m and P before the rows, `predicted`.
     """
@@ -311,7 +326,10 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
 
 @loop
 def states_at(points, indices, times, targets, noise, model, states, adjoints, filtered, adjoint):
-    """Write m and P at points given earlier rows to `filtered`, and r and N given later rows to `adjoint`."""
+    """Write the filtered and the adjoint states at points.
+
+    m and P given earlier rows are written to `filtered`, and r and N given later rows to `adjoint`.
+    """
     kappa, unit, tables = model
     a, n, has_row_noise, last_block = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))

@@ -95,7 +95,10 @@ class ChainPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries of a point: the states before and after it, and temporary arrays."""
+        """The number of entries of a point.
+
+        They are the states before and after it, and temporary arrays.
+        """
         return COLUMNS
 
     def project(self, inputs: Tensor) -> Any:
@@ -127,7 +130,10 @@ class ChainPosterior(Posterior):
         return self._project_single(inputs).covariance
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed."""
+        """Return the posterior covariance (n, n) as products and solves, or None.
+
+        The result is None if the covariance must be formed.
+        """
         return self._sparse.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:

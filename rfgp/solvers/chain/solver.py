@@ -19,11 +19,11 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class ChainSolver(Inference):
-    """Rows under a half-integer Matern process of one column, with time and memory linear in the rows.
+    """Rows under a half-integer Matern process of one column.
 
-    The formulas are in `rfgp.solvers.chain.states`. Let C = s^2 K + D and r = y - mean. The derivative of the log
-    likelihood in s^2 follows from that in the logarithm of a common factor of s^2 and D. The latter is (r^T C^-1 r - n)
-    / 2.
+    The time and the memory are linear in the rows. The formulas are in `rfgp.solvers.chain.states`. Let C = s^2 K + D
+    and r = y - mean. The derivative of the log likelihood in s^2 follows from that in the logarithm of a common factor
+    of s^2 and D. The latter is (r^T C^-1 r - n) / 2.
 
     Args:
         prior: The prior of one block (`supports`), with gradients.
@@ -90,9 +90,10 @@ class ChainSolver(Inference):
     # --- scores ----------------------------------------------------------------------------------
 
     def score(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, with its gradient from one pass over the rows.
+        """Return the log marginal likelihood, 0-d, with its gradient.
 
-        It has derivatives in hyperparameters only, but not in the noise or the targets of single rows.
+        The gradient takes one pass over the rows. It has derivatives in hyperparameters only, but not in the noise or
+        the targets of single rows.
         """
 
         def compute(needs: Needs) -> tuple[Tensor, Gradients]:

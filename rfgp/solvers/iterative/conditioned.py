@@ -47,7 +47,10 @@ class ConditionedTerms:
 
     @cached_property
     def sample_coordinates(self) -> dict[Term, Tensor]:
-        """The coordinates (N, 2 m) of the unexplained and the explained part of draws of each term."""
+        """The coordinates (N, 2 m) of both parts of draws of each term.
+
+        The parts are the unexplained and the explained one.
+        """
         u, _ = self.operator.prior_weights(self._draws.shape[1])
         out = {}
         for term, part in zip(self.terms, self.operator.split(u), strict=True):
@@ -149,7 +152,10 @@ class JointMoments:
 
     @cached_property
     def scales(self) -> Tensor:
-        """The ratios (n,) of the standard deviations of single points to those in the joint distribution."""
+        """The ratios (n,) of the single to the joint standard deviations of points.
+
+        The numerator is the standard deviation of a single point, and the denominator that in the joint distribution.
+        """
         if not any(term.depends_on_other_points for term in self._single.terms):
             return self.cross.new_ones(self.cross.shape[1])
         variance = self._single.solved_variance().clamp_min(0)

@@ -88,9 +88,9 @@ class KroneckerPart(Part):
 
 
 class KroneckerTerm(Term):
-    """A product of two covariances at rows on a grid, with the coordinates w, (N_1 N_2,).
+    """A product of two covariances at rows on a grid.
 
-    Methods have the arguments of those of `Term`.
+    Its coordinates are w, (N_1 N_2,). Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
@@ -169,7 +169,7 @@ class KroneckerTerm(Term):
         return KroneckerRows(*factors, *codes)
 
     def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
-        """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
+        """Return X of n points, and the covariance (n, n) given the coordinates."""
         with torch.no_grad():
             matrix = self._project(inputs)
             return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
@@ -207,7 +207,9 @@ class KroneckerTerm(Term):
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
     def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates (N_1 N_2, p) do not define functions off the grid.
+        """Raise an error, because there are no functions off the grid.
+
+        Coordinates (N_1 N_2, p) do not define them.
 
         Raises:
             InvalidArgumentError: Always.

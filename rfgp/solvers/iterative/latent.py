@@ -54,7 +54,9 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
 
 
 class LatentSolver(Inference):
-    """Rows in the given order under latent nearest neighbors, weights and sparse precisions.
+    """Rows in the given order under latent nearest neighbors and other blocks.
+
+    The other blocks are weights and sparse precisions.
 
     Args:
         prior: The prior, with gradients.
@@ -77,7 +79,9 @@ class LatentSolver(Inference):
         self._ordered = ordered
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
+        """Return the solver for other targets and noise of the same inputs.
+
+        It is solved to 1e-11.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
@@ -114,9 +118,9 @@ class LatentSolver(Inference):
             return self._ordered.posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, conditioned on observations.
+        """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        Latent values would need more precise variances at rows than draws have.
+        They are conditioned on observations. Latent values would need more precise variances at rows than draws have.
         """
         return self._by_observations.leave_one_out()
 

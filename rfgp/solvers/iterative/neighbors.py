@@ -32,9 +32,9 @@ from rfgp.sparse import SparsityPattern
 
 
 class NeighborsTerm(Term):
-    """A process g = L u of ordered rows, without noise. Its coordinates are the values of g at the rows.
+    """A process g = L u of ordered rows, without noise.
 
-    Methods have the arguments of those of `Term`.
+    Its coordinates are the values of g at the rows. Methods have the arguments of those of `Term`.
 
     Args:
         prior: The prior, with the features whose residual the block of neighbors models.
@@ -67,17 +67,23 @@ class NeighborsTerm(Term):
         return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
-        """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns."""
+        """Return a preconditioner of the same rows conditioned on observations.
+
+        It includes other terms of few columns.
+        """
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
         features = whitener.times(dense_columns_except(operator, self.part))
         return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def project(self, inputs: Tensor) -> TermProjection:
-        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,)."""
+        """Return the weights (n, rows) of near rows, and conditional variances (n,)."""
         return TermProjection(*kriging_weights(self._prior, self._inputs, self._jitter, inputs))
 
     def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance."""
+        """Return the weights (n, rows) of points, and the conditional covariance.
+
+        Points have earlier points as neighbors.
+        """
         return joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:

@@ -29,7 +29,10 @@ MIN_COLUMNS = 16
 
 
 class Preconditioner(Protocol):
-    """Interface: P = (R^T R)^-1, which approximates B = I + D^(-1/2) (sum_t H_t H_t^T) D^(-1/2)."""
+    """Interface: P = (R^T R)^-1, an approximation of B.
+
+    The matrix B is I + D^(-1/2) (sum_t H_t H_t^T) D^(-1/2).
+    """
 
     def half_solve(self, v: Tensor) -> Tensor:
         """Return R v, (n, p), for the root R of P^-1.

@@ -30,7 +30,10 @@ class Part(ABC):
     num_dense = 0
 
     def dense_columns(self) -> Tensor | None:
-        """Return H (n, N) as a dense matrix if it is dense or has at most 1,000 columns, else None."""
+        """Return H (n, N) as a dense matrix, or None.
+
+        The matrix is returned if it is dense or has at most 1,000 columns.
+        """
         eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= MAX_DENSE_COLUMNS else None
         return None if eye is None else self.root_times(eye)
 
@@ -161,9 +164,9 @@ class DensePart(Part):
 
 
 class PrecisionPart(Part):
-    """H = s A P^T L^-T for projections A (n, N) of latent values with the precision Q / s^2, P Q P^T = L L^T.
+    """H = s A P^T L^-T for projections A (n, N) of latent values.
 
-    Methods have the arguments of those of `Part`.
+    The latent values have the precision Q / s^2, and P Q P^T = L L^T. Methods have the arguments of those of `Part`.
 
     Args:
         factor: The factor of Q.

@@ -74,16 +74,20 @@ class IterativePosterior(Posterior):
         return projected.mean()
 
     def variance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
-        """Return the marginal posterior variances, (n,), by solves for at most 256 points and by draws for more."""
+        """Return the marginal posterior variances, (n,).
+
+        They are computed by solves for at most 256 points, and by draws for more.
+        """
         if len(inputs) <= MAX_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
-        """Return the posterior covariance (n, n) of points that may be neighbors of each other.
+        """Return the posterior covariance (n, n) of points.
 
-        The correlations are those of the joint distribution, and the variances those of single points. There may be at
-        most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
+        The points may be neighbors of each other. The correlations are those of the joint distribution, and the
+        variances those of single points. There may be at most 2,000 points, or fewer if nearest neighbors of many rows
+        need more memory.
 
         Raises:
             InvalidArgumentError: If there are more points.
@@ -104,9 +108,10 @@ class IterativePosterior(Posterior):
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
+        """Return the posterior covariance (n, n) as products and solves, or None.
 
-        It must be formed for sums of only some terms, and for terms with conditional variances of points.
+        The result is None if the covariance must be formed. It must be formed for sums of only some terms, and for
+        terms with conditional variances of points.
         """
         if self.terms is not None:
             return None

@@ -31,7 +31,9 @@ _MIN_RELATIVE_EIGENVALUE = 1e-12
 
 
 class LowRankPreconditioner(NamedTuple):
-    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and its symmetric inverse root R.
+    """P = I + U diag(p - 1) U^T with orthonormal U (n, r).
+
+    The symmetric inverse root of P is R.
 
     Examples:
         >>> one = LowRankPreconditioner.of_features(torch.tensor([[2.0], [0.0]]).double())

@@ -50,7 +50,10 @@ class KhatriRaoPart(Part):
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), through H H^T if it is small or sparse, or through products of distinct nodes."""
+        """Return H H^T v, (n, p).
+
+        It is computed through H H^T if that is small or sparse, and otherwise through products of distinct nodes.
+        """
         if self._dense_gram is not None:
             return self._dense_gram @ v
         if self._small_gram is not None:
@@ -106,9 +109,9 @@ class KhatriRaoPart(Part):
 
 
 class ProductTerm(SparseTerm, Term):
-    """A term f = s (phi kron psi) w with sparse phi, dense psi and the coordinates s w, (N F,).
+    """A term f = s (phi kron psi) w with sparse phi and dense psi.
 
-    Methods have the arguments of those of `Term`.
+    Its coordinates are s w, (N F,). Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
@@ -155,13 +158,17 @@ class ProductTerm(SparseTerm, Term):
         return self.s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
-        """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F)."""
+        """Return all columns of s (phi kron psi), (rows + n, N F).
+
+        The rows are followed by the points.
+        """
         return KhatriRaoPart(self._phi.above(self.project(inputs).matrix), self.s2**0.5)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi on its pattern, in psi and in s^2.
+        """Return a 0-d tensor with the gradient in phi, in psi and in s^2.
 
-        With Z = (phi kron psi)^T v these are s^2 sum_f,p (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
+        The gradient in phi is that in its entries on its pattern. With Z = (phi kron psi)^T v these are s^2 sum_f,p
+        (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
         """
         values, pattern = self._features.left
         psi, v = self._features.right, vectors.numpy()

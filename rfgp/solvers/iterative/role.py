@@ -102,7 +102,7 @@ class Term(ABC):
 
     @abstractmethod
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return the prior variances (n,) of the projections of n points, without conditional ones.
+        """Return the prior variances (n,) of projections, without conditional ones.
 
         Args:
             inputs: The inputs of the points, (n, D), or positions (n,).
@@ -118,7 +118,9 @@ class Term(ABC):
         """
 
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return the coordinates (N, p) of standard normal draws. By default these are the draws.
+        """Return the coordinates (N, p) of standard normal draws.
+
+        By default these are the draws.
 
         Args:
             standard: The standard normal draws u of the columns of H, (columns, p), in the requested precision.
@@ -127,7 +129,9 @@ class Term(ABC):
         return standard
 
     def joined(self, inputs: Tensor) -> Part | None:
-        """Return the root [H; h] of the rows, followed by points, or None if points have conditional variances.
+        """Return the root [H; h] of the rows, followed by points, or None.
+
+        The result is None if points have conditional variances.
 
         Args:
             inputs: The inputs of the points.
@@ -163,9 +167,9 @@ class Term(ABC):
 
 
 class SparseTerm(ABC):
-    """Part of a term f = s phi w with sparse features of nodes, each with F weights, and the coordinates s w, (N F,).
+    """Part of a term f = s phi w with sparse features of nodes.
 
-    Methods have the arguments of those of `Term`.
+    Each node has F weights. The coordinates are s w, (N F,). Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.

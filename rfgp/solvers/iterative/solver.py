@@ -75,7 +75,9 @@ class IterativeSolver(Inference):
         self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
+        """Return the solver for other targets and noise of the same inputs.
+
+        It is solved to 1e-11.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
@@ -85,9 +87,9 @@ class IterativeSolver(Inference):
         return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log marginal likelihood, 0-d, with an unbiased estimate of its gradient.
+        """Return an estimate of the log marginal likelihood, 0-d.
 
-        See `likelihood_error`.
+        It has an unbiased estimate of its gradient. See `likelihood_error`.
         """
         with torch.no_grad():
             value = self._log_marginal_likelihood() + self._repeated + self._bound
@@ -113,7 +115,7 @@ class IterativeSolver(Inference):
             return self._operator.solve(self.residual, self._tolerance)
 
     def converges(self, max_iterations: int) -> bool:
-        """Return whether conjugate gradients for the coefficients converge in few iterations.
+        """Return whether conjugate gradients for coefficients converge in few iterations.
 
         If they do, the coefficients are cached.
 
@@ -211,9 +213,10 @@ class IterativeSolver(Inference):
         return IterativePosterior(self._prior.detached(), inputs, noise_diag, *solved, known)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, from `latent_variances`.
+        """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i at the row.
+        They are computed from `latent_variances`. 1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i
+        at the row.
         """
         with torch.no_grad():
             variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)

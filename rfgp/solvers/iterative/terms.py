@@ -158,7 +158,10 @@ class WalkTerm(SparseTerm, Term):
         return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
+        """Return a 0-d tensor with the gradient in the entries of phi and in s^2.
+
+        The entries of phi are those on its pattern.
+        """
         values, pattern = self._features
         right = torch.from_numpy(self._phi.T @ vectors.numpy())
         in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
@@ -215,7 +218,7 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, projector, self._s2**0.5)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the parameters of the precision and in s^2.
+        """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
 
         With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
         """
@@ -229,7 +232,9 @@ class PrecisionTerm(Term):
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows: weights, grids, precisions, walks, and neighbors.
+    """Return the terms of a prior at rows.
+
+    They are weights, grids, precisions, walks, and neighbors.
 
     Args:
         prior: The prior.
@@ -256,7 +261,9 @@ def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows, preconditioned by the last term.
+    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows.
+
+    It is preconditioned by the last term.
 
     Args:
         terms: The terms, at least one.

@@ -48,9 +48,10 @@ class EvidenceBounds:
 
     @property
     def divergence(self) -> float:
-        """An upper bound of the divergence of the variational posterior (VFE) from the exact posterior.
+        """An upper bound of the divergence of the variational from the exact posterior.
 
-        It is the Kullback-Leibler divergence in nats, for whole functions and all observations together.
+        The variational posterior is that of VFE. The divergence is the Kullback-Leibler divergence in nats, for whole
+        functions and all observations together.
         """
         return self.upper - self.lower
 
@@ -63,7 +64,9 @@ class EvidenceBounds:
 
 
 def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBounds:
-    """Return bounds of the exact log marginal likelihood, in three passes over the rows with O(n F^2) operations.
+    """Return bounds of the exact log marginal likelihood.
+
+    They take three passes over the rows with O(n F^2) operations.
 
     Args:
         model: A model whose terms have a residual of either kind, or are exact.

@@ -25,7 +25,7 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether `fourier_log_likelihood` supports the terms and the noise of a model.
+    """Return whether `fourier_log_likelihood` supports the terms and noise of a model.
 
     There must be one term of cosine and sine features without a residual, and no row with a weight or noise of its own.
 

@@ -53,7 +53,9 @@ class FactorCovariance:
         return root @ (root if left is right else self.root(right)).mT
 
     def root(self, scaled_phi: Tensor) -> Tensor:
-        """Return a matrix R (n, F) such that R R^T is the covariance of functions at n points.
+        """Return a matrix R (n, F) such that R R^T is the covariance of functions.
+
+        The functions are those at n points.
 
         Args:
             scaled_phi: The scaled features, (n, F).
@@ -122,7 +124,9 @@ class RowCovariance:
         return left @ right.mT - (left @ self.rows.mT) @ (right @ self.rows.mT).mT
 
     def root(self, scaled_phi: Tensor) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance of functions at n points.
+        """Return a matrix R (n, r) such that R R^T is the covariance of functions.
+
+        The functions are those at n points.
 
         Args:
             scaled_phi: The scaled features, (n, F).
@@ -209,7 +213,10 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the scaled features of n points, (n, F), 0 for terms that are not predicted."""
+        """Return the scaled features of n points, (n, F).
+
+        They are 0 for terms that are not predicted.
+        """
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
             scaled_phi = self.prior.dense.scaled(inputs).double()

@@ -83,7 +83,10 @@ class LowRankSolver(Inference):
         self.solution = solution
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, with its gradient, in one pass over the rows."""
+        """Return the log marginal likelihood, 0-d, with its gradient.
+
+        The gradient takes one pass over the rows.
+        """
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
@@ -195,7 +198,9 @@ class Totals(NamedTuple):
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
-        """Return the totals from a flat tuple of their fields, with the gradients in the parameters last.
+        """Return the totals from a flat tuple of their fields.
+
+        The gradients in the parameters are last.
 
         Args:
             sums: The fields.

@@ -136,9 +136,10 @@ def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolutio
 
 
 def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tensor, noise: Tensor) -> Tensor:
-    """Return the quadratic form (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
+    """Return the quadratic form (y - mean)^T C^-1 (y - mean), 0-d.
 
-    It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
+    It is summed over outputs. It is evaluated at the weights u = s w of the solution, so that errors of u have only a
+    second-order effect.
 
     Args:
         statistics: The sums over the rows.
@@ -197,7 +198,9 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood within bounds.
+    """Return the noise and the variance of one term that maximize the likelihood.
+
+    Both are within bounds.
 
     Args:
         statistics: The statistics of rows without noise of their own.

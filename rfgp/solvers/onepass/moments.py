@@ -110,7 +110,9 @@ class SeriesMoments:
         )
 
     def known_variance(self, inputs: Tensor) -> Tensor:
-        """Return the posterior variances of the sums of features, (n,), without those of missing modes.
+        """Return the posterior variances of the sums of features, (n,).
+
+        Those of missing modes are excluded.
 
         Args:
             inputs: The inputs of the points, (n, D).

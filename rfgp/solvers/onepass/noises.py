@@ -90,7 +90,9 @@ class SharedNoise:
 
 
 class RowNoises:
-    """Rows with noise of their own, in one pass for the likelihood and another for its derivatives.
+    """Rows with noise of their own.
+
+    One pass over them gives the likelihood, and another gives its derivatives.
 
     Args:
         designs: The designs of all blocks.

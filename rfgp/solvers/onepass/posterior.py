@@ -33,7 +33,7 @@ FEW_POINTS = 64
 
 
 class WeightState(NamedTuple):
-    """The posterior of weights from statistics, with the formulas of `rfgp.solvers.onepass.solver`."""
+    """The posterior of weights from statistics, as in `rfgp.solvers.onepass.solver`."""
 
     factor: Tensor  # (F, F), the lower Cholesky factor of A
     target: Tensor  # c, (F, k)
@@ -97,7 +97,7 @@ class SeriesPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries of a point in memory: its columns, and the features of dense designs."""
+        """The number of entries of a point in memory: its columns and its dense features."""
         return 8 + 4 * self._layout.num_dense
 
     def project(self, inputs: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class SeriesPosterior(Posterior):
         return self.dense.root(inputs, self.dense.project(inputs))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q)."""
+        """Return a covariance root (m, r) of sums over points (m, q, D) by weights (m, q)."""
         return self.dense.root_of_sums(inputs, weights)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
@@ -152,9 +152,9 @@ class SeriesPosterior(Posterior):
         return replace(self, dense=self.dense.differentiated(column))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k), from weights and, outside the box of the rows, from the kernel.
+        """Draw functions of n inputs, (count, n, k), from weights and the kernel.
 
-        The variance that the modes miss is excluded.
+        The kernel is used outside the box of the rows only. The variance that the modes miss is excluded.
         """
         dense = self.dense
         weights = dense.weights + dense.uncertainty.sample(count, *dense.weights.shape, generator=generator)
@@ -206,7 +206,10 @@ class SeriesPosterior(Posterior):
     # --- files -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the sums over the rows (...), mean (k,) and noise, 0-d, or without sums the weights and the factor."""
+        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d.
+
+        Without sums, these are the weights and the factor.
+        """
         if self.row_sums is None:
             return self.dense.tensors()
         sums, mean, noise = self.row_sums
@@ -275,7 +278,7 @@ def _check_derivative_points(posterior: SeriesPosterior, inputs: Tensor) -> None
 def weighted_by_precision(
     variance: Tensor, powers: Sequence[int], block: Block
 ) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with the weights w_n (v / (v + noise_n))^power of each power, for the noise_n of the rows.
+    """Return rows with weights w_n (v / (v + noise_n))^power, for noise_n of the rows.
 
     Args:
         variance: The variance v, 0-d.
@@ -289,7 +292,7 @@ def weighted_by_precision(
 
 
 def sum_names(layout: Layout) -> list[str]:
-    """Return the names of the tensors of sums in a file, in the order of `RowSums.flat`.
+    """Return the names of tensors of sums in a file, in the order of `RowSums.flat`.
 
     Args:
         layout: The layout of the designs.

@@ -63,7 +63,9 @@ def real_projections(values: Complex, modes: Modes) -> Floats:
 
 
 def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of the features of two sets of modes of one lattice, (2 p + 1, 2 q + 1).
+    """Return the sums of products of features of two sets of modes of one lattice.
+
+    The shape is (2 p + 1, 2 q + 1).
 
     Args:
         generator: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1).
@@ -76,7 +78,9 @@ def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
 
 
 def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of the features of modes of two lattices, (2 p + 1, 2 q + 1).
+    """Return the sums of products of features of modes of two lattices.
+
+    The shape is (2 p + 1, 2 q + 1).
 
     Args:
         sums: The sums of products of exponentials, in the shapes of both lattices.
@@ -99,7 +103,9 @@ def _products(differences: Complex, totals: Complex, first: Modes, second: Modes
 
 
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
-    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ..., 2 K_d + 1).
+    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j.
+
+    The shape is (2 K_1 + 1, ..., 2 K_d + 1).
 
     Args:
         coefficients: The coefficients w, (2 p + 1,).
@@ -114,7 +120,9 @@ def real_series(coefficients: Floats, modes: Modes) -> Complex:
 
 
 def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex:
-    """Return C with Re sum_k C_k exp(i theta_k) = phi V psi^T for features phi and psi of two sets of modes.
+    """Return C with Re sum_k C_k exp(i theta_k) = phi V psi^T.
+
+    phi and psi are the features of two sets of modes.
 
     Args:
         covariance: The covariance V, (2 p + 1, 2 q + 1).

@@ -55,7 +55,9 @@ def supports(prior: Prior, rows: Rows) -> bool:
 
 
 class OnePassSolver(Inference):
-    """Inference of rows under weights with fixed designs, by statistics of one pass over them.
+    """Inference of rows under weights with fixed designs.
+
+    It uses statistics of one pass over the rows.
 
     Args:
         prior: The prior, with gradients.
@@ -86,7 +88,9 @@ class OnePassSolver(Inference):
         return self.noise + residual_variance_of(self.prior)
 
     def with_factors_of(self, other: "OnePassSolver") -> Self:
-        """Return the solver with the factors of another one at the same hyperparameters and rows.
+        """Return the solver with the factors of another one.
+
+        The other one has the same hyperparameters and rows.
 
         Args:
             other: The other solver. If its sums over the rows differ, nothing is copied.

@@ -22,7 +22,9 @@ MAX_CACHED_SUMS = 2
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over rows of products of features phi, without prior standard deviations, and of targets.
+    """Sums over rows of products of features phi and of targets.
+
+    The features do not include prior standard deviations.
 
     Attributes:
         gram: The matrix phi^T P phi, (F, F).
@@ -51,7 +53,9 @@ _STATISTICS_CACHE: _Cache = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows, which are read unless statistics on the same lattices are cached.
+    """Return the statistics of rows.
+
+    The rows are read unless statistics on the same lattices are cached.
 
     Args:
         designs: The designs of all blocks.
@@ -111,7 +115,7 @@ def assemble(layout: Layout, sums: RowSums) -> Statistics:
 
 
 def projected(layout: Layout, sums: RowSums) -> Tensor:
-    """Return the products phi^T P Z of all features with the columns Z of the rows, (F, q).
+    """Return the products phi^T P Z of all features with columns Z of rows, (F, q).
 
     Args:
         layout: The layout of the designs.

@@ -208,7 +208,9 @@ def sums_over(layout: Layout, rows: Rows) -> RowSums:
 def weighted_sums(
     layout: Layout, rows: Rows, weigh: Weighing, count: int = 1, num_values: int = 0
 ) -> tuple[list[RowSums], list[Tensor]]:
-    """Return the sums over rows for each of several weights, and sums of further values, in one pass.
+    """Return the sums over rows for several weights, and sums of further values.
+
+    All sums take one pass over the rows.
 
     Args:
         layout: The designs.

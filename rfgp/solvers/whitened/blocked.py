@@ -43,7 +43,9 @@ def is_large(prior: Prior, count: int) -> bool:
 
 
 def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
-    """Return the inference of rows with nearest neighbors of observations, in blocks if there are many rows.
+    """Return the inference of rows with nearest neighbors of observations.
+
+    It is in blocks if there are many rows.
 
     Args:
         prior: The prior.
@@ -57,7 +59,9 @@ def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inferenc
 
 
 class BlockedInference(Inference):
-    """Inference of very many rows under nearest neighbors and weights, without gradients.
+    """Inference of very many rows under nearest neighbors and weights.
+
+    There are no gradients.
 
     Args:
         prior: The prior.
@@ -109,7 +113,10 @@ class BlockedInference(Inference):
         return self._others - 0.5 * (self._square - self._explained + constants)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, with stored features of all rows."""
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        The features of all rows are stored.
+        """
         return WhitenedSolver.of(*self._arguments).leave_one_out()
 
     def posterior(self) -> WhitenedPosterior:

@@ -35,7 +35,10 @@ from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
 class WhitenedProjection(NamedTuple):
-    """The projection of weights and latent values to n single points, given observations near them."""
+    """The projection of weights and latent values to n single points.
+
+    It is given the observations near the points.
+    """
 
     dense: Tensor  # the features minus those of the neighbors, (n, F)
     offset: Tensor  # the mean without the part of the dense weights, (n, k)
@@ -75,7 +78,10 @@ class WhitenedPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries of a point: features, latent values, outputs, and those of its neighbors."""
+        """The number of entries of a point.
+
+        They are features, latent values, outputs, and those of its neighbors.
+        """
         latent = sum(block.size for block in self.prior.precisions)
         near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
         return sum(self.weights.shape) + 1 + latent + near
@@ -111,12 +117,12 @@ class WhitenedPosterior(Posterior):
         return root @ root.mT
 
     def root(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance of points that may be neighbors of each other.
+        """Return a matrix R (n, r) such that R R^T is the covariance of points.
 
-        With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d).
-        With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
-        The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
-        are rows.
+        The points may be neighbors of each other. With the new points after the rows, g_new = B_r (y - mean - Phi w - A
+        u) + B_new g_new + e, e ~ N(0, diag d). With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) +
+        (Phi_new - T B_r Phi) w + (A_new - T B_r A) u. The correlations are those of this distribution. The variances
+        are those of `variance`, for which all neighbors are rows.
         """
         root, scale = _joint_root([self], inputs, [projected])
         if self._residual.has_residual:

@@ -31,9 +31,10 @@ from rfgp.sparse import EntryPattern, SparseValues
 
 
 class WhitenedSolver(Inference):
-    """Rows under a block of nearest neighbors with weights, kernels and sparse precisions.
+    """Rows under nearest neighbors with weights, kernels and sparse precisions.
 
-    Other noise changes the whitener. `with_data` therefore shares only the order and the neighbors of the rows.
+    The nearest neighbors are one block. Other noise changes the whitener. `with_data` therefore shares only the order
+    and the neighbors of the rows.
 
     Args:
         prior: The prior, with gradients.
@@ -161,7 +162,10 @@ class WhitenedSolver(Inference):
         return self._whitener.back(self.system.residual_of_mean)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, in the given order."""
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        The rows are in the given order.
+        """
         with torch.no_grad():
             variance = 1 / self._precisions
             mean = self._rows.targets - self._ordered_coefficients() * variance[:, None]
