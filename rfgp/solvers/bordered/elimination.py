@@ -221,7 +221,7 @@ class Elimination:
 def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_array) -> Array:
     """Return the diagonal of A S^-1 A^T.
 
-    It is computed by the selected inverse if the pattern of that suffices, and otherwise by solves.
+    It is computed by the selected inverse if its pattern suffices, and otherwise by solves.
 
     Args:
         factor: The factor of S.

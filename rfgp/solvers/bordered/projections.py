@@ -26,7 +26,7 @@ def all_weights(prior: Prior, rows: Tensor) -> Weights:
 
 
 def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
-    """Return the precisions of a prior, with neighbors as latent values at the rows.
+    """Return the precisions of a prior, and its neighbors as latent values at rows.
 
     Args:
         prior: The prior.

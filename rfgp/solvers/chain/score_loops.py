@@ -57,8 +57,9 @@ def advance_tangents(x, unit, tables, mean, work, tangents, moving):
 def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
     """Overwrite derivatives with those after a row.
 
-    The arguments include the covariance before the row and the derivatives of its noise. dP <- (I - k e_0^T) dP (I - k
-    e_0^T)^T + k k^T dD, and dm <- (I - k e_0^T) dm + v dk.
+    The arguments include the covariance before the row and the derivatives of its noise.
+
+    dP <- (I - k e_0^T) dP (I - k e_0^T)^T + k k^T dD, and dm <- (I - k e_0^T) dm + v dk.
     """
     a = len(unit)
     for i in range(a):
@@ -84,8 +85,10 @@ def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
 def score_rows(times, targets, noise, noise_fractions, model, in_scales, in_means, of_scales, of_means):
     """Sum derivatives of the innovations v and their variances s.
 
-    Return sum log s and sum v^2 / s. Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s). The directions are log
-    kappa and q directions of the log noise, and for b also the mean. The sums, which are added to the arrays, are
+    Return sum log s and sum v^2 / s.
+
+    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s). The directions are log kappa and q directions of the
+    log noise, and for b also the mean. The sums, which are added to the arrays, are
 
         in_scales (q + 2,)  sum c (z^2 - 1)    of_scales (q + 2, q + 2)  sum c c^T
         in_means (q + 2,)   sum b z            of_means (q + 2, q + 2)   sum b b^T

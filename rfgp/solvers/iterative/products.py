@@ -167,8 +167,9 @@ class ProductTerm(SparseTerm, Term):
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in phi, in psi and in s^2.
 
-        The gradient in phi is that in its entries on its pattern. With Z = (phi kron psi)^T v these are s^2 sum_f,p
-        (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
+        The gradient in phi is that in the entries on its pattern.
+
+        With Z = (phi kron psi)^T v these are s^2 sum_f,p (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
         """
         values, pattern = self._features.left
         psi, v = self._features.right, vectors.numpy()

@@ -215,8 +215,9 @@ class IterativeSolver(Inference):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        They are computed from `latent_variances`. 1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i
-        at the row.
+        They are computed from `latent_variances`.
+
+        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i at the row.
         """
         with torch.no_grad():
             variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)

@@ -85,7 +85,7 @@ class LowRankSolver(Inference):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, with its gradient.
 
-        The gradient takes one pass over the rows.
+        Both take one pass over the rows.
         """
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)

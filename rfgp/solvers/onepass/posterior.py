@@ -208,7 +208,7 @@ class SeriesPosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return the sums over the rows (...), the mean (k,) and the noise, 0-d.
 
-        Without sums, these are the weights and the factor.
+        If there are no sums, the weights and the factor are returned.
         """
         if self.row_sums is None:
             return self.dense.tensors()

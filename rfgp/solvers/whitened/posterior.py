@@ -119,10 +119,12 @@ class WhitenedPosterior(Posterior):
     def root(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance of points.
 
-        The points may be neighbors of each other. With the new points after the rows, g_new = B_r (y - mean - Phi w - A
-        u) + B_new g_new + e, e ~ N(0, diag d). With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) +
-        (Phi_new - T B_r Phi) w + (A_new - T B_r A) u. The correlations are those of this distribution. The variances
-        are those of `variance`, for which all neighbors are rows.
+        The points may be neighbors of each other.
+
+        With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d).
+        With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
+        The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
+        are rows.
         """
         root, scale = _joint_root([self], inputs, [projected])
         if self._residual.has_residual:
