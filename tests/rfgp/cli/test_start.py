@@ -172,7 +172,7 @@ def started(folder, *arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("interrupts")
-    rows = np.random.default_rng(0).standard_normal((1000, 9))
+    rows = np.random.default_rng(0).standard_normal((3000, 9))
     np.savetxt(folder / "t.csv", rows, delimiter=",", header=",".join("abcdefghi"), comments="")
     return folder
 
@@ -251,7 +251,7 @@ def test_a_fit_through_a_pipe_says_how_far_it_is(folder, tmp_path):
     command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--no-compare", *FEATURES]
     run = subprocess.run([*command, "--out", tmp_path], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "\nFitting 900 observations" in run.stderr
+    assert "\nFitting 2,700 observations" in run.stderr
     assert "at most 200 iterations, fewer if it converges): 1 of 200" in run.stderr
     assert not re.search(r"\b0 s\b", run.stderr)
 
