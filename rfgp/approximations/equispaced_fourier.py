@@ -84,7 +84,9 @@ class EquispacedFourier(Approximation):
         return self._unsupported_kernel_reason(data) or self._unsupported_size_reason(data)
 
     def is_truncated(self, data: TermData) -> bool:
-        """Return whether the features of a term with a spectral density omit too much of its variance.
+        """Return whether the features of a term omit too much of its variance.
+
+        It is false if the term has no spectral density.
 
         Args:
             data: The term and the rows.

@@ -203,7 +203,10 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features. Options of some couplings are included only if given."""
+        """The options of the features.
+
+        Options of some couplings are included only if given.
+        """
         options_by_name = dict(super().options)
         return {
             name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
@@ -245,7 +248,7 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a truncated power series of the adjacency matrix.
+    """A truncated power series of the adjacency matrix for the kernel's square root.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.

@@ -60,7 +60,10 @@ class WeightTermPrior(TermPrior):
         return Prior(weights=(block,))
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) if hyperparameters only scale features, or None."""
+        """Return the covariance of rows (n, D) if hyperparameters only scale features.
+
+        Otherwise it is None.
+        """
         parts = tuple(part.functions(columns) for part in self.parts)
         if self.learnable or any(part.design is None or part.reads for part in parts):
             return None

@@ -110,10 +110,10 @@ class TermFit:
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
-        """The dotted names of all variances, if their common factor has a closed-form optimum.
+        """The names of all variances, if their common factor has a closed-form optimum.
 
-        It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
-        prior, or be several numbers, such as those of slopes.
+        The names are dotted. The factor has an optimum in closed form for weights without a residual, given the ratios
+        of all variances. No variance may be fixed, have a prior, or be several numbers, such as those of slopes.
         """
         variances, prior = variance_paths(self.spec), self.prior
         is_open = {*variances, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)

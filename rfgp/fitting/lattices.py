@@ -147,10 +147,10 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
 
 
 def without_truncated_lattices(fit: TermFit) -> dict[str, Approximation]:
-    """Return other approximations if automatic lattices omit too many modes, else an empty dict.
+    """Return other approximations if automatic lattices omit too many modes.
 
     All automatic lattices of a sum become Markov processes if each is on one column and has a sparse precision.
-    Otherwise the truncated ones use nearest neighbors.
+    Otherwise the truncated ones use nearest neighbors. If no automatic lattice is truncated, the dict is empty.
 
     Args:
         fit: The fit.
@@ -277,7 +277,7 @@ def distance(fit: TermFit, before: ParameterValues) -> float:
 
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows, or search by L-BFGS if the information has no formula.
+    """Take scoring steps, or search by L-BFGS if the information has no formula.
 
     Args:
         fit: The fit at its starting values.
@@ -313,7 +313,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
 
 
 def can_score(fit: TermFit, rows: Rows) -> bool:
-    """Return whether there is a formula for the information of all free hyperparameters.
+    """Return whether the information of all free hyperparameters has a formula.
 
     There is none for parameters of likelihoods that are not Gaussian.
 

@@ -57,7 +57,7 @@ class MeanVariances:
         return cls(spec, rows_in_memory(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None
 
     def logs(self, values: ParameterValues) -> dict[str, float]:
-        """Return the logarithms at hyperparameters, by the dotted names of the output scales.
+        """Return the logarithms of mean variances by the dotted names of output scales.
 
         Args:
             values: The hyperparameters.

@@ -88,7 +88,10 @@ class NeighborFit:
 
     @property
     def of_features(self) -> tuple[str, ...]:
-        """The dotted names of hyperparameters of features, which neighbors do not depend on."""
+        """The dotted names of hyperparameters of features.
+
+        Neighbors do not depend on them.
+        """
         near = neighbors_of(self.state.prior()).names
         terms = [term for term in self.spec.terms if term.name in near]
         prefixes = tuple(prefix for term in terms for prefix in (f"{term.name}.", *term.prefixes))

@@ -187,7 +187,9 @@ def rounds(
 def from_neighbors_alone(
     fit: NeighborFit, begin: ParameterValues, likelihood: float
 ) -> tuple[ParameterValues | None, list[FitReport]]:
-    """Search with neighbors alone. If that is likelier, search again with weak features from there.
+    """Search with neighbors alone.
+
+    If that is likelier, search again with weak features from there.
 
     Args:
         fit: The fit.

@@ -129,7 +129,9 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
 
 
 def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -> list[int]:
-    """Return columns ranked by the BIC of the best polynomial of each, up to cubic, or unranked for two rows or fewer.
+    """Return columns ranked by the BIC of the best polynomial of each.
+
+    Polynomials are up to cubic. With two rows or fewer, columns are unranked.
 
     Args:
         inputs: The rows, (n, D).

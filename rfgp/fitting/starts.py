@@ -52,7 +52,9 @@ _ROUNDED = 6
 
 
 def free_lengthscales(fit: TermFit) -> list[str]:
-    """Return the dotted names of free lengthscales and graph parameters without a start.
+    """Return the names of free lengthscales and graph parameters without a start.
+
+    The names are dotted.
 
     Args:
         fit: The fit.

@@ -177,7 +177,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The averaged models with their weights, the largest first. Empty if there is a single model."""
+        """The averaged models with weights, the largest first, or () for a single model."""
         if not self.spec.other_members:
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
@@ -271,7 +271,7 @@ class GP(Process[ModelSpec]):
 
     @with_torch_defaults()
     def evidence_bounds(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at the current hyperparameters.
+        """Return bounds of the exact log marginal likelihood at current hyperparameters.
 
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.

@@ -134,7 +134,9 @@ class BaseSpec(ABC):
         """
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
-        """Return the processes whose posteriors are averaged, with the one at the given hyperparameters first.
+        """Return the processes whose posteriors are averaged.
+
+        The first is the one at the given hyperparameters.
 
         Args:
             values: The hyperparameters of the first process.
@@ -151,7 +153,9 @@ class BaseSpec(ABC):
         return sum(others, start=first)
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification adapted to the columns of the data, and the data in the format of its reader.
+        """Return the specification adapted to the columns of the data, and the data.
+
+        The data are in the format of the specification's reader.
 
         Args:
             data: The user's data.
@@ -168,7 +172,9 @@ class BaseSpec(ABC):
         return self
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification with options from the data, and the summary with the maps that it uses.
+        """Return the specification with options from the data, and the summary.
+
+        The summary has the maps that the specification uses.
 
         Args:
             summary: The summary of the data.
@@ -194,7 +200,7 @@ class BaseSpec(ABC):
         return self, values
 
     def diagnosed(self, values: ParameterValues, rows: Rows | None, report: FitReport | None) -> Iterator[Warning]:
-        """Yield warnings about the bases, given the hyperparameters and the report of a fit.
+        """Yield warnings about the bases, given hyperparameters and the report of a fit.
 
         Args:
             values: The hyperparameters.

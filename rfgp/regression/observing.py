@@ -179,7 +179,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
 
 
 def latent_mean_and_likelihood(state: StateLike) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
-    """Return the latent mean (1,), the likelihood and its learned parameters, 0-d each.
+    """Return the latent mean (1,), the likelihood and its 0-d learned parameters.
 
     They have gradients if the hyperparameters do.
 

@@ -95,7 +95,7 @@ class FitReport:
         return self.frequencies == "rejected"
 
     def merged_with(self, reports: "Sequence[FitReport]") -> "FitReport":
-        """Return the report with the stages, iterations and traces of all reports of a fit.
+        """Return the report with the stages, iterations and traces of all reports.
 
         Args:
             reports: The reports of all parts of the fit, in order.

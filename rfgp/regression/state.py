@@ -87,7 +87,7 @@ class GPState:
     # --- other states ----------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> "GPState":
-        """Return the state with other attributes, and without a posterior unless it is one of them."""
+        """Return the state with changes, and without a posterior unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
     def at(self, values: ParameterValues) -> "GPState":
@@ -119,7 +119,7 @@ class GPState:
 
     @property
     def inference(self) -> str | None:
-        """The approximation of the posterior, "laplace" or "variational", or None if it is exact."""
+        """The posterior approximation, "laplace" or "variational", or None if it is exact."""
         return None if self.rows is None else inference_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
@@ -198,7 +198,7 @@ class GPState:
     # --- predictions -----------------------------------------------------------------------------
 
     def points(self, X: Any) -> tuple[Tensor, OutputFormat]:
-        """Return new inputs in standardized units, tables (n, d) or positions (n,), and their output format.
+        """Return standardized inputs (n, d), or positions (n,), and their output format.
 
         Args:
             X: The inputs in the user's units.
@@ -221,7 +221,7 @@ class GPState:
         return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
+        """Draw s posterior functions, which map inputs to values (s, n) or (s, n, k).
 
         Args:
             num_samples: The number s of draws.
@@ -247,7 +247,7 @@ class GPState:
         return functions
 
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the function at inputs X in the user's units, (n, n) or (n, n, k)."""
+        """Return the prior covariance at X in the user's units, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
         members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)

@@ -58,7 +58,9 @@ def stationary_model(
     seed: Any = None,
     dtype: torch.dtype | None = None,
 ) -> ModelOptions:
-    """Return the options of a model with a stationary kernel, or a sum of two, over all columns.
+    """Return the options of a model with a stationary kernel, or a sum of two.
+
+    The kernels are over all columns.
 
     Args:
         spectrum: The spectrum of the first kernel, or its name.

@@ -68,7 +68,9 @@ def values_of(names: list[str], tensors: Tensors, scaling: Scaling, spec: ModelS
 
 
 def check_affine(affine: Affine | None, other: Affine | None = None, *, least: int = 1) -> None:
-    """Check that the parts of a map agree in shape and dtype, also with another map, and have enough columns.
+    """Check that the parts of a map agree in shape and dtype.
+
+    They must also agree with those of another map, if there is one, and have enough columns.
 
     Args:
         affine: The map. If None, nothing is checked.

@@ -54,7 +54,7 @@ class _Kind(NamedTuple):
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
-    """Return the header and the tensors (...) of a file of any version in the current form.
+    """Return the header and tensors (...) of a file of any version in current form.
 
     Args:
         header: The header of the file.

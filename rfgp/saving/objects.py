@@ -36,7 +36,9 @@ _ENDS = {"starts": "i", "ends": "i"}
 
 
 def encode_graph(graph: graphs.Graph) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a graph as JSON and arrays: the adjacency (N, N) in CSR form, and coordinates (N, d).
+    """Return a graph as JSON and arrays.
+
+    The arrays are the adjacency (N, N) in CSR form, and coordinates (N, d).
 
     Args:
         graph: The graph.

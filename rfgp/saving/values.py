@@ -271,10 +271,10 @@ class Encoder:
         )
 
     def place(self, thing: Any) -> int:
-        """Return the index of a graph, a road network or a mesh among the shared objects, after adding it if it is new.
+        """Return the index of an object among the shared ones, and add it first if new.
 
         Args:
-            thing: The object.
+            thing: The graph, road network or mesh.
         """
         numbers = [number for number, other in enumerate(self._objects) if other is thing]
         if not numbers:
@@ -282,7 +282,7 @@ class Encoder:
         return numbers[0] if numbers else len(self._objects) - 1
 
     def objects(self) -> tuple[list[Json], dict[str, Tensor]]:
-        """Return the shared graphs, road networks and meshes as JSON, and their tensors (...).
+        """Return shared graphs, road networks and meshes as JSON, and their tensors (...).
 
         Raises:
             InvalidArgumentError: If a label of a node cannot be written.

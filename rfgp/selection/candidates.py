@@ -62,7 +62,10 @@ class Candidate:
 
     @property
     def approximations(self) -> Mapping[str, Approximation]:
-        """The approximation of each term but groups by its name. If they are automatic, empty."""
+        """The approximation of each term but groups by its name.
+
+        It is empty if approximations are automatic.
+        """
         given = self.model.approximations
         names = [str(term.name) for term in self.terms if not isinstance(term.factors[0], Group)]
         return {name: given[name] for name in names if name in given} if isinstance(given, Mapping) else {}
@@ -74,7 +77,7 @@ class Candidate:
 
     @property
     def is_linear(self) -> bool:
-        """Whether all terms but groups are linear, so that the candidate is a baseline too."""
+        """Whether all terms but groups are linear, so the candidate is a baseline too."""
         return all(isinstance(factor, Linear | Group) for term in self.terms for factor in term.factors)
 
     @property

@@ -30,7 +30,7 @@ FORWARD = "forward"
 
 
 def group_levels(state: GPState) -> dict[Any, int]:
-    """Return the numbers of levels of columns whose effects are in all candidates, by key.
+    """Return the numbers of levels by key for columns with effects in all candidates.
 
     Args:
         state: The state of the model before the fit.

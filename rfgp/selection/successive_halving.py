@@ -96,7 +96,7 @@ class CandidateState:
         return self.fitted.log_prob.double().cpu()
 
     def is_within(self, margin: float) -> bool:
-        """Return whether it is not clearly worse than the best, or worse by at most a margin.
+        """Return whether it is not clearly worse than the best, or within a margin of it.
 
         Args:
             margin: The margin, in nats a row.
@@ -111,7 +111,7 @@ class CandidateState:
 
 
 class SuccessiveHalving:
-    """Successive halving: the rounds of a selection, each with fewer candidates on more rows.
+    """The rounds of successive halving, each with fewer candidates on more rows.
 
     Args:
         validation: The rows.

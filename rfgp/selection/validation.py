@@ -175,7 +175,7 @@ class Validation:
 
     @property
     def uses_stacking(self) -> bool:
-        """Whether candidates are averaged, which requires exact ones, Gaussian noise and one output."""
+        """Whether to average, which needs exact candidates, Gaussian noise and one output."""
         is_simple = self.state.spec.is_gaussian and self.rows.num_outputs == 1
         return self.all_candidates_exact and self.held_out is None and is_simple
 
@@ -329,7 +329,7 @@ def take_rows(
     rows: Block,
     indices: Tensor,  # (r,)
 ) -> Block:
-    """Return the rows with given indices, with the user's arrays if the rows have them.
+    """Return rows with given indices, with the user's arrays if the rows have them.
 
     Args:
         rows: The rows.

@@ -72,7 +72,11 @@ class FeatureCheck:
 
     @property
     def is_poor(self) -> bool:
-        """Whether the divergence or an error exceeds 0.1, or the variance over draws exceeds that of the noise."""
+        """Whether the divergence, an error or the variance over draws is too large.
+
+        The limit of the divergence and the errors is 0.1, and that of the variance over draws is the variance of the
+        noise.
+        """
         errors = (self.divergence, self.kernel_error, self.spectral_error)
         return max(error or 0.0 for error in errors) > POOR or (self.walk_variance or 0.0) > 1
 
@@ -212,7 +216,7 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
 
 
 def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
-    """Return close rows (n,) to predict from, and rows (b,) of other nodes to hold out.
+    """Return close rows (n,) for prediction, and rows (b,) of other nodes to hold out.
 
     Args:
         graph: The graph.

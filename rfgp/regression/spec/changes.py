@@ -72,7 +72,7 @@ def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the dotted names of the variances that together scale the whole prior, or none.
+    """Return dotted names of variances that together scale the whole prior, or none.
 
     Args:
         spec: The specification.
@@ -88,7 +88,9 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the dotted name of the variance of each weight block of a prior, in order, or none if blocks share one.
+    """Return the dotted name of the variance of each weight block of a prior.
+
+    Names are in the order of blocks. There are none if blocks share a variance.
 
     Args:
         spec: The specification.

@@ -63,7 +63,7 @@ class ModelInputs:
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
-        """Return the columns of a table as a matrix (n, D), and the output format of the table.
+        """Return the columns of a table as a matrix (n, D), and the table's output format.
 
         Args:
             inputs: A table in any supported format.
@@ -229,9 +229,10 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
 
 
 def with_levels_of(options: ModelOptions, table: Table, source: RowSource | None = None) -> ModelOptions:
-    """Return the options of a model that reads levels as indicators, if its kernel reads all columns.
+    """Return the options of a model that reads levels as indicators.
 
-    If the kernel is selected, it has a `Group` for each column with too many levels for indicators.
+    It does so if its kernel reads all columns. If the kernel is selected, it has a `Group` for each column with too
+    many levels for indicators.
 
     Args:
         options: The options.

@@ -86,7 +86,7 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
 def with_least_noise(
     values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
 ) -> ParameterValues:
-    """Return values with the smallest noise that the approximations of all terms allow.
+    """Return values with the smallest noise that approximations of all terms allow.
 
     Args:
         values: The hyperparameters.

@@ -138,7 +138,9 @@ def first_table(source: RowSource) -> Table:
 def levels_of_source(
     source: RowSource, first: Table, others: Collection[str | int] = ()
 ) -> dict[str | int, LevelCounts]:
-    """Return the levels of the columns of text, categories and booleans of a source, which is read if there are any.
+    """Return the levels of columns of text, categories and booleans of a source.
+
+    The source is read if there are any such columns.
 
     Args:
         source: The rows.
@@ -172,7 +174,9 @@ def _merged_counts(
 
 
 def with_all_levels(schema: Schema, source: RowSource, indicators: Indicators, *, is_new: bool) -> Schema:
-    """Return a schema with the levels of all rows of a source, which are read if a column has levels.
+    """Return a schema with the levels of all rows of a source.
+
+    The rows are read if a column has levels.
 
     Args:
         schema: The schema.

@@ -52,7 +52,9 @@ NOISE_START = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ModelSpec(BaseSpec):
-    """A kernel, approximations of its terms and a likelihood. Methods have the arguments of those of `BaseSpec`.
+    """A kernel, approximations of its terms and a likelihood.
+
+    Methods have the arguments of those of `BaseSpec`.
 
     Attributes:
         options: The user's options.
@@ -92,7 +94,7 @@ class ModelSpec(BaseSpec):
 
     @property
     def variances(self) -> tuple[Variance, ...]:
-        """The output scales of the terms, which share the variance of the target, and the noise."""
+        """The output scales of terms, which share the target's variance, and the noise."""
         bounds = OUTPUTSCALE_BOUNDS if self.is_gaussian else (MIN_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
         scales = [Variance(term.outputscale, shares[term.name], bounds) for term in self.terms if term.outputscale]
@@ -105,7 +107,7 @@ class ModelSpec(BaseSpec):
         return Prior.of_terms([term.at(known, self.columns) for term in self.term_priors])
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
-        """Return the models whose posteriors are averaged, starting with the one at these hyperparameters."""
+        """Return models of averaged posteriors, first the one at these hyperparameters."""
         alone = replace(self, weight=1.0, other_members=()) if self.other_members else self
         return Member(self.weight, alone, values), *self.other_members
 
@@ -120,9 +122,9 @@ class ModelSpec(BaseSpec):
     # --- data -------------------------------------------------------------------------------------
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification with the schema of the data, and the data as a table or a source of matrices.
+        """Return the specification with the schema of the data, and the data.
 
-        A specification that has a schema keeps it and adds new levels.
+        The data are a table or a source of matrices. A specification that has a schema keeps it and adds new levels.
 
         Raises:
             DataError: If columns are missing or cannot be read.
@@ -145,7 +147,10 @@ class ModelSpec(BaseSpec):
         return _with_columns(spec, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification, and a summary that does not standardize levels, nodes and coordinates."""
+        """Return the specification, and the summary with the maps that it uses.
+
+        The summary does not standardize levels, nodes and coordinates.
+        """
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
@@ -154,7 +159,7 @@ class ModelSpec(BaseSpec):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows) -> Self:
-        """Return the specification with the kernel resolved on standardized rows, without other models."""
+        """Return the specification alone, with its kernel resolved on standardized rows."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
@@ -198,9 +203,10 @@ class ModelSpec(BaseSpec):
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification with approximations and their bases, and starting output scales.
+        """Return the specification with approximations, and starting output scales.
 
-        The prior variance of a term, averaged over some rows, is then its share of the target's variance.
+        The approximations have their bases. The prior variance of a term, averaged over some rows, is then its share of
+        the target's variance.
         """
         chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
         spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
@@ -209,7 +215,7 @@ class ModelSpec(BaseSpec):
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
     def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:
-        """Return values with output scales divided by the mean variances of non-stationary kernels.
+        """Divide output scales by the mean variances of non-stationary kernels.
 
         Args:
             values: The hyperparameters.
@@ -267,7 +273,7 @@ class ModelSpec(BaseSpec):
         return self if is_same else replace(self, term_priors=priors, noise_process=noise)
 
     def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with lattices that cover the range of rows. See `BaseSpec.extended_to_range`."""
+        """Return the specification with lattices over the range of rows, as in `BaseSpec`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.term_priors, rows)
         if columns is None:
             return self
@@ -287,7 +293,7 @@ class ModelSpec(BaseSpec):
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
     def diagnosed(self, values: ParameterValues, rows: Rows | None, report: FitReport | None) -> Iterator[Warning]:
-        """Yield warnings about terms that the rows do not determine, and about domains with parts without rows."""
+        """Yield warnings about undetermined terms, and domains with parts without rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         terms = (*self.terms, *self.inputs.noise_terms)
@@ -302,7 +308,7 @@ class ModelSpec(BaseSpec):
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads, of all models."""
+        """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
         yield from identity_of(self.options.kernel.terms())
@@ -312,16 +318,16 @@ class ModelSpec(BaseSpec):
             yield member.values.flat()
 
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
-        """Return the information for the approximation of each term, at given hyperparameters and a number of rows."""
+        """Return data of each term for its approximation, at values and a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
 
 
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
-    """Return the specification of the logarithm of the noise on the columns of the function, or None.
+    """Return the specification of the logarithm of the noise, or None.
 
-    Its bases have the seeds of a single kernel for the function and the noise.
+    It is on the columns of the function. Its bases have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None

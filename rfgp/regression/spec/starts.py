@@ -56,7 +56,7 @@ Equal starts ended 20 to 110 nats lower for a sum of a Gaussian and a Matern ker
 
 
 def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
-    """Return the number of earlier stationary terms that read the same columns, by the name of the term.
+    """Return the number of earlier stationary terms on the same columns by term name.
 
     Args:
         terms: The terms.
@@ -158,7 +158,7 @@ def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: 
 
 
 def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]]:
-    """Return the dotted names of graph-kernel parameters, by the dotted name of an output scale.
+    """Return dotted names of graph-kernel parameters by that of their output scale.
 
     Args:
         terms: The terms.

@@ -44,10 +44,10 @@ class LeftOut(NamedTuple):
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
-    """Return the likelihood and leave-one-out log densities at the most likely noise and variance.
+    """Return the likelihood and leave-one-out log densities.
 
-    With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
-    (2006), Equations 5.10 to 5.12.
+    They are at the most likely noise and variance. With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is
+    sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams (2006), Equations 5.10 to 5.12.
 
     Args:
         covariance: K (n, n), float64.
@@ -68,10 +68,11 @@ def best_noise(
     squares: Tensor,  # (n, k)
     grid: tuple[float, float, int],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the highest log likelihood over a grid of noises, with the best common factor c of noise and kernel.
+    """Return the highest log likelihood over a grid of noises.
 
-    Let the kernel K have eigenvalues l, and the noise be r c. With q(r) = y^T (K + r)^-1 y, the best factor is
-    c = q(r) / (n k). Then -2 log likelihood is n k log q(r) + k sum log(l + r) plus a constant.
+    The common factor c of noise and kernel is the best one. Let the kernel K have eigenvalues l, and the noise be r c.
+    With q(r) = y^T (K + r)^-1 y, the best factor is c = q(r) / (n k). Then -2 log likelihood is n k log q(r) +
+    k sum log(l + r) plus a constant.
 
     Args:
         eigenvalues: The eigenvalues l.
