@@ -46,6 +46,18 @@ def input_derivatives(function: Callable[[Tensor], Tensor], inputs: Tensor, colu
     return torch.zeros_like(value, dtype=torch.float64) if found is None else found.double()
 
 
+def is_differentiated(*tensors: Tensor) -> bool:
+    """Return whether tensors (...) are differentiated, backward or forward.
+
+    Examples:
+        >>> is_differentiated(torch.ones(1)), is_differentiated(torch.ones(1, requires_grad=True))
+        (False, True)
+    """
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return True
+    return any(torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
 class _Once(torch.autograd.Function):
     """A gradient that raises an error if it is differentiated again. A constant would be silently wrong."""
 
@@ -214,3 +226,34 @@ def numpy_function(
     """
     out: Tensor = _NumpyFunction.apply(theta, value, pull_back)
     return out
+
+
+def with_slopes(
+    values: Tensor,  # (n, ...)
+    inputs: Tensor,  # (n, D)
+    slopes: Sequence[tuple[int, Array]],
+) -> Tensor:  # (n, ...)
+    """Return values whose gradients in the inputs include given derivatives.
+
+    Args:
+        values: The values of n points, (n, ...).
+        inputs: The inputs of the points, (n, D).
+        slopes: Columns of the inputs, and the derivatives (n, ...) of the values in them.
+
+    Examples:
+        >>> import numpy as np
+        >>> x = torch.ones(2, 1, requires_grad=True)
+        >>> with_slopes(torch.zeros(2), x, [(0, np.array([3.0, 4.0]))]).sum().backward()
+        >>> x.grad.tolist()
+        [[3.0], [4.0]]
+    """
+    if not slopes:
+        return values
+
+    def pull_back(points: Array, gradient: Array) -> Array:
+        out = np.zeros_like(points)
+        for column, derivative in slopes:
+            out[:, column] += (gradient * derivative).reshape(len(out), -1).sum(axis=1)
+        return out
+
+    return values + numpy_function(inputs, lambda _: np.zeros(values.shape), pull_back).to(values)

@@ -112,8 +112,8 @@ class FieldReader:
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
         """Yield the derivatives of the results of `between` in columns of the rows.
 
-        Columns without a smooth dependence are omitted. A field with slopes has the variance v_i + r_i = 1, so the
-        residual variance depends on v_i only through prod_j v_j.
+        Columns of labels are omitted. With the variances v_i of projections and T_i = v_i + r_i, the residual variance
+        prod T_i - prod v_i of a product has the derivative dT_i prod_j T_j - dv_i prod_j v_j over the others j.
 
         Args:
             field: The copies, from `refine`.
@@ -128,13 +128,17 @@ class FieldReader:
         for number, (part, indices) in enumerate(zip(parts, self.indices, strict=True)):
             if part.latent.slopes is None:
                 continue
-            derivative, slope = part.latent.slopes(part.field, part.values, part.rows)
-            projection = reduce(
-                row_products, [derivative if i == number else one.between[0] for i, one in enumerate(parts)]
-            )
-            others = [one.explained for i, one in enumerate(parts) if i != number]
-            residual_slope = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
-            yield Slope(indices[0], row_products(functions, projection), residual_slope)
+            slopes = part.latent.slopes(part.field, part.values, part.rows)
+            others = [one for i, one in enumerate(parts) if i != number]
+            for column, (derivative, slope) in zip(indices, slopes, strict=True):
+                projection = reduce(
+                    row_products, [derivative if i == number else one.between[0] for i, one in enumerate(parts)]
+                )
+                if others:
+                    change, explained = part.explained_slope(derivative), [one.explained for one in others]
+                    totals = [one.explained + one.between[1] for one in others]
+                    slope = (change + slope) * np.prod(totals, axis=0) - change * np.prod(explained, axis=0)
+                yield Slope(column, row_products(functions, projection), np.square(functions).sum(axis=1) * slope)
         if self.features is not None:
             projection, residual = _product(parts)
             for column, slopes in enumerate(_jacobian(self.features, inputs)):
@@ -175,7 +179,19 @@ class _Part:
     @cached_property
     def explained(self) -> Array:
         """The variances (n,) of the projections."""
-        return quadratic_forms(self.between[0], self.field.pattern, self.field.factor_at(self.values).inverse)[0]
+        return self._variances(self.between[0])
+
+    def explained_slope(self, derivative: sp.csr_array) -> Array:
+        """Return the derivatives (n,) of the variances of the projections A along A' (n, N).
+
+        They are 2 a^T Q^-1 a' = (v(a + a') - v(a - a')) / 2.
+        """
+        ends = [self._variances(sp.csr_array(self.between[0] + sign * derivative)) for sign in (1.0, -1.0)]
+        return np.asarray((ends[0] - ends[1]) / 2)
+
+    def _variances(self, reads: sp.csr_array) -> Array:
+        """Return the variances (n,) of projections (n, N)."""
+        return quadratic_forms(reads, self.field.pattern, self.field.factor_at(self.values).inverse)[0]
 
 
 def _product(parts: Sequence[_Part]) -> tuple[sp.csr_array, Array]:

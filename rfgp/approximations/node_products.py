@@ -154,7 +154,7 @@ class ProductFeatures:
     def __call__(self, x: Tensor, theta: Tensor, *parameters: Tensor) -> Tensor:
         """Return the products (n, r F) for rows (n, D), parameters theta (p,) and others."""
         left, right = self.nodes(x, theta), self.columns(x, *parameters)
-        return (left[:, :, None] * right[:, None, :]).reshape(len(x), -1)
+        return (left[:, :, None] * right[:, None, :]).flatten(1)
 
 
 @dataclass(frozen=True, eq=False)

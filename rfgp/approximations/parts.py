@@ -187,7 +187,7 @@ class TermFeatures:
         first, *others = (part.features(x, values) for part in self.parts)
         out = first
         for features in others:
-            out = (out[:, :, None] * features[:, None, :]).reshape(len(x), -1)
+            out = (out[:, :, None] * features[:, None, :]).flatten(1)
         return out.to(x.dtype) if x.dtype == torch.float32 else out
 
 
@@ -221,7 +221,7 @@ class FixedFeatures:
         for part in self.functions.parts:
             assert part.design is not None
             part_features = part.design(x.double(), values).double()
-            out = (out[:, :, None] * part_features[:, None, :]).reshape(len(x), -1)
+            out = (out[:, :, None] * part_features[:, None, :]).flatten(1)
         return out
 
     def scale(self, *parameters: Tensor) -> Tensor:

@@ -77,10 +77,9 @@ class ColumnField:
         reads, left = field.conditional(values, _values(a))
         return reads, left
 
-    def slopes(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
         """Return the derivatives of the results of `between` in rows a (n, 1)."""
-        reads, left = field.conditional_slopes(values, _values(a))
-        return reads, left
+        return [field.conditional_slopes(values, _values(a))]
 
 
 def _read(chain: ChainField, a: Tensor) -> sp.csr_array:

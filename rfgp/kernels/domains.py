@@ -19,7 +19,7 @@ from graphs.checks import is_number, short_repr
 from graphs.precisions import MarkovField
 from graphs.precisions.mesh import too_far_message
 from rfgp.autograd import as_array
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
 
 Array = NDArray[np.float64]
 Projector = Callable[[Array], sp.csr_array]
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 _STEPS = 2.0**40
 """The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
+
+EDGE = 1e-9
+"""The barycentric weight below which a point is on an edge. It exceeds the rounding errors of points on one."""
 
 
 class _Recent(Generic[T]):
@@ -106,6 +109,14 @@ class Domain(ABC):
             A (n, N), and the variances (n,) of f given the field's values, in units of its variance.
         """
         return self.projector(points), np.zeros(len(points))
+
+    @abstractmethod
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Return the derivatives of the projections of inputs (n, d) in each of their columns, (n, N) each.
+
+        Raises:
+            NotDifferentiableError: If the projection has no derivative.
+        """
 
     @abstractmethod
     def description(self) -> str:
@@ -190,6 +201,31 @@ class MeshDomain(Domain):
         """Return the barycentric weights of the nearest points, (n, V)."""
         return self._recent.find(points, lambda: self._located(points))
 
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Return the derivatives (n, V) of barycentric weights in each coordinate of points (n, d), within faces.
+
+        With the edges E (d, 2) from the first corner of a face, E^+ (p - corner) are the weights of the other two.
+
+        Raises:
+            NotDifferentiableError: If a nearest point is on an edge or a vertex, where the derivative has a jump.
+        """
+        location = self.mesh.locate(points)
+        at_edge = location.barycentric.min(axis=1, initial=1.0) < EDGE
+        if at_edge.any():
+            raise NotDifferentiableError(
+                f"X must not require gradients on the edges of a mesh, got row {int(at_edge.argmax())} on one (rows "
+                "count from 0). Use points within faces, or predict(X.detach())."
+            )
+        corners = self.mesh.faces[location.faces]
+        edges = self.mesh.vertices[corners[:, 1:]] - self.mesh.vertices[corners[:, :1]]  # (n, 2, d)
+        others = np.linalg.pinv(edges).swapaxes(1, 2)  # (n, 2, d)
+        of_corners = np.concatenate([-others.sum(axis=1, keepdims=True), others], axis=1)
+        readers = [self.mesh.projector_at_vertices(corners[:, corner]) for corner in range(3)]
+        return [
+            sum(sp.diags_array(of_corners[:, corner, column]) @ readers[corner] for corner in range(3))
+            for column in range(points.shape[1])
+        ]
+
     def _located(self, points: Array) -> sp.csr_array:
         location = self.mesh.locate(points)
         return self.mesh.projector(location.faces, location.barycentric)
@@ -266,6 +302,16 @@ class RoadDomain(Domain):
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
         """Return the projection (n, N) of positions to segment ends, and variances (n,)."""
         return field.conditional(values, _rounded(points))
+
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Raise an error for positions (n, 2).
+
+        Raises:
+            NotDifferentiableError: Always.
+        """
+        raise NotDifferentiableError(
+            "X must not require gradients for fields on roads, got X that does. Use predict(X.detach())."
+        )
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
         distinct = np.unique(_rounded(points), axis=0)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import graphs
-from rfgp.autograd import Array, numpy_function
+from rfgp.autograd import Array, is_differentiated, numpy_function
 from rfgp.columns import ColumnKind
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
 from rfgp.kernels.arguments import Key, bounds_in
 from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
@@ -65,6 +65,14 @@ class DomainField(LatentField):
         """Return the projection A (n, N) of points to a refined field, and variances (n,)."""
         return self.domain.between(field, values, as_points(a))
 
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
+        """Return the derivatives of the results of `between` in each column of points a (n, d).
+
+        Raises:
+            NotDifferentiableError: If the field has no derivative at a point.
+        """
+        return [(slope, np.zeros(len(a))) for slope in self.domain.slopes(as_points(a))]
+
 
 def _read(projector: Any, a: Tensor) -> sp.csr_array:
     matrix: sp.csr_array = projector(as_points(a))
@@ -83,7 +91,15 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
         values: The hyperparameters by name. The covariance is differentiable in them.
         a: The points, (n, d).
         b: The points, (m, d).
+
+    Raises:
+        NotDifferentiableError: If points require gradients.
     """
+    if is_differentiated(a, b):
+        raise NotDifferentiableError(
+            "X must not require gradients for the exact covariance of a field on a mesh or roads, got X that does. Use "
+            "predict(X.detach()), or SparsePrecision()."
+        )
     theta, factor = latent.parameters(values)
     if latent.is_refined:
         field, read = latent.refine(torch.cat([a, b]))

@@ -107,12 +107,12 @@ class LatentField(Protocol):
         return self.projector(a), np.zeros(len(a))
 
     @property
-    def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
-        """The derivatives of the results of `between` in the one column of the rows.
+    def slopes(self) -> "Callable[[Any, Array, Tensor], list[tuple[sp.csr_array, Array]]] | None":
+        """The derivatives of the results of `between` in each column of the rows.
 
         They are a function that takes the arguments of `between`. It returns dA / dx (n, N) and the derivatives (n,) of
-        the conditional variances. If None, both are treated as constant. A field with this function has prior variance
-        1 at every row.
+        the conditional variances for each column, or raises a `NotDifferentiableError`. If None, rows have no
+        derivatives because they are labels.
         """
         return None
 

@@ -1,15 +1,22 @@
 """The conditional distribution of new points given their nearest rows."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rfgp.autograd import input_derivatives, is_differentiated
 from rfgp.blocks import NeighborBlock, Prior, Weights
 from rfgp.blocks.neighbors import AHEAD
-from rfgp.errors import InvalidArgumentError
+from rfgp.blocks.precision import Slope
+from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before
 from rfgp.local.neighbors import Floats, Indices
+
+SLOPE_POINTS = 32
+"""The number of points whose derivatives are computed at once. All covariances of their neighbors are formed."""
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
@@ -101,9 +108,12 @@ def kriging_weights(
         noise: The noise variances of the rows. Zeros denote values of the block itself.
         points: The inputs of the points.
         flags: Whether each term of the block is predicted at each point. If None, all are.
+
+    Raises:
+        NotDifferentiableError: If the points require gradients. See `kriging_slopes`.
     """
-    block = neighbors_of(prior)
-    near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
+    _check_constant(points)
+    block, near = neighbors_of(prior), _nearest(prior, x, points)
     return _conditioned(prior, (x, noise, _flags(block, x)), (points, _flags(block, points, flags)), near)
 
 
@@ -125,6 +135,7 @@ def sequential_kriging_weights(
         points: The inputs of the points, which may be neighbors of each other.
         flags: Whether each term of the block is predicted at each point. If None, all are.
     """
+    _check_constant(points)
     block = neighbors_of(prior)
     both = torch.cat([x.double(), points.double()])
     near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
@@ -157,6 +168,96 @@ def joint_kriging_weights(
     solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
     of_points = solved[:, len(x) :]
     return solved[:, : len(x)].numpy(), of_points @ of_points.mT
+
+
+def kriging_slopes(
+    prior: Prior,
+    x: Tensor,  # (n, d)
+    noise: Tensor,  # (n,)
+    points: Tensor,  # (q, d)
+    terms: Sequence[str] | None = None,
+) -> Iterator[Slope]:
+    """Yield the derivatives of `kriging_weights` in columns of the points, at fixed neighbors.
+
+    With the covariance c of a point and its neighbors, M of the neighbors with noise and v of the point, the weights
+    M^-1 c have the derivatives M^-1 dc, and the conditional variance v - c^T M^-1 c has dv - 2 c^T M^-1 dc.
+
+    Args:
+        prior: The prior.
+        x: The inputs of the rows.
+        noise: The noise variances of the rows. Zeros denote values of the block itself.
+        points: The inputs of the points.
+        terms: The names of the predicted terms. If None, all.
+
+    Yields:
+        The derivatives in each column on which the predicted terms depend.
+    """
+    prior, rows, points = prior.detached(), x.double(), points.detach().double()
+    own = prior if terms is None else prior.of(terms)
+    if own.neighbors is None:
+        return
+    near, entries, slopes = _nearest(prior, x, points), [], []
+    for begin in range(0, len(points), SLOPE_POINTS):
+        part = slice(begin, begin + SLOPE_POINTS)
+        solved, change = _conditional_slopes(prior, own, (rows, noise), points[part], near[part])
+        entries.append(solved)
+        slopes.append(change)
+    solved, change = torch.cat(entries, dim=1), torch.cat(slopes, dim=1)  # (d, q, k), (d, q)
+    starts = np.arange(0, near.size + 1, near.shape[1])
+    for column in range(len(solved)):
+        if bool(solved[column].any()) or bool(change[column].any()):
+            matrix = sp.csr_array(
+                (solved[column].numpy().reshape(-1), near.reshape(-1), starts), shape=(len(points), len(x))
+            )
+            yield Slope(column, matrix, change[column].numpy())
+
+
+def _conditional_slopes(
+    prior: Prior, own: Prior, rows: tuple[Tensor, Tensor], points: Tensor, near: Indices
+) -> tuple[Tensor, Tensor]:
+    """Return the derivatives (d, q, k) of weights and (d, q) of conditional variances in columns of points.
+
+    Args:
+        prior: The prior of the rows.
+        own: The prior of the predicted terms.
+        rows: The inputs of the rows (n, d), and their noise variances (n,).
+        points: The inputs of the points, (q, d).
+        near: The rows near the points, (q, k).
+    """
+    used = torch.from_numpy(np.unique(near))
+    index, inputs, noise = torch.searchsorted(used, torch.from_numpy(near)), rows[0][used], rows[1].double()[used]
+    among = _covariance(prior, inputs, inputs)[index[:, :, None], index[:, None, :]] + torch.diag_embed(noise[index])
+    at_points = torch.arange(len(points))[:, None]
+    cross = _covariance(own, points, inputs)[at_points, index]
+
+    def moments(z: Tensor) -> Tensor:
+        variances = neighbors_of(own).diagonal(z) - explained_features(own, z).square().sum(1)
+        return torch.cat([_covariance(own, z, inputs), variances[:, None]], dim=1)
+
+    slopes = torch.stack([input_derivatives(moments, points, column) for column in range(points.shape[1])])
+    of_cross = slopes[:, at_points, index]  # (d, q, k)
+    solved = torch.linalg.solve(among, of_cross.movedim(0, 2)).movedim(2, 0)
+    return solved, slopes[:, :, -1] - 2 * (solved * cross).sum(2)
+
+
+def _covariance(prior: Prior, a: Tensor, b: Tensor) -> Tensor:
+    """Return the covariance (n, m) of the block of neighbors, of the residual if it is one."""
+    return neighbors_of(prior).kernel(a, b) - explained_features(prior, a) @ explained_features(prior, b).mT
+
+
+def _nearest(prior: Prior, x: Tensor, points: Tensor) -> Indices:
+    """Return the rows near points (q, d), (q, k)."""
+    block = neighbors_of(prior)
+    return nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
+
+
+def _check_constant(points: Tensor) -> None:
+    """Raise if points (q, d) require gradients, which kriging weights do not have."""
+    if is_differentiated(points):
+        raise NotDifferentiableError(
+            "X must not require gradients for these predictions with nearest neighbors, got X that does. Use "
+            "predict(X.detach()), or Exact()."
+        )
 
 
 def no_functions() -> InvalidArgumentError:

@@ -6,7 +6,7 @@ With weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from graphs.precisions.base import MarkovField, Pattern
 from rfgp.blocks import NeighborBlock, PrecisionBlock, WeightBlock
-from rfgp.blocks.precision import Array
+from rfgp.blocks.precision import Array, Slope
 from rfgp.solvers.bordered.latent_process import LatentProcess
-from rfgp.solvers.kriging import joint_kriging_weights, kriging_weights, neighbors_of
+from rfgp.solvers.kriging import joint_kriging_weights, kriging_slopes, kriging_weights, neighbors_of
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
@@ -126,7 +126,7 @@ class _Projector:
     """
 
     def __init__(self, process: LatentProcess, positions: Tensor, terms: Sequence[str] | None = None) -> None:
-        self._process, self._positions = process.detached(), positions
+        self._process, self._positions, self._terms = process.detached(), positions, terms
         self._prior = self._process.prior()
         self._flags = process.block.flags(terms)
         self._noise = process.block.reading_jitter * self._prior.diagonal(positions)
@@ -153,6 +153,26 @@ class _Projector:
         weights, residual = joint_kriging_weights(self._prior, *data, self._flags)
         covariance[others[:, None], others] = residual
         return self._stacked(numbers, others, sp.csr_array(weights)), covariance
+
+    def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of A and of the conditional variances in columns of inputs, at fixed neighbors.
+
+        Args:
+            field: The field. It is not used.
+            values: Its parameters, (p,). They are not used.
+            inputs: The inputs of the points, (n, D).
+
+        Yields:
+            The derivatives, in units of the variance of the block.
+        """
+        numbers = torch.arange(inputs.shape[1], dtype=torch.float64)[None]
+        columns = self._process.positions(numbers)[0]  # the number of the column of the inputs for each position
+        data = self._positions, self._noise, self._process.positions(inputs)
+        variance = float(self._process.parameters[1])
+        for slope in kriging_slopes(self._prior, *data, self._terms):
+            yield Slope(
+                int(columns[slope.column]), slope.projector, slope.conditional_variance / variance
+            )
 
     def _cached(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
@@ -217,13 +237,15 @@ def latent_precision(
     field = _field(process.detached(), process.positions(inputs)) if field is None else field
     projector, positions = _Projector(process, field.positions), field.positions
     parts = field, *process.parameters
-    sum_block = PrecisionBlock(*parts, projector, None, block.name, projector.residual, projector.joint)
+    readers = projector, None, block.name, projector.residual, projector.joint
+    sum_block = PrecisionBlock(*parts, *readers, slopes=projector.slopes)
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
         if not bool(block.flags(names).any()):
             return None
         of_terms = _Projector(process, positions, names)
-        return replace(sum_block, projector=of_terms, residual=of_terms.residual, joint=of_terms.joint)
+        parts = {"residual": of_terms.residual, "joint": of_terms.joint, "slopes": of_terms.slopes}
+        return replace(sum_block, projector=of_terms, **parts)
 
     return sum_block if len(block.names) == 1 else replace(sum_block, restricted=restricted)
 

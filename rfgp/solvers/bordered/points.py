@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Array, numpy_function
+from rfgp.autograd import Array, with_slopes
 from rfgp.blocks import PrecisionBlock, Weights
 from rfgp.blocks.precision import Slope, products
 from rfgp.errors import NotDifferentiableError
@@ -59,7 +59,7 @@ class BorderedProjection:
         variances = self.conditional_variance
         variances = variances if variances.ndim == 1 else variances.diagonal()
         variances = self.system.elimination.variances(self.sparse, self.reduced) + variances
-        return self._with_input_gradient(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
+        return self._with_slopes(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
 
     @property
     def mean(self) -> Tensor:
@@ -70,20 +70,14 @@ class BorderedProjection:
             return mean
         values = system.values.numpy()
         slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
-        return self._with_input_gradient(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+        return self._with_slopes(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
 
-    def _with_input_gradient(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
+    def _with_slopes(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
-        if self.inputs is None or not slopes:
+        if self.inputs is None:
             return values
-
-        def pull_back(inputs: Array, gradient: Array) -> Array:
-            out = np.zeros_like(inputs)
-            for slope, derivative in zip(self.slopes, slopes, strict=True):
-                out[:, slope.column] += (gradient * derivative).reshape(len(out), -1).sum(axis=1)
-            return out
-
-        return values + numpy_function(self.inputs, lambda inputs: np.zeros(values.shape), pull_back)
+        columns = [slope.column for slope in self.slopes]
+        return with_slopes(values, self.inputs, list(zip(columns, slopes, strict=True)))
 
     def _variance_slope(self, slope: Slope) -> Array:
         """Return the derivative (n,) of the variances in A, along A'.
@@ -151,8 +145,8 @@ class PointProjector:
         """
         if self.needs_gradient(inputs):
             raise NotDifferentiableError(
-                "X must not require gradients for covariances and samples of sparse precisions, got X that does. Use "
-                "predict(X.detach()), or Exact()."
+                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X that "
+                "does. Use predict(X.detach()), or Exact()."
             )
 
     def _slopes(self, inputs: Tensor) -> Iterator[Slope]:

@@ -14,7 +14,7 @@ correlations are rescaled to the variances of single points, so that covariances
 up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -24,11 +24,20 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rfgp.autograd import with_slopes
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.neighbors import AHEAD
+from rfgp.errors import NotDifferentiableError
 from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.projections import joint_projector
-from rfgp.solvers.kriging import features, kriging_weights, neighbors_of, no_functions, sequential_kriging_weights
+from rfgp.solvers.kriging import (
+    features,
+    kriging_slopes,
+    kriging_weights,
+    neighbors_of,
+    no_functions,
+    sequential_kriging_weights,
+)
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms
 from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
@@ -94,14 +103,40 @@ class WhitenedPosterior(Posterior):
         conditional, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
             flags = neighbors_of(self.prior).flags(self.terms)
-            weights, conditional = kriging_weights(self.prior, self.inputs, self.noise, inputs, flags)
+            weights, conditional = kriging_weights(self.prior, self.inputs, self.noise, inputs.detach(), flags)
             of_near = self._rows.weighted_sums(blocks, weights)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
             offset = torch.from_numpy(weights @ self.targets.numpy())
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            if system is not None:
+                raise NotDifferentiableError(
+                    "X must not require gradients with sparse precisions and neighbors of responses, got X that does. "
+                    'Use predict(X.detach()), or Vecchia(condition_on="latent").'
+                )
+            dense, offset, conditional = self._with_slopes(inputs, dense, offset, conditional)
         if system is not None:
             offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
         root = half_solved(system, self.factor, dense, sparse)
         return WhitenedProjection(dense, offset, root, conditional + residual)
+
+    def _with_slopes(self, inputs: Tensor, *parts: Tensor) -> Iterator[Tensor]:
+        """Yield features (n, F), offset (n, k) and conditional variances (n,) with gradients in the inputs.
+
+        The neighbors of each point are fixed.
+        """
+        slopes = list(kriging_slopes(self.prior, self.inputs, self.noise, inputs, self.terms))
+        derivatives = [
+            (
+                -self._rows.weighted_sums((), slope.projector)[0].numpy(),
+                slope.projector @ self.targets.numpy(),
+                slope.conditional_variance,
+            )
+            for slope in slopes
+        ]
+        columns = [slope.column for slope in slopes]
+        for number, part in enumerate(parts):
+            pairs = zip(columns, (one[number] for one in derivatives), strict=True)
+            yield with_slopes(part, inputs, list(pairs))
 
     def mean(self, projected: WhitenedProjection) -> Tensor:
         """Return the posterior mean, (n, k)."""
