@@ -71,6 +71,7 @@ class _Matern(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, nu: float) -> Tensor:
         ctx.save_for_backward(t)
+        ctx.save_for_forward(t)
         ctx.nu = nu
         return torch.as_tensor(_matern_values(_to_numpy(t), nu)).to(t)
 
@@ -78,6 +79,11 @@ class _Matern(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (t,) = ctx.saved_tensors
         return grads[0] * torch.as_tensor(_matern_slope(_to_numpy(t), ctx.nu)).to(t), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        (t,) = ctx.saved_tensors
+        return tangent * torch.as_tensor(_matern_slope(_to_numpy(t), ctx.nu)).to(t)
 
 
 def _to_numpy(t: Tensor) -> Array:

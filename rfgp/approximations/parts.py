@@ -237,9 +237,13 @@ class FixedFeatures:
         """Return 0, 0-d: the features omit nothing of the term."""
         return torch.zeros((), dtype=torch.float64)
 
-    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
+    def residual_derivative_variance(self, column: int, *parameters: Tensor, inputs: Tensor | None = None) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the derivative of the term."""
         return torch.zeros((), dtype=torch.float64)
+
+    def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
+        """Return 0 (n, n): the features omit nothing of the derivative of the term."""
+        return torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,17 +73,29 @@ class Design(Protocol):
         The variance of the term is 1.
         """
 
-    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss of a derivative, 0-d.
+    def residual_derivative_variance(self, column: int, *parameters: Tensor, inputs: Tensor | None = None) -> Tensor:
+        """Return the variance that the features miss of a derivative, 0-d or (n,).
 
         The variance of the term is 1.
 
         Args:
             column: The index of the column of the derivative.
             parameters: The hyperparameters.
+            inputs: The inputs of n points, (n, D). If None, a point among the rows.
 
         Raises:
             InvalidArgumentError: If the term has no derivative.
+        """
+
+    def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, n) of the part of a derivative that points beyond the rows share.
+
+        The variance of the term is 1.
+
+        Args:
+            inputs: The inputs of n points, (n, D).
+            column: The index of the column of the derivative.
+            parameters: The hyperparameters.
         """
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from rfgp.autograd import input_derivatives, mixed_derivatives
 from rfgp.lattices.lattice import Lattice, Modes
 from rfgp.lattices.spectral import SpectralProduct, Values
 
@@ -88,14 +89,15 @@ class LatticeDesign:
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
-    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes miss of the derivative in a column, 0-d.
+    def residual_derivative_variance(self, column: int, *parameters: Tensor, inputs: Tensor | None = None) -> Tensor:
+        """Return the variance that the modes miss of the derivative in a column, 0-d or (n,).
 
-        The variance of the term is 1.
+        The variance of the term is 1. Outside the box it includes the derivative of r.
 
         Args:
             column: The index of the column.
             parameters: The hyperparameters.
+            inputs: The inputs of n points, (n, D). If None, a point in the box.
 
         Raises:
             InvalidArgumentError: If the kernel is not differentiable.
@@ -106,7 +108,32 @@ class LatticeDesign:
         lengthscale = self.product.lengthscales(self._values(parameters))[number]
         total = self.product.measure_of(number).slope_variance / lengthscale.square()
         rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, number])
-        return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
+        missing = (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
+        if inputs is None:
+            return missing
+        out, rows = missing.repeat(len(inputs)), self.is_outside(inputs).nonzero()[:, 0]
+        if len(rows):
+            slopes = input_derivatives(lambda x: self.features(x, *parameters), inputs[rows], column)
+            out[rows] = (total - slopes.square().sum(1)).clamp_min(0)
+        return out
+
+    def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, n) of the derivative of r in a column, 0 for points in the box.
+
+        The variance of the term is 1.
+
+        Args:
+            inputs: The inputs of n points, (n, D).
+            column: The index of the column.
+            parameters: The hyperparameters.
+        """
+        out, rows = torch.zeros(len(inputs), len(inputs), dtype=torch.float64), self.is_outside(inputs).nonzero()[:, 0]
+        if column in self.lattice.column_indices and len(rows):
+            points = inputs[rows].double()
+            slopes = input_derivatives(lambda x: self.features(x, *parameters), points, column)
+            exact = mixed_derivatives(lambda a, b: self.kernel(a, b, *parameters), points, points, column)
+            out[rows[:, None], rows] = exact - slopes @ slopes.mT
+        return out
 
     def fixed_features(self, x: Tensor) -> Tensor:
         """Return the features of rows in the box, without hyperparameters.
@@ -233,7 +260,7 @@ class LatticeDesign:
         values = self._values(parameters)
         parts = []
         for chunk in torch.split(points, _CHUNK):
-            near = self._near(chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
+            near = _near(self.lattice, chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
             inner = self.product.kernel(near, near, values)
             factor = _factors(inner)
             cross = self.product.kernel(chunk[:, None], near, values)
@@ -242,32 +269,33 @@ class LatticeDesign:
             parts.append((weights @ phi)[:, 0])
         return torch.cat(parts)
 
-    def _near(self, points: Tensor, lengthscales: Tensor) -> Tensor:
-        """Return U (n, u, d) for points (n, d) outside the box.
-
-        In a column in which the point is beyond the box, U are at distances from the end of the box that grow
-        geometrically. In other columns they are on both sides of the point, clamped to the box.
-        """
-        low, high = torch.as_tensor(self.lattice.low), torch.as_tensor(self.lattice.high)
-        base, columns = points.clamp(low, high), list[Tensor]()
-        inward = _distances(NUM_NEAR[points.shape[1]])
-        half = _distances(NUM_NEAR[points.shape[1]] // 2 + 1)
-        around = torch.cat([-half[1:].flip(0), half])
-        for column, lengthscale in enumerate(lengthscales):
-            side = (points[:, column] - base[:, column]).sign()[:, None]
-            offsets = torch.where(side == 0, around, -side * inward) * lengthscale
-            columns.append((base[:, column, None] + offsets).clamp(low[column], high[column]))
-        grids = [
-            torch.stack(torch.meshgrid(*rows, indexing="ij"), -1).flatten(0, -2) for rows in zip(*columns, strict=True)
-        ]
-        return torch.stack(grids)
-
     def _values(self, parameters: tuple[Tensor, ...]) -> Values:
         return dict(zip(self.names, parameters, strict=True))
 
 
 _CHUNK = 64
 """The number of points outside the box whose conditional features are computed at once."""
+
+
+def _near(lattice: Lattice, points: Tensor, lengthscales: Tensor) -> Tensor:
+    """Return U (n, u, d) for points (n, d) outside the box.
+
+    In a column in which the point is beyond the box, U are at distances from the end of the box that grow
+    geometrically. In other columns they are on both sides of the point, clamped to the box.
+    """
+    low, high = torch.as_tensor(lattice.low), torch.as_tensor(lattice.high)
+    base, columns = points.clamp(low, high), list[Tensor]()
+    inward = _distances(NUM_NEAR[points.shape[1]])
+    half = _distances(NUM_NEAR[points.shape[1]] // 2 + 1)
+    around = torch.cat([-half[1:].flip(0), half])
+    for column, lengthscale in enumerate(lengthscales):
+        side = (points[:, column] - base[:, column]).sign()[:, None]
+        offsets = torch.where(side == 0, around, -side * inward) * lengthscale
+        columns.append((base[:, column, None] + offsets).clamp(low[column], high[column]))
+    grids = [
+        torch.stack(torch.meshgrid(*rows, indexing="ij"), -1).flatten(0, -2) for rows in zip(*columns, strict=True)
+    ]
+    return torch.stack(grids)
 
 
 def _factors(matrices: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Gradients, Needs, input_derivatives, mixed_derivatives, with_gradient
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram
@@ -46,6 +46,8 @@ The eigenvalues of an (n, n) covariance have errors of about n eps times its mea
 some factorizations fail if the noise is small."""
 _MIN_REPORTED_ROUNDING = 0.1
 """The minimum fraction of the noise due to rounding that a report mentions."""
+_DERIVATIVES = 64
+"""The number of points whose derivatives have their covariance formed at once, for variances."""
 _MAX_SPARSE_DENSITY = 0.05
 """The fraction of nonzero covariances with the rows below which products are sparse."""
 
@@ -210,6 +212,7 @@ class DensePosterior(Posterior):
         coefficients: The coefficients a, (n, k).
         factor: The lower Cholesky factor (n, n) of C.
         terms: The names of the terms whose sum is predicted. If None, all.
+        derivative_column: The index of the column of the derivative. If None, the function is not differentiated.
     """
 
     prior: Prior
@@ -217,6 +220,7 @@ class DensePosterior(Posterior):
     coefficients: Tensor
     factor: Tensor
     terms: tuple[str, ...] | None = None
+    derivative_column: int | None = None
 
     serialized_fields = ("inputs", "coefficients", "factor")
 
@@ -227,6 +231,8 @@ class DensePosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the covariances of n points with the rows, (n, n_rows)."""
+        if self.derivative_column is not None:
+            return input_derivatives(lambda z: self._own.kernel(z, self.inputs), inputs, self.derivative_column)
         return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
@@ -241,12 +247,12 @@ class DensePosterior(Posterior):
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
         else:
             explained = half_solve(self.factor, projected.mT).square().sum(0)
-        return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
+        return (self._prior_variances(inputs) - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
         solved = half_solve(self.factor, projected.mT)
-        return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
+        return self._prior_covariance(self._own, inputs) - solved.mT @ solved
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients and factor by name."""
@@ -268,8 +274,31 @@ class DensePosterior(Posterior):
         """
         left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])
-        prior = shared.kernel(inputs, inputs).double() if shared.blocks else left.new_zeros(())
+        prior = self._prior_covariance(shared, inputs) if shared.blocks else left.new_zeros(())
         return prior - left.mT @ right
+
+    def differentiated(self, column: int) -> "DensePosterior":
+        """Return the posterior of the derivative of the function in one column.
+
+        Raises:
+            InvalidArgumentError: If a term has no derivative.
+        """
+        out = replace(self, derivative_column=column)
+        out._prior_variances(self.inputs[:1])
+        return out
+
+    def _prior_covariance(self, prior: Prior, inputs: Tensor) -> Tensor:
+        """Return the prior covariance (n, n) of some terms or of their derivatives."""
+        if self.derivative_column is not None:
+            return mixed_derivatives(prior.kernel, inputs, inputs, self.derivative_column)
+        return prior.kernel(inputs, inputs).double()
+
+    def _prior_variances(self, inputs: Tensor) -> Tensor:
+        """Return the prior variances (n,) of the predicted terms or of their derivatives."""
+        if self.derivative_column is None:
+            return self._own.diagonal(inputs).double()
+        parts = torch.split(inputs, _DERIVATIVES)
+        return torch.cat([self._prior_covariance(self._own, part).diagonal() for part in parts])
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by pathwise conditioning (Wilson et al. 2020).

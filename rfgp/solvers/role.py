@@ -192,11 +192,11 @@ class Posterior(ABC):
             column: The index of the column among those of the inputs.
 
         Raises:
-            InvalidArgumentError: If this posterior has no features.
+            InvalidArgumentError: If this posterior has neither exact covariances nor features.
         """
         raise InvalidArgumentError(
-            "Derivatives require a model of features, such as gp.with_approximation(rfgp.EquispacedFourier()) or "
-            "rfgp.RandomFeatures(512)."
+            "Derivatives require exact covariances or features, got another approximation. Use "
+            "gp.with_approximation(rfgp.Exact()), rfgp.EquispacedFourier() or rfgp.RandomFeatures(512)."
         )
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:

@@ -7,7 +7,6 @@ With weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -170,9 +169,7 @@ class _Projector:
         data = self._positions, self._noise, self._process.positions(inputs)
         variance = float(self._process.parameters[1])
         for slope in kriging_slopes(self._prior, *data, self._terms):
-            yield Slope(
-                int(columns[slope.column]), slope.projector, slope.conditional_variance / variance
-            )
+            yield Slope(int(columns[slope.column]), slope.projector, slope.conditional_variance / variance)
 
     def _cached(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
@@ -235,19 +232,17 @@ def latent_precision(
     """
     process = LatentProcess(block, tuple(explained))
     field = _field(process.detached(), process.positions(inputs)) if field is None else field
-    projector, positions = _Projector(process, field.positions), field.positions
-    parts = field, *process.parameters
-    readers = projector, None, block.name, projector.residual, projector.joint
-    sum_block = PrecisionBlock(*parts, *readers, slopes=projector.slopes)
+    positions, (values, variance) = field.positions, process.parameters
+
+    def of_terms(names: Sequence[str] | None) -> PrecisionBlock:
+        reader = _Projector(process, positions, names)
+        parts = field, values, variance, reader, None, block.name, reader.residual, reader.joint
+        return PrecisionBlock(*parts, restricted=restricted if len(block.names) > 1 else None, slopes=reader.slopes)
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
-        if not bool(block.flags(names).any()):
-            return None
-        of_terms = _Projector(process, positions, names)
-        parts = {"residual": of_terms.residual, "joint": of_terms.joint, "slopes": of_terms.slopes}
-        return replace(sum_block, projector=of_terms, **parts)
+        return of_terms(names) if bool(block.flags(names).any()) else None
 
-    return sum_block if len(block.names) == 1 else replace(sum_block, restricted=restricted)
+    return of_terms(None)
 
 
 def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:

@@ -145,8 +145,8 @@ class PointProjector:
         """
         if self.needs_gradient(inputs):
             raise NotDifferentiableError(
-                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X that "
-                "does. Use predict(X.detach()), or Exact()."
+                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X "
+                "that does. Use predict(X.detach()), or Exact()."
             )
 
     def _slopes(self, inputs: Tensor) -> Iterator[Slope]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior, Weights
+from rfgp.blocks import Prior, WeightBlock, Weights
+from rfgp.blocks.weights import Design
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers.extensions import Extensions
@@ -232,14 +233,14 @@ class LowRankPosterior(Posterior):
         """Return the marginal posterior variances, (n,)."""
         total = self.uncertainty.variance(projected)
         if self.derivative_column is not None:
-            return total + self.residual_derivative_variance
+            return total + self.missing_derivative_variances(inputs)
         return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
         total = self.uncertainty.between(projected, projected)
         if self.derivative_column is not None:
-            return total + self.residual_derivative_variance * torch.eye(len(total), dtype=total.dtype)
+            return total + self._missing_derivative_covariance(inputs)
         return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
@@ -320,18 +321,39 @@ class LowRankPosterior(Posterior):
                 )
         return replace(self, derivative_column=column)
 
-    @property
-    def residual_derivative_variance(self) -> Tensor:
-        """The variance that features miss of the derivative of the predicted terms, 0-d."""
+    def missing_derivative_variances(self, inputs: Tensor) -> Tensor:
+        """Return the variances (n,) that features miss of the derivative of the predicted terms.
+
+        Args:
+            inputs: The inputs of n points, (n, D).
+        """
         assert self.derivative_column is not None
-        total = torch.zeros((), dtype=torch.float64)
-        for block in self.prior.weights:
-            is_own = self.terms is None or block.name in self.terms
-            if is_own and block.design is not None and block.residual is not None:
-                total = total + block.prior_variance * block.design.residual_derivative_variance(
-                    self.derivative_column, *block.parameters
-                )
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for block, design in self._with_missing_parts:
+            missing = design.residual_derivative_variance(self.derivative_column, *block.parameters, inputs=inputs)
+            total = total + block.prior_variance * missing
         return total
+
+    def _missing_derivative_covariance(self, inputs: Tensor) -> Tensor:
+        """Return the covariance (n, n) that features miss of the derivative of the predicted terms.
+
+        Missing modes are independent between points. Beyond the rows, points share the part that the rows do not tell.
+        """
+        column, total = self.derivative_column, self.missing_derivative_variances(inputs).diag()
+        assert column is not None
+        for block, design in self._with_missing_parts:
+            between = block.prior_variance * design.residual_derivative_covariance(inputs, column, *block.parameters)
+            total = total + between - between.diagonal().diag()
+        return total
+
+    @property
+    def _with_missing_parts(self) -> list[tuple[WeightBlock, Design]]:
+        """The predicted terms on designs whose features miss a part, and these designs."""
+        return [
+            (block, block.design)
+            for block in self.prior.weights
+            if (self.terms is None or block.name in self.terms) and block.residual is not None and block.design
+        ]
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
@@ -341,6 +363,8 @@ class LowRankPosterior(Posterior):
         """
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
+        if self.derivative_column is not None:
+            return self.uncertainty.between(left, right) + shared._missing_derivative_covariance(inputs)
         residual = self.prior.dense.with_residuals_of(shared.terms)
         total = self.uncertainty.between(left, right)
         return total + residual.residual_covariance(inputs, shared.project(inputs))

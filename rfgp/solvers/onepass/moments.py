@@ -101,13 +101,12 @@ class SeriesMoments:
         Args:
             inputs: The inputs of the points, (n, D).
         """
+        known = self.known_variance(inputs)
+        if self.posterior.derivative_column is not None:
+            return known + self.posterior.missing_derivative_variances(inputs)
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
         pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
-        missing = sum(float(scale * variance) for scale, variance in pairs)
-        known = self.known_variance(inputs)
-        return known + (
-            missing if self.posterior.derivative_column is None else self.posterior.residual_derivative_variance
-        )
+        return known + sum(float(scale * variance) for scale, variance in pairs)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the posterior variances of the sums of features, (n,).

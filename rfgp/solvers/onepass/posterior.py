@@ -23,11 +23,6 @@ from rfgp.solvers.role import Functions, Posterior, Shape
 
 DENSE_ENTRIES = 2**22
 """The maximum number of entries of features of points in one chunk, if transforms do not apply."""
-OUTSIDE_MESSAGE = (
-    "Points of derivatives must be within the range of the training rows, got some outside. Use points within it, or "
-    "predict(X)."
-)
-"""The message of the error for derivatives outside the box of a lattice."""
 FEW_POINTS = 64
 """The maximum number of points for which features are used instead of transforms."""
 
@@ -114,12 +109,10 @@ class SeriesPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
-        _check_derivative_points(self, inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
-        _check_derivative_points(self, inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
@@ -132,7 +125,6 @@ class SeriesPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        _check_derivative_points(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
     def of(self, names: Sequence[str]) -> "SeriesPosterior":
@@ -247,8 +239,6 @@ class SeriesPosterior(Posterior):
         """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
-        _check_derivative_points(self, inputs)
-
         def from_features(x: Tensor) -> Tensor:
             return torch.cat([by_features(self.dense.project(chunk), chunk) for chunk in torch.split(x, size)])
 
@@ -263,16 +253,6 @@ class SeriesPosterior(Posterior):
         out[~is_out] = inside
         out[is_out] = from_features(inputs[is_out])
         return out
-
-
-def _check_derivative_points(posterior: SeriesPosterior, inputs: Tensor) -> None:
-    """Raise if derivatives are at points (n, D) outside the box.
-
-    Raises:
-        InvalidArgumentError: If they are.
-    """
-    if posterior.dense.derivative_column is not None and bool(posterior.is_outside(inputs).any()):
-        raise InvalidArgumentError(OUTSIDE_MESSAGE)
 
 
 def weighted_by_precision(

@@ -182,10 +182,6 @@ def test_derivatives_match_differences(approximation, count):
 def test_unknown_derivatives_raise():
     X, _, y = waves(300, 1, 0.2)
     smooth = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
-    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
-        assert smooth.predict([[3.0]], derivative=0).mean is None
-    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
-        assert smooth.predict([[3.0], [0.5]], derivative=0).covariance is None
     with pytest.raises(rfgp.InvalidArgumentError, match="column"):
         smooth.predict([[0.5]], derivative=4)
     with pytest.raises(rfgp.InvalidArgumentError, match="observations"):
@@ -193,6 +189,6 @@ def test_unknown_derivatives_raise():
     rough = rfgp.GP(k.Matern(0, nu=0.7, lengthscale=2.0), approximation=rfgp.EquispacedFourier(), seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match="derivative"):
         rough.condition(X, y).predict([[0.5]], derivative=0)
-    exact = rfgp.GP(k.RBF(0), approximation=rfgp.Exact(), seed=0).condition(X, y)
+    near = rfgp.GP(k.RBF(0), approximation=rfgp.Vecchia(10), seed=0).condition(X, y)
     with pytest.raises(rfgp.InvalidArgumentError, match="features"):
-        exact.predict([[0.5]], derivative=0)
+        near.predict([[0.5]], derivative=0)

@@ -101,8 +101,9 @@ def check_density(order, kind, n=300):
 
 def check_rows(order, kind, n=300):
     found, dense = given(order, kind, n)
-    same(found.smoothed.coefficients, dense.coefficients)
-    same(found.smoothed.precisions, dense.inverse.diagonal())
+    digits = max(DIGITS, np.finfo(float).eps * np.linalg.cond(dense.matrix))  # the errors of dense solves
+    same(found.smoothed.coefficients, dense.coefficients, digits)
+    same(found.smoothed.precisions, dense.inverse.diagonal(), digits)
 
 
 def check_slope(order, kind, n=300):
