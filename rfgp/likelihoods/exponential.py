@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -77,6 +78,20 @@ class _Counts:
         return f.exp()
 
 
+_MAX_RATE = 1e15
+"""The rate above which counts are drawn from a normal distribution. numpy refuses rates beyond 9e18."""
+
+
+def _counts(rates: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
+    """Return Poisson draws at rates (...), which may be infinite."""
+    is_large = rates > _MAX_RATE
+    counts = rng.poisson(np.where(is_large, 0.0, rates)).astype(np.float64)
+    if is_large.any():
+        normal = rng.standard_normal(rates.shape)
+        counts = np.where(is_large, rates + np.sqrt(np.minimum(rates, 1e300)) * normal, counts)
+    return torch.from_numpy(counts)
+
+
 @dataclass(frozen=True, repr=False)
 class Poisson(_Counts, Likelihood):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
@@ -123,7 +138,7 @@ class Poisson(_Counts, Likelihood):
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """Return a count for each f, (...) -> (...)."""
-        return torch.from_numpy(drawing(generator).poisson(f.exp().numpy()).astype(np.float64))
+        return _counts(f.exp().numpy(), drawing(generator))
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,7 +187,7 @@ class NegativeBinomial(_Counts, Likelihood):
         """Return a count for each f, (...) -> (...)."""
         r, rng = float(self._size(f)), drawing(generator)
         rates = rng.gamma(r, f.exp().numpy() / r)
-        return torch.from_numpy(rng.poisson(rates).astype(np.float64))
+        return _counts(rates, rng)
 
     def _size(self, f: Tensor) -> Tensor:
         """Return 1 / dispersion, 0-d."""

@@ -165,6 +165,17 @@ class TestLaw:
         assert learned_parameters(CASES[name]) == ()
 
 
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
+def test_counts_of_huge_rates_are_drawn(name):
+    """z-scores of the logarithms at two rates, at 1e-7 a case."""
+    likelihood, generator = CASES[name], torch.Generator().manual_seed(1)
+    for f in (30.0, 60.0):
+        y = likelihood.sample(torch.full((4000,), f, dtype=torch.float64), generator) / np.exp(f)
+        relative = float(likelihood.variance(torch.tensor([f], dtype=torch.float64))) / np.exp(2 * f)
+        assert abs(float(y.mean()) - 1) < 5.3 * np.sqrt(relative / 4000) + 1e-12
+    assert float(likelihood.sample(torch.tensor([800.0], dtype=torch.float64), generator)[0]) == np.inf
+
+
 @pytest.mark.parametrize("f", [-1e3, -60.0, -9.0, 8.0, 40.0])
 def test_the_probit_loses_no_digits_in_its_tails(f):
     z = torch.tensor([f], dtype=torch.float64)
