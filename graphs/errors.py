@@ -192,16 +192,16 @@ class SelfLoopsDroppedWarning(GraphWarning):
 
 
 class DegenerateFacesWarning(GraphWarning):
-    """A mesh has faces without area. The message says how many. They are left out.
+    """A mesh has faces without area, or too thin for double precision. The message says how they are left out.
 
     Examples:
         >>> import warnings
         >>> import graphs
-        >>> flat = ([(0, 0), (1, 0), (0, 1), (0.5, 0)], [(0, 1, 2), (0, 1, 3)])
+        >>> close = ([(0, 0), (1, 0), (0, 1), (0, 1e-9)], [(0, 1, 3), (1, 2, 3)])
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
-        ...     field = graphs.MeshField(flat)
-        >>> print(caught[0].message)
-        1 of 2 faces have no area and are dropped from the field.
+        ...     field = graphs.MeshField(close)
+        >>> print(caught[0].message)  # doctest: +ELLIPSIS
+        1 of 2 faces have no area, or a height below 2e-05 of the longest side, too thin for alpha = 2 in...
     """
 
 

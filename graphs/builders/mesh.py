@@ -23,7 +23,9 @@ from graphs.errors import (
 
 _ROUNDING = 1e-12
 """The relative size below which a sum of cotangents counts as 0."""
-_REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
+MERGE = "mesh.merge_vertices(merge_tex=True, merge_norm=True)"
+"""The call of trimesh that merges vertices at one place, also if their textures or normals differ."""
+_REMEDY = f'Merge coincident vertices ({MERGE}), or pass weights="unit".'
 """The remedy for edges without length."""
 
 
@@ -109,7 +111,7 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
     fewer = f", which has {total} connected components instead of {merged}" if merged < total else ""
     message = (
         f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
-        "Merge them with mesh.merge_vertices(), or read the file with graphs.load_mesh, which does."
+        f"Merge them with {MERGE}, or read the file with graphs.load_mesh, which does."
     )
     warnings.warn(DisconnectedWarning(message), stacklevel=4)
 

@@ -19,8 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
 
-from graphs.builders.mesh import as_triangles
+from graphs.builders.mesh import MERGE, as_triangles
 from graphs.builders.triangles import Angles, angles
 from graphs.checks import counted
 from graphs.errors import (
@@ -30,10 +31,13 @@ from graphs.errors import (
     InvalidGraphError,
     UnreferencedVerticesWarning,
 )
+from graphs.precisions.thinness import SoundFaces, relative_heights, sound_faces, tolerance_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_CUT = 1e-3
+"""The distance, in units of the shortest side, below which vertices without a common face nearly coincide."""
 _SMALLEST = 1e-40
 """The smallest area in squares of the largest coordinate. The inverse of its sixth power must be finite."""
 
@@ -64,8 +68,10 @@ class Mesh(NamedTuple):
 
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
-    faces_with_area: Integers  # (M,) the faces with elements: those with an area, and the first of equal ones
-    vertices_on_faces: Integers  # (N,) the vertices on a face with an area, ascending, at which the field has values
+    faces_with_area: Integers  # (M,) those with an area, and the first of equal ones
+    cells: Integers  # (E, 3) the corners of the elements: the same faces, but without thin ones
+    is_cell: NDArray[np.bool_]  # (F,) whether an element has the corners of the face
+    vertices_on_faces: Integers  # (N,) the corners of elements, ascending, at which the field has values
     elements: Elements  # of these N vertices
 
     @property
@@ -91,7 +97,7 @@ def in_space(
     return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
 
 
-def read_mesh(mesh: Any) -> Mesh:
+def read_mesh(mesh: Any, alpha: int = 2) -> Mesh:
     """Return a mesh and its elements.
 
     Arguments, errors and warnings are as for `graphs.MeshField`.
@@ -102,17 +108,30 @@ def read_mesh(mesh: Any) -> Mesh:
         [0, 1, 2]
     """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
-    data = angles(in_space(vertices), faces)
-    _check_flat(data.flat)
-    with_area = _without_repeated(faces, np.flatnonzero(~data.flat))
-    vertices_on_faces, corners = np.unique(faces[with_area], return_inverse=True)
-    _check_loose(len(vertices) - len(vertices_on_faces), len(vertices))
+    points, tolerance = in_space(vertices), tolerance_of(alpha)
+    data, distinct = angles(points, faces), _without_repeated(faces)
+    with_area = distinct[~data.flat[distinct]]
+    thin = relative_heights(points, faces) <= tolerance
+    if thin.any():
+        sound = sound_faces(points, faces[distinct], tolerance)
+        cells, angled = _with_area(sound.faces, angles(points, sound.faces), np.arange(len(sound.faces)))
+        owners, is_cell = sound.owners, _are_among(faces, cells)
+    else:
+        cells, angled = _with_area(faces, data, distinct)
+        owners, is_cell = np.arange(len(vertices)), np.ones(len(faces), dtype=bool)
+    if len(cells) == 0:
+        raise InvalidGraphError(f"A mesh must have a face with an area, got none among {len(faces)} faces.")
+    if thin.any():
+        _warn_of_thin(f"{int(thin.sum())} of {len(faces)} faces", sound, alpha)
+    vertices_on_faces, corners = np.unique(cells, return_inverse=True)
+    has_owner = owners != np.arange(len(vertices))
+    _check_loose(len(vertices) - len(vertices_on_faces) - int(has_owner.sum()), len(vertices))
     _check_distinct(vertices[vertices_on_faces], vertices_on_faces)
-    angled = Angles(data.cotangents[with_area], data.areas[with_area], data.flat[with_area], data.unit)
     elements = assemble(corners.reshape(-1, 3), angled, len(vertices_on_faces))
+    _warn_of_cuts(points[vertices_on_faces], corners.reshape(-1, 3), vertices_on_faces)
     _warn_of_components(elements.stiffness)
     _check_range(elements, vertices_on_faces)
-    return Mesh(vertices, faces, with_area, vertices_on_faces, elements)
+    return Mesh(vertices, faces, with_area, cells, is_cell, vertices_on_faces, elements)
 
 
 @np.errstate(under="ignore")
@@ -147,12 +166,34 @@ def assemble(faces: Integers, angle_data: Angles, num_vertices: int) -> Elements
     return Elements(masses, stiffness, angle_data.unit)
 
 
-def _check_flat(flat: NDArray[np.bool_]) -> None:
-    if flat.all():
-        raise InvalidGraphError(f"A mesh must have a face with an area, got none among {len(flat)} faces.")
-    if flat.any():
-        message = f"{int(flat.sum())} of {len(flat)} faces have no area and are dropped from the field."
-        warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
+def _with_area(faces: Integers, found: Angles, numbers: Integers) -> tuple[Integers, Angles]:
+    """Return those of some faces (E, 3) that have an area, and their angles."""
+    kept = numbers[~found.flat[numbers]]
+    return faces[kept], Angles(found.cotangents[kept], found.areas[kept], found.flat[kept], found.unit)
+
+
+def _are_among(faces: Integers, others: Integers) -> NDArray[np.bool_]:
+    """Return a mask (F,) of faces that have the corners of some of the others."""
+    pairs = _repeated(np.sort(np.concatenate([others, faces]), axis=1))
+    found = np.zeros(len(others) + len(faces), dtype=bool)
+    found[pairs[pairs[:, 0] < len(others), 1]] = True
+    return found[len(others) :]
+
+
+def _warn_of_thin(subject: str, sound: SoundFaces, alpha: int) -> None:
+    gone = np.flatnonzero(sound.owners != np.arange(len(sound.owners)))
+    remaining = len(sound.faces) - sound.num_sound
+    steps = "leaves them out" if not remaining else f"leaves them out, except {counted(remaining, 'face')}"
+    if len(gone):
+        first = f"first {gone[0]} with {sound.owners[gone[0]]}"
+        steps += f", joins {counted(len(gone), 'vertex', 'vertices')} with a neighbor ({first})"
+    if sound.num_divided:
+        steps += f", divides {counted(sound.num_divided, 'long side')} at the vertex on it"
+    message = (
+        f"{subject} have no area, or a height below {tolerance_of(alpha):.1g} of the longest side, too thin for alpha "
+        f"= {alpha} in double precision. The field {steps}. Values and predictions keep their places."
+    )
+    warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
 
 
 def _check_loose(count: int, num_vertices: int) -> None:
@@ -170,23 +211,22 @@ def _check_distinct(vertices: Floats, numbers: Integers) -> None:
         first, second = pairs[0].tolist()
         raise InvalidGraphError(
             f"Vertices must be distinct, got {first} and {second} with the same coordinates "
-            f"({counted(len(pairs), 'such vertex', 'such vertices')}). Merge them with mesh.merge_vertices(); STL "
-            "repeats vertices for each face."
+            f"({counted(len(pairs), 'such vertex', 'such vertices')}). Files repeat vertices for textures, normals, or "
+            f"each face of STL. Merge them with {MERGE}."
         )
 
 
-def _without_repeated(faces: Integers, numbers: Integers) -> Integers:
+def _without_repeated(faces: Integers) -> Integers:
     """Return the numbers (m,) of faces whose corners are not those of earlier ones."""
-    pairs = _repeated(np.sort(faces[numbers], axis=1))
-    if len(pairs) == 0:
-        return numbers
-    kept, repeated = numbers[pairs[0]].tolist()
-    message = (
-        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {repeated} and {kept}) and are "
-        "dropped from the field."
-    )
-    warnings.warn(DuplicateFacesWarning(message), stacklevel=4)
-    return np.delete(numbers, pairs[:, 1])
+    pairs = _repeated(np.sort(faces, axis=1))
+    if len(pairs):
+        kept, repeated = pairs[0].tolist()
+        message = (
+            f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {repeated} and {kept}) and "
+            "are dropped from the field."
+        )
+        warnings.warn(DuplicateFacesWarning(message), stacklevel=4)
+    return np.delete(np.arange(len(faces)), pairs[:, 1])
 
 
 def _repeated(rows: NDArray[Any]) -> Integers:
@@ -195,6 +235,30 @@ def _repeated(rows: NDArray[Any]) -> Integers:
     firsts = first[inverse.ravel()].astype(np.int64)
     later = np.flatnonzero(firsts != np.arange(len(rows)))
     return np.stack([firsts[later], later], axis=1)
+
+
+def _warn_of_cuts(points: Floats, faces: Integers, numbers: Integers) -> None:
+    """Warn if vertices on the boundary nearly coincide with others that share no face with them."""
+    starts, ends = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    low, high = np.minimum(starts, ends), np.maximum(starts, ends)
+    _, first, uses = np.unique(low * len(points) + high, return_index=True, return_counts=True)
+    border = np.unique([low[first[uses == 1]], high[first[uses == 1]]])
+    if len(border) < 2:
+        return
+    shortest = np.full(len(points), np.inf)
+    lengths = np.linalg.norm(points[starts] - points[ends], axis=1)
+    np.minimum.at(shortest, starts, lengths)
+    np.minimum.at(shortest, ends, lengths)
+    distances, nearest = KDTree(points[border]).query(points[border], k=2)
+    close = np.flatnonzero(distances[:, 1] < _CUT * shortest[border])
+    if len(close):
+        one, other = numbers[border[close[0]]], numbers[border[nearest[close[0], 1]]]
+        message = (
+            f"{counted(len(close), 'vertex', 'vertices')} of the boundary nearly coincide with another (first {one} "
+            f"and {other}, {distances[close[0], 1]:.1g} apart), which cuts the surface there. Merge them with {MERGE} "
+            "and fewer digits_vertex, if it should be whole."
+        )
+        warnings.warn(DisconnectedWarning(message), stacklevel=4)
 
 
 def _warn_of_components(stiffness: sp.csr_array) -> None:

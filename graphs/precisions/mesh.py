@@ -27,8 +27,11 @@ _MAX_LISTED = 8
 class MeshField(MarkovField):
     """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
-    A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
-    and the field there is that at the nearest point of the surface.
+    Faces that are too thin for double precision are left out, with a warning: a short side is contracted, so that
+    nearly coincident vertices share a value, and otherwise the faces beyond the longest side are divided at the vertex
+    on it. Too thin is a height below (eps 30^(alpha - 1))^(1 / (alpha + 1)) of the longest side: 1e-8, 2e-5, 7e-4 for
+    alpha = 1, 2, 3, and 5e-3 for higher ones. A vertex that is then on no face has no value of its own. It keeps its
+    number, and the field there is that at the nearest point of the surface. Faces keep their numbers too.
 
     The field solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau in linear finite elements. Source: Lindgren,
     Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov random fields". Let C be the
@@ -69,7 +72,7 @@ class MeshField(MarkovField):
         alpha: The order.
         vertices: The given vertices, (V, 3) or (V, 2).
         faces: The given faces, (F, 3).
-        vertices_on_faces: The numbers (N,) of the vertices on a face with an area, ascending, usually all of them.
+        vertices_on_faces: The numbers (N,) of the vertices with a value of their own, ascending, usually all of them.
         coordinates: The coordinates of these vertices, (N, 3) or (N, 2). The field is a vector of N values.
         areas: The diagonal of C, (N,).
         max_distance: The largest distance of points from the surface if `within` is not given, a tenth of the diagonal
@@ -77,14 +80,15 @@ class MeshField(MarkovField):
 
     Raises:
         InvalidGraphError: If there are no faces, faces are not triangles, coordinates are not finite, or vertices
-            coincide.
+            without a common face coincide.
         InvalidArgumentError: If alpha is out of range.
 
     Warns:
-        DegenerateFacesWarning: If faces have no area. They are dropped.
+        DegenerateFacesWarning: If faces are too thin for double precision. The message names vertices that are joined.
         DuplicateFacesWarning: If faces have the same corners as another. They are dropped.
         UnreferencedVerticesWarning: If vertices are on no face with an area. They are dropped.
-        DisconnectedWarning: If the mesh is not connected. Its components are independent.
+        DisconnectedWarning: If the mesh is not connected. Its components are independent. Also if vertices of the
+            boundary nearly coincide without a common face.
 
     Examples:
         >>> import numpy as np
@@ -107,14 +111,14 @@ class MeshField(MarkovField):
 
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
         self.alpha = check_count("alpha", alpha, 1, _MAX_ALPHA)
-        read = read_mesh(mesh)
+        read = read_mesh(mesh, self.alpha)
         self.faces: NDArray[np.int64] = _frozen(read.faces)
         self.vertices: Floats = _frozen(read.vertices)
         self.vertices_on_faces: NDArray[np.int64] = _frozen(read.vertices_on_faces)
         self.coordinates: Floats = _frozen(read.vertices[read.vertices_on_faces])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
         self.max_distance = DEFAULT_LIMIT_FRACTION * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
-        self._mesh, self._faces_with_area = read, read.faces_with_area
+        self._mesh = read
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.vertices_on_faces] = np.arange(len(self.vertices_on_faces))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
@@ -234,11 +238,11 @@ class MeshField(MarkovField):
         """
         if within is not None:
             check_limit(within)
-        location = self._locator.nearest(in_space(self.read_points(points)))
+        location = self._locators[0].nearest(in_space(self.read_points(points)))
         if within is not None and (location.distances > within).any():
             row = int(location.distances.argmax())
             raise InvalidArgumentError(too_far_message(row, float(location.distances[row]), within))
-        return location._replace(faces=self._faces_with_area[location.faces])
+        return location._replace(faces=self._mesh.faces_with_area[location.faces])
 
     def read_points(
         self,
@@ -296,7 +300,7 @@ class MeshField(MarkovField):
             raise InvalidArgumentError(
                 f"Barycentric weights must be non-negative with sum 1, got {weights[row].tolist()} in row {row}."
             )
-        return self._rows(self.faces[numbers], weights / sums[:, None])
+        return self._rows(self.faces[numbers], weights / sums[:, None], ~self._mesh.is_cell[numbers])
 
     def projector_at_vertices(
         self,
@@ -316,7 +320,7 @@ class MeshField(MarkovField):
         numbers = _numbers("vertices", vertices, self.num_vertices)
         weights = np.zeros((len(numbers), 3))
         weights[:, 0] = 1.0
-        return self._rows(np.repeat(numbers[:, None], 3, axis=1), weights)
+        return self._rows(np.repeat(numbers[:, None], 3, axis=1), weights, self._columns[numbers] < 0)
 
     def __repr__(self) -> str:
         return (
@@ -324,12 +328,12 @@ class MeshField(MarkovField):
             f"alpha={self.alpha})"
         )
 
-    def _rows(self, corners: NDArray[np.int64], weights: Floats) -> sp.csr_array:
-        """Return rows (n, N) of points, which are sums of vertices with barycentric weights (n, 3)."""
-        off_surface = np.flatnonzero(((self._columns[corners] < 0) & (weights > 0)).any(axis=1))
-        if len(off_surface):
+    def _rows(self, corners: NDArray[np.int64], weights: Floats, is_off: NDArray[np.bool_]) -> sp.csr_array:
+        """Return rows (n, N) of points with barycentric weights (n, 3), of which some are off the elements."""
+        off = np.flatnonzero(is_off)
+        if len(off):
             corners, weights = corners.copy(), weights.copy()
-            corners[off_surface], weights[off_surface] = self._nearest(corners[off_surface], weights[off_surface])
+            corners[off], weights[off] = self._nearest(corners[off], weights[off])
         columns = np.where(weights > 0, self._columns[corners], 0)
         starts = np.arange(len(columns) + 1) * columns.shape[1]
         rows = sp.csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.coordinates)))
@@ -338,8 +342,8 @@ class MeshField(MarkovField):
         return rows
 
     def _nearest(self, corners: NDArray[np.int64], weights: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return corners and weights (m, 3) of the surface's nearest points."""
-        location = self.locate(np.einsum("mk,mkd->md", weights, self.vertices[corners]))
+        """Return corners and weights (m, 3) of the nearest points of the elements."""
+        location = self._locators[1].nearest(np.einsum("mk,mkd->md", weights, self._mesh.points[corners]))
         far = location.distances > self.max_distance
         if far.any():
             named = np.unique(corners[far][weights[far] > 0])
@@ -349,7 +353,7 @@ class MeshField(MarkovField):
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
                 f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."
             )
-        return self.faces[location.faces], location.barycentric
+        return self._mesh.cells[location.faces], location.barycentric
 
     @cached_property
     def _determinants(self) -> LogDeterminant:
@@ -361,8 +365,11 @@ class MeshField(MarkovField):
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property
-    def _locator(self) -> Locator:
-        return Locator(self._mesh.points, self.faces[self._faces_with_area])
+    def _locators(self) -> tuple[Locator, Locator]:
+        """The given faces with an area, and the faces of the elements, usually the same."""
+        points, cells = self._mesh.points, Locator(self._mesh.points, self._mesh.cells)
+        given = self.faces[self._mesh.faces_with_area]
+        return cells if self._mesh.is_cell.all() else Locator(points, given), cells
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:

@@ -289,7 +289,8 @@ def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
         return factorize(entries)
     except np.linalg.LinAlgError as error:
         raise NotPositiveDefiniteError(
-            f"{error} A field loses its digits if its lengthscale is far longer than its parts. Bound it with priors."
+            f"{error} A field loses its digits if its lengthscale is far longer than its edges or the heights of its "
+            "faces. Bound it with priors, or use a smaller alpha or a mesh without thin faces."
         ) from error
 
 

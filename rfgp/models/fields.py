@@ -15,6 +15,9 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression.spec import ModelSpec
 from rfgp.torch_context import with_torch_defaults
 
+_ALPHAS = (2, 3, 4)
+"""The orders that `MeshGP(alpha="auto")` compares."""
+
 
 class RoadGP(GP):
     """An exact Gaussian process on a road network, with `kernels.Roads`.
@@ -158,17 +161,20 @@ class MeshGP(GP):
 
 
 def _mesh_kernels(field: Any, alpha: int | str | None, within: float | None) -> list[Mesh]:
-    """Return the kernels on a mesh for each alpha to compare, with the warnings of the mesh once."""
+    """Return the kernels on a mesh for each alpha to compare, with the warnings of the mesh once.
+
+    The highest alpha warns, since it leaves out the most thin faces.
+    """
     is_auto = isinstance(alpha, str) and alpha == "auto"
     if isinstance(field, graphs.MeshField) and not is_auto and alpha not in (None, field.alpha):
         raise InvalidArgumentError(f"alpha must be that of the MeshField, {field.alpha}, or 'auto', got {alpha!r}.")
     if not is_auto:
         usual: Any = 2 if alpha is None else alpha
         return [Mesh(field, usual, within=within)]
-    read = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
+    read = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field, _ALPHAS[-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.GraphWarning)
-        return [Mesh((read.vertices, read.faces), other, within=within) for other in (2, 3, 4)]
+        return [Mesh((read.vertices, read.faces), other, within=within) for other in _ALPHAS]
 
 
 def _comparing(spec: ModelSpec, kernels: Sequence[Roads] | Sequence[Mesh]) -> ModelSpec:

@@ -139,13 +139,15 @@ def test_unmerged_stl_mesh_is_refused():
     assert MeshField(torn).num_vertices == 42
 
 
-def test_faces_without_area_are_dropped_with_a_warning():
-    flat, alone = [*SQUARE, (0.5, 0.5)], [(0, 1, 2), (0, 2, 3), (0, 1, 4)]
-    sound = MeshField((flat, alone))
-    with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 5 faces have no area") as caught:
-        field = MeshField((flat, [(0, 4, 2), (0, 1, 2), (1, 1, 2), (0, 2, 3), (0, 1, 4)]))
+def test_face_without_area_divides_long_side():
+    center = [*SQUARE, (0.5, 0.5)]
+    sound = MeshField((center, [(0, 1, 4), (1, 2, 4), (0, 4, 3), (4, 2, 3)]))
+    with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 5 faces .* divides 1 long side") as caught:
+        field = MeshField((center, [(0, 4, 2), (0, 1, 4), (1, 2, 4), (1, 1, 2), (0, 2, 3)]))
     assert caught[0].filename == __file__
-    np.testing.assert_array_equal(field.entries([0.7]), sound.entries([0.7]))
+    np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
+    halves = [(0.5, 0, 0, 0, 0.5), (0, 0, 0, 0.5, 0.5)]  # a quarter along the flat face, and inside the divided one
+    np.testing.assert_allclose(field.projector([0, 4], [(0.5, 0.5, 0), (0.25, 0.25, 0.5)]).toarray(), halves)
 
 
 def test_duplicate_faces_count_once():

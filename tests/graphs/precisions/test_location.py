@@ -29,7 +29,7 @@ def thin():
     """A fan of triangles that are up to a million times as long as high."""
     heights = np.concatenate([[0], np.geomspace(1e-6, 1, 8)])
     vertices = np.array([(0, 0, 0), *((1, h, h**2) for h in heights)])
-    return MeshField((vertices, [(0, i, i + 1) for i in range(1, 9)]))
+    return MeshField((vertices, [(0, i, i + 1) for i in range(1, 9)]), 1)
 
 
 MESHES = {"sphere": lambda: sphere(1), "graded": graded, "thin": thin}

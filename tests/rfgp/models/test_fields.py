@@ -318,6 +318,42 @@ def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     np.testing.assert_allclose(again.predict(vertices[[0, 2]]).mean, gp.predict(vertices[[0, 2]]).mean, rtol=1e-9)
 
 
+@pytest.mark.parametrize("alpha", [2, 3])
+def test_close_vertices_share_values_and_keep_places(alpha, tmp_path):
+    """Vertices in five faces of a sphere, 1e-7 of the way from a corner, three of them observed."""
+    ball = trimesh.creation.icosphere(2)
+    a, b, c = (np.asarray(ball.vertices)[ball.faces[:5, i]] for i in range(3))
+    vertices = np.concatenate([ball.vertices, a + 1e-7 * (b + c - 2 * a)])
+    inner = [(*np.roll(face, -i)[:2], 162 + n) for n, face in enumerate(ball.faces[:5]) for i in range(3)]
+    mesh = trimesh.Trimesh(vertices, np.concatenate([inner, ball.faces[5:]]), process=False)
+    rows = np.concatenate([vertices[:60], vertices[-3:]])
+    options = {"lengthscale": 1.0, "outputscale": 1.0, "noise": 0.01, "seed": 0}
+    with pytest.warns(graphs.DegenerateFacesWarning, match="joins 5 vertices") as caught:
+        gp = rfgp.MeshGP(mesh, alpha, **options).condition(rows, rows[:, 2])
+    assert len(caught) == 1
+    expected = rfgp.MeshGP(ball, alpha, **options).condition(rows, rows[:, 2])
+    gp.save(tmp_path / "model.safetensors")
+    with pytest.warns(graphs.DegenerateFacesWarning):
+        again = rfgp.load(tmp_path / "model.safetensors")
+    new = np.concatenate([vertices[60:], vertices[mesh.faces[:15]].mean(axis=1)])
+    right = expected.predict(new)
+    for model in (gp, again):
+        np.testing.assert_allclose(model.predict(new).mean, right.mean, atol=1e-6)
+        np.testing.assert_allclose(model.predict(new).std, right.std, atol=1e-6)
+    np.testing.assert_array_equal(domain_of(again).mesh.vertices, vertices)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood().item(), rel=1e-6)
+
+
+def test_auto_alpha_warns_of_thin_faces_of_any():
+    """A vertex 1e-3 of the way along a side is too close to its end for alpha = 4."""
+    ball = trimesh.creation.icosphere(1)
+    a, b, c = ball.faces[0]
+    near = ball.vertices[a] + 1e-3 * (ball.vertices[b] + ball.vertices[c] - 2 * ball.vertices[a])
+    faces = np.concatenate([ball.faces[1:], [(a, b, 42), (b, c, 42), (c, a, 42)]])
+    with pytest.warns(graphs.DegenerateFacesWarning, match="alpha = 4"):
+        rfgp.MeshGP((np.concatenate([ball.vertices, [near]]), faces), "auto")
+
+
 @pytest.mark.parametrize(("point", "distance"), [((9.0, 0.0, 0.0), "8 "), ((0.0, 0.0, 0.0), r"0\.98")])
 def test_points_far_from_the_surface_are_refused(point, distance):
     """Also the centre of the sphere, from which all faces are about equally far."""
