@@ -61,7 +61,7 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     m, n = settings.num_walkers, len(starts)
     if settings.max_hops == 0:
         visits = starts.astype(np.uint64) << np.uint64(32)
-        nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
+        nodes = np.repeat(starts.astype(np.int32)[:, None], m, axis=1)  # contiguous, so that `walk` is compiled once
         counts, loads = np.ones(n, np.int64), np.full((n, m), 1 / m)
         return ExactFirstHops(np.zeros(n, np.int64), counts, visits, np.ones(n), nodes, loads)
     from graphs.walks.compiled import draw_starts

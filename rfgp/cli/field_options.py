@@ -68,7 +68,14 @@ Snap = Annotated[
     typer.Option(help="Join points of roads that are at most this far apart, in meters or the units of the plane."),
 ]
 TestShare = Annotated[float, typer.Option(help="The share of the observations that are held out to score the fit.")]
-Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
+Compare = Annotated[
+    bool | None,
+    typer.Option(
+        "--compare/--no-compare",
+        help=f"Compare {FIELD} with random walks on the graph, and features of a graph's kernel with its exact "
+        f"process. [default: --no-compare for {FIELD}, else --compare]",
+    ),
+]
 WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results. [default: NAME-field]")]

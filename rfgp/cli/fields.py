@@ -79,7 +79,7 @@ def mesh(
     test_share: TestShare = 0.1,
     holdout: options.Holdout = "random",
     holdout_by: options.HoldoutBy = None,
-    comparison: Compare = True,
+    comparison: Compare = None,
     with_data: WithData = False,
     seed: options.Seed = 0,
     as_json: AsJson = False,
@@ -147,17 +147,16 @@ def traffic(
     test_share: TestShare = 0.1,
     holdout: options.Holdout = "random",
     holdout_by: options.HoldoutBy = None,
-    comparison: Compare = True,
+    comparison: Compare = None,
     with_data: WithData = False,
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
-    process |= {"boundary": boundary, "seed": seed}
+    process |= {"boundary": boundary, "seed": seed, "alpha": (alpha, 1)}
     checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
     _check_process(kernel, alpha, features, 2)
-    process["alpha"] = (alpha, 1)
     targets = tuple(dict.fromkeys(target or ("value",)))
     how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
     _check_roads(targets, metric, within, how)
@@ -170,6 +169,7 @@ def traffic(
         fields_by_target = fields.read_road_fields(
             path, targets, metric, within=within, skip=skip, group=holdout_by, **how
         )
+        _say_of_directions(next(iter(fields_by_target.values())).roads)
         given = {"file": file, "metric": metric or "as the file says", **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(fields_by_target, folder, report)
@@ -188,6 +188,27 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
             raise typer.BadParameter(
                 f"The sensors' property must not have the name of a result, got {name}. Rename it."
             )
+
+
+_ONE_WAY = ("yes", "true", "1", "-1", "reverse", "reversible", "alternating")
+_RINGS = ("roundabout", "circular")
+"""Values of `oneway` and of `junction` in OpenStreetMap for roads that one drives in one direction."""
+
+
+def _say_of_directions(roads: Any) -> None:
+    """Print that directions of traffic are ignored, if the file has any."""
+    from rfgp.counts import counted
+
+    tags = [(str(road.get("oneway")).lower(), road.get("junction")) for road in roads.road_properties or ()]
+    rings = sum(junction in _RINGS for _, junction in tags)
+    one_way = sum(oneway in _ONE_WAY for oneway, junction in tags if junction not in _RINGS)
+    parts = [counted(one_way, "one-way road")] * bool(one_way) + [counted(rings, "roundabout")] * bool(rings)
+    if parts:
+        say(
+            f"The file has {' and '.join(parts)}. Their direction is ignored: the field is as similar against the "
+            "traffic as with it.",
+            as_json=True,
+        )
 
 
 def _mesh_fields(
@@ -278,7 +299,8 @@ class _Job:
         name: The name of the file, for titles.
         given: The settings to list in the report.
         process: Options of `_process`.
-        asked: The held-out fraction, whether to compare, whether to save the data, and the kind of holdout.
+        asked: The held-out fraction, whether to compare, whether to save the data, and the kind of holdout. If the
+            second is None, features of a graph's kernel are compared.
         written: The output files that only meshes, or only roads, have.
         inputs: The input files, which must not be overwritten.
     """
@@ -286,7 +308,7 @@ class _Job:
     name: str
     given: dict[str, Any]
     process: dict[str, Any]
-    asked: tuple[float, bool, bool, str]
+    asked: tuple[float, bool | None, bool, str]
     written: tuple[str, ...]
     inputs: tuple[Path | None, ...]
 
@@ -324,6 +346,7 @@ class _Job:
 
         model, (test_share, compare, with_data, holdout) = _process(field, **self.process), self.asked
         about: dict[str, Any] = {"title": f"{self.name}, {field.quantity}", "test_share": test_share}
+        compare = self.process["kernel"] != FIELD if compare is None else compare
         about |= {"compare": compare, "seed": model.seed, "holdout": holdout}
         study = study_field(field, model, **about, report=report)
         report("Predicting every node", 0, 0)

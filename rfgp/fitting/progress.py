@@ -81,6 +81,8 @@ class Reporter:
         self._value = math.nan
 
     def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:

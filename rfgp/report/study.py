@@ -299,12 +299,11 @@ def study_field(
     train, test = split(len(field.values), test_share, seed, groups, holdout)
     inputs = observed_inputs(model, field)
     study = _fit_and_predict(title, model, inputs, field.values, train, test, len(train), show)
-    compared: Compared = NOT_COMPARED
     alternatives: tuple[Baseline, ...] = ()
-    if compare and isinstance(model, GraphGP):
-        compared = compare_nodes(field, model, train, test, title, seed, show)
-    elif compare:
-        if field.graph.num_nodes <= MAX_WALKED:
+    if isinstance(model, GraphGP):
+        compared = compare_nodes(field, model, train, test, title, seed, show) if compare else NOT_COMPARED
+    else:
+        if compare and field.graph.num_nodes <= MAX_WALKED:
             show("Fitting random walks for comparison", 0, 0)
             alternatives = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in alternatives)

@@ -2,6 +2,7 @@ import io
 import sys
 import time
 
+import numba
 import pytest
 
 from rfgp import progress
@@ -121,3 +122,17 @@ def test_terminal_has_lines_without_rich(monkeypatch):
     with Bar(stream=stream) as tell:
         tell("fit", 1, 20)
     assert stream.getvalue() == "fit: 1 of 20\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_first_compilation_of_loops_is_shown(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal() if terminal else io.StringIO()
+    with Bar(stream=stream) as tell:
+        tell("fit", 0, 0)
+        assert "compiling" not in stream.getvalue()
+        assert numba.njit(lambda x: x + 1)(1) == 2
+    assert "fit: compiling loops" in stream.getvalue()
+    shown = stream.getvalue()
+    numba.njit(lambda x: x + 2)(1)  # the bar no longer listens
+    assert stream.getvalue() == shown

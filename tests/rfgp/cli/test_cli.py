@@ -613,6 +613,7 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
             hidden += 1
     (tmp_path / "roads.geojson").write_text(json.dumps(content))
     arguments = ("--target", "speed", "--alpha", "2", "--boundary", "stationary", "--out", tmp_path / "o", "--json")
+    arguments += ("--compare",)
     out, _ = succeed(monkeypatch, capsys, "traffic", tmp_path / "roads.geojson", *arguments)
     figures = json.loads(out)
     assert figures["train"] + figures["test"] == 115
@@ -634,6 +635,16 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
         np.testing.assert_allclose([s[f"gp_{name}"] for s in sensors], expected, rtol=1e-6)
     head = (tmp_path / "o" / "nodes.csv").read_text().splitlines()[0]
     assert head == "node,longitude,latitude,observed,mean,sd,observed_sd,low,high"
+
+
+@pytest.mark.filterwarnings("ignore::graphs.DuplicateRoadsWarning", "ignore::graphs.SkippedFeaturesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
+def test_traffic_names_directions_and_leaves_walks_out(monkeypatch, capsys, tmp_path):
+    osm.export(tmp_path / "town.geojson")
+    arguments = ("--target", "speed", "--out", tmp_path / "o", "--json")
+    out, err = succeed(monkeypatch, capsys, "traffic", tmp_path / "town.geojson", *arguments)
+    assert json.loads(out)["others"] == {}
+    assert "The file has 2 one-way roads and 1 roundabout. Their direction is ignored" in " ".join(err.split())
 
 
 def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
