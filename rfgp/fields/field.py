@@ -129,7 +129,7 @@ class Field:
             subject = "One component has" if num_unobserved == 1 else f"{num_unobserved:,} components have"
             text += f" {subject} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
-            text += " Roads meet only at shared points, and not where they cross between points."
+            text += " Roads meet only at shared points (of equal height), and not where they cross between points."
         return text + self._snap_hint(len(sizes))
 
     def _snap_hint(self, num_components: int) -> str:
