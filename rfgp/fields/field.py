@@ -167,3 +167,27 @@ def warn_of_components(field: Field) -> Field:
     if text := field.describe_components():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
     return field
+
+
+def check_field(field: Field) -> Field:
+    """Return a field after a check that it is one, and not a mesh or a network.
+
+    Args:
+        field: The field.
+
+    Raises:
+        InvalidArgumentError: If it is not a `Field`.
+
+    Examples:
+        >>> import trimesh
+        >>> from rfgp.fields.field import check_field
+        >>> check_field(trimesh.creation.icosphere(1))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
+    """
+    if not isinstance(field, Field):
+        raise InvalidArgumentError(
+            f"field must be an rfgp.fields.Field, got {type(field).__name__}. Read one with rfgp.fields.read_field, or "
+            "pass a mesh or network itself to rfgp.MeshGP or rfgp.RoadGP, and their results to rfgp.plotting."
+        )
+    return field
