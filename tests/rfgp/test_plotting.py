@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 import graphs
 import rfgp
 from rfgp import datasets, fields, palette, plotting
-from rfgp.compare import Plan, compare_table
+from rfgp.compare import Plan, compare_file, compare_table
+from rfgp.report import study_field
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,9 @@ FOREIGN = {
     "write_nodes": lambda mesh: fields.write_nodes("x", mesh, None),
     "write_roads": lambda mesh: fields.write_roads("x", mesh, None),
     "plot_road_field": lambda mesh: plotting.plot_road_field(mesh, [1.0]),
+    "read_field": fields.read_field,
+    "compare_file": compare_file,
+    "study_field": lambda mesh: study_field(mesh, rfgp.MeshGP(mesh)),
 }
 
 
