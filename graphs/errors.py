@@ -234,7 +234,7 @@ class UnreferencedVerticesWarning(GraphWarning):
 
 
 class SkippedFeaturesWarning(GraphWarning):
-    """A file has features that were skipped or not observed. The message says how many.
+    """A file has features that were skipped, not observed, or used in part. The message says how many.
 
     Examples:
         >>> import json, tempfile, warnings

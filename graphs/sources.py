@@ -240,7 +240,7 @@ class GraphConstructors:
     @classmethod
     def from_roads(
         cls,
-        lines: Sequence[ArrayLike],  # each (points, 2)
+        lines: Sequence[ArrayLike],  # each (points, 2), or (points, 3)
         sensor_edges: ArrayLike = (),  # (S,)
         sensor_fractions: ArrayLike = (),  # (S,)
         *,
@@ -257,7 +257,8 @@ class GraphConstructors:
         graphs". The weights of parallel roads are added.
 
         Args:
-            lines: Line strings, each (points, 2) as longitude and latitude in degrees.
+            lines: Line strings, each (points, 2) as longitude and latitude in degrees, or all (points, 3) with heights,
+                as for `graphs.RoadNetwork.from_lines`.
             sensor_edges: The line (S,) of each sensor, from 0.
             sensor_fractions: The position (S,) of each sensor as a fraction of the length of its line.
             metric: "haversine" (degrees to meters) or "euclidean" (plane coordinates).

@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from graphs import spectral_density
+from graphs.builders.mesh import as_triangles
 from graphs.kernels import FreeModulation
+from graphs.precisions.elements import in_space
 from rfgp import metrics
 from rfgp.axes import new_axes as new_axes
 from rfgp.axes import save as save
@@ -17,6 +19,7 @@ from rfgp.compare import Comparison
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
+from rfgp.fields.field import check_field
 from rfgp.inference.prediction import Prediction
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
@@ -258,36 +261,51 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
 
 
 def plot_mesh_field(
-    field: Field,
+    field: Any,
     values: ArrayLike,  # (N,)
     *,
     title: str = "",
     colors: str = "viridis",
     axes: Axes3D | None = None,
 ) -> Axes3D:
-    """Plot values (N,) of the faces or vertices of a field on its mesh, in 3-D axes.
+    """Plot values (N,) of the faces or vertices of a mesh, in 3-D axes.
+
+    Args:
+        field: An `rfgp.fields.Field` on a mesh, or any mesh that `graphs.MeshField` takes, such as a `trimesh.Trimesh`.
+        values: A number for each node of the field, or for each vertex or each face of the mesh.
+        title: The title.
+        colors: A color map of matplotlib.
+        axes: The axes to draw on. If None, new ones.
 
     Raises:
         InvalidArgumentError: If the field is not on a mesh, or has another number of nodes.
+        InvalidGraphError: If the argument is neither a field nor a mesh.
 
     Examples:
-        >>> import tempfile, trimesh
-        >>> from rfgp import fields, plotting
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
-        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
-        >>> axes = plotting.plot_mesh_field(field, range(80), title="number")
+        >>> import trimesh
+        >>> from rfgp import plotting
+        >>> sphere = trimesh.creation.icosphere(1)
+        >>> axes = plotting.plot_mesh_field(sphere, sphere.vertices[:, 2], title="height")
     """
-    numbers = _node_values(field, values, field.mesh, "a mesh")
-    if not field.on_faces:
-        numbers = numbers[field.mesh.faces].mean(1)
+    if isinstance(field, Field):
+        numbers, on_faces = _node_values(field, values, field.mesh, "a mesh"), field.on_faces
+    vertices, faces = as_triangles(field.mesh if isinstance(field, Field) else field, (2, 3))
+    if not isinstance(field, Field):
+        numbers = np.asarray(values, dtype=np.float64)
+        on_faces = numbers.shape != (len(vertices),)
+        if on_faces and numbers.shape != (len(faces),):
+            raise InvalidArgumentError(
+                f"values must be one for each of {len(vertices)} vertices or {len(faces)} faces, got {numbers.shape}."
+            )
+    numbers = numbers if on_faces else numbers[faces].mean(1)
     axes = axes or new_axes(projection="3d")
-    triangles = np.asarray(field.mesh.triangles)
+    triangles = in_space(vertices)[faces]
     scale = _color_scale(numbers, colors)
     axes.add_collection3d(Poly3DCollection(triangles, facecolors=scale.to_rgba(numbers), edgecolors="none"))
     corners = triangles.reshape(-1, 3)
     axes.auto_scale_xyz(*corners.T)
-    axes.set_box_aspect(np.ptp(corners, axis=0))
+    extents = np.ptp(corners, axis=0)
+    axes.set_box_aspect(np.maximum(extents, 1e-3 * extents.max()))
     return _finish_field(axes, scale, title)
 
 
@@ -305,7 +323,7 @@ def plot_road_field(
     the plane.
 
     Raises:
-        InvalidArgumentError: If the field is not on roads, or has another number of nodes.
+        InvalidArgumentError: If the argument is not a field on roads, or has another number of nodes.
 
     Examples:
         >>> import tempfile
@@ -315,7 +333,7 @@ def plot_road_field(
         >>> plotting.plot_road_field(field, range(field.graph.num_nodes), title="number").get_title()
         'number'
     """
-    numbers = _node_values(field, values, field.roads, "roads")
+    numbers = _node_values(check_field(field), values, field.roads, "roads")
     axes = axes or new_axes()
     segments = field.segments()
     scale = _color_scale(numbers, colors)

@@ -1,9 +1,13 @@
 """Roads and sensors in GeoJSON.
 
 LineStrings are roads, in the order of the file. The parts of a MultiLineString are separate roads. Points are sensors.
-Features with a null geometry, and geometries without points, are skipped with a warning and have no number. Roads have
-no direction, whatever `oneway` says. Properties may be any JSON. The value of a sensor is a number, or null if nothing
-was measured.
+Features with a null geometry, and geometries without points, are skipped with a warning and have no number.
+
+Roads have no direction, whatever `oneway` says (`Roads.num_one_way`). Third coordinates are heights, if all points of
+roads have one, so that a bridge does not meet the road below. `layer`, `bridge` and `tunnel` of OpenStreetMap do not
+separate roads. Lines in different layers that share a point inside both meet, with a warning.
+
+Properties may be any JSON. The value of a sensor is a number, or null if nothing was measured.
 """
 
 import json
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
-from graphs.builders.lines import Lines, as_lines
+from graphs.builders.lines import Lines, as_lines, line_points
 from graphs.builders.nearest import distance_limit, project_on_lines
 from graphs.builders.roads import Roads
 from graphs.checks import counted, is_identifier, is_number, short_repr
@@ -55,7 +59,7 @@ class Feature(NamedTuple):
 class _Road(NamedTuple):
     """A line of a feature."""
 
-    points: NDArray[np.float64]  # (points, 2)
+    points: NDArray[np.float64]  # (points, 3), with a height of NaN for points without one
     feature: Feature
 
 
@@ -87,7 +91,9 @@ def read_geojson(
     name = target or ""
     if not skip and (fault := missing_property([sensor.properties for sensor in sensors], name)):
         raise FileFormatError(f"{file}: {fault}")
-    lines = as_lines([road.points for road in roads], system.metric)
+    shapes = _with_heights([road.points for road in roads], system.metric, skipped)
+    lines = as_lines(shapes, system.metric)
+    skipped["crossing of roads in different layers joined"] += _num_joined_layers(lines, roads)
     edges, fractions, kept = _locate_sensors(sensors, lines, within, file, system.unit, skip, skipped)
     sensors = [sensor for sensor, is_kept in zip(sensors, kept, strict=True) if is_kept]
     properties = tuple(sensor.properties for sensor in sensors)
@@ -96,7 +102,7 @@ def read_geojson(
         description = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
         warn(SkippedFeaturesWarning(f"{file}: {description}."))
     return Roads(
-        [road.points for road in roads],
+        shapes,
         edges,
         fractions,
         values,
@@ -188,7 +194,7 @@ def _roads_and_sensors(
         elif feature.kind == "Point":
             if target is not None:
                 points = _read_points([feature.coordinates], i)
-                sensors.append(feature._replace(coordinates=points[0]))
+                sensors.append(feature._replace(coordinates=points[0, :2]))
         elif feature.kind == "LineString":
             points = _read_points(feature.coordinates, i)
             if len(points) < 2 and not skip:
@@ -252,14 +258,62 @@ def _read_feature(given: Any, number: int, skip: bool) -> Feature | None:
     )
 
 
-def _read_points(coordinates: Any, number: int) -> NDArray[np.float64]:  # (points, 2)
+def _read_points(coordinates: Any, number: int) -> NDArray[np.float64]:  # (points, 3)
+    """Return points with heights, which are NaN if they are missing or not numbers."""
     try:
-        points = np.array([[_coordinate(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
+        points = np.array([[*map(_coordinate, point[:2]), _height(point)] for point in coordinates], dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"feature {number} must have coordinates that are numbers, got others.") from error
-    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
+    if points.ndim != 2 or points.shape[1] != 3 or not np.isfinite(points[:, :2]).all():
         raise FileFormatError(f"feature {number} must have points of at least two finite numbers.")
     return points
+
+
+def _height(point: Sequence[Any]) -> float:
+    return float(point[2]) if len(point) > 2 and _is_finite(point[2]) else math.nan
+
+
+def _with_heights(shapes: list[NDArray[np.float64]], metric: str, skipped: Counter[str]) -> list[NDArray[np.float64]]:
+    """Return lines (points, 3), or (points, 2) if heights are equal or some are missing."""
+    heights, plane = np.concatenate([shape[:, 2] for shape in shapes]), [shape[:, :2] for shape in shapes]
+    known = np.isfinite(heights)
+    if known.all() and np.ptp(heights) > 0:
+        return shapes
+    if known.any() and not known.all():
+        points = line_points(as_lines(plane, metric))
+        skipped["crossing of several heights joined, since other points have no height"] += _num_mixed(
+            points.site, np.where(known, heights, -np.inf)[points.point]
+        )
+    return plane
+
+
+def _num_mixed(sites: NDArray[np.int64], values: NDArray[np.float64]) -> int:
+    """Return the number of sites with different values, given the site and value (K,) of each point."""
+    lowest, highest = np.full(int(sites.max()) + 1, np.inf), np.full(int(sites.max()) + 1, -np.inf)
+    np.minimum.at(lowest, sites, values)
+    np.maximum.at(highest, sites, values)
+    return int((lowest < highest).sum())
+
+
+def _num_joined_layers(lines: Lines, roads: Sequence[_Road]) -> int:
+    """Return the number of points inside roads of different layers, at which no road ends."""
+    layers = np.array([_layer(road.feature.properties) for road in roads])
+    if (layers == layers[0]).all():
+        return 0
+    points = line_points(lines)
+    has_end = np.bincount(points.site, points.is_end) > 0
+    inner = ~has_end[points.site]
+    return _num_mixed(points.site[inner], layers[points.line[inner]]) if inner.any() else 0
+
+
+def _layer(properties: Mapping[str, Any]) -> float:
+    """Return `layer` of OpenStreetMap, or 1 for a bridge and -1 for a tunnel without it."""
+    given = properties.get("layer")
+    level = _number(given) if isinstance(given, str | int | float) else math.nan
+    if math.isfinite(level):
+        return level
+    is_bridge, is_tunnel = (properties.get(name) not in (None, "", "no", False) for name in ("bridge", "tunnel"))
+    return float(is_bridge) - float(is_tunnel)
 
 
 def with_target(
@@ -339,10 +393,10 @@ def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: boo
     return float(value)
 
 
-def _number(text: str) -> float:
+def _number(text: str | float) -> float:
     try:
         return float(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return math.nan
 
 

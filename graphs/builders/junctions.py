@@ -3,7 +3,8 @@
 A point of a line is a vertex if it is an end of a line or if the line turns back there. It is also a vertex if it lies
 between different pairs of points. Lines therefore meet at interior points that they share, as ways do in OpenStreetMap.
 A street that is drawn twice has no vertices inside, and its copies are edges with the same points. Lines that cross
-between their points do not meet.
+between their points do not meet. If points have heights, those with equal coordinates and different heights are two
+places: a bridge and the road below.
 """
 
 from typing import Any, NamedTuple, Self

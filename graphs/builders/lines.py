@@ -32,6 +32,7 @@ class Lines(NamedTuple):
     first: Integers  # (R + 1,) line r has the points first[r] to first[r + 1] - 1
     reached: Floats  # (M,) the length of the line up to a point, in meters or the units of the plane
     metric: str  # "haversine" or "euclidean"
+    heights: Floats | None = None  # (M,) of the points, which tell a bridge from the road below; lengths ignore them
 
     @property
     def lengths(self) -> Floats:
@@ -131,13 +132,13 @@ def last_before(
 
 
 def as_lines(
-    shapes: Sequence[Floats],  # each (points, 2)
+    shapes: Sequence[Floats],  # each (points, 2), or (points, 3)
     metric: str,
 ) -> Lines:
-    """Return R lines, each (points, 2), as flat arrays.
+    """Return R lines, each (points, 2) or all (points, 3), as flat arrays.
 
     Args:
-        shapes: The points of each line, (points, 2).
+        shapes: The points of each line, (points, 2), or (points, 3) with heights.
         metric: "haversine" for degrees, or "euclidean".
 
     Raises:
@@ -151,13 +152,15 @@ def as_lines(
         [0.0, 5.0, 6.0]
     """
     first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
-    points = np.concatenate(shapes)
+    points, heights = np.concatenate(shapes), None
+    if points.shape[1] == 3:
+        points, heights = points[:, :2], points[:, 2]
     with np.errstate(under="ignore", over="ignore"):
         steps = np.concatenate(([0.0], segment_lengths(points, metric)))
     steps[first[:-1]] = 0.0
     for start, stop in pairwise(first.tolist()):  # one by one, so that no line is rounded by those before it
         np.cumsum(steps[start:stop], out=steps[start:stop])
-    return Lines(points, first, steps, metric)
+    return Lines(points, first, steps, metric, heights)
 
 
 class LinePoints(NamedTuple):
@@ -173,7 +176,7 @@ class LinePoints(NamedTuple):
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
-    site: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
+    site: Integers  # (K,) number of the coordinates, with the height, among the P distinct ones, sorted by them
     is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
 
 
@@ -189,6 +192,9 @@ def line_points(lines: Lines) -> LinePoints:
     """
     pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
     site = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    if lines.heights is not None:
+        distinct, height = np.unique(lines.heights + 0.0, return_inverse=True)  # -0 is 0
+        site = np.unique(site * len(distinct) + height.reshape(-1), return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
     kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(site, prepend=-1) != 0))
     line, site = line[kept], site[kept]
@@ -208,18 +214,18 @@ def _canonical(lines: Lines) -> Floats:  # (M, 2)
 
 
 def check_lines(
-    lines: Sequence[ArrayLike],  # each (points, 2)
+    lines: Sequence[ArrayLike],  # each (points, 2), or (points, 3)
 ) -> list[Floats]:
-    """Return lines as arrays, each (points, 2).
+    """Return lines as arrays, each (points, 2), or all (points, 3) with heights.
 
     All points of a line may be equal.
 
     Args:
-        lines: Line strings, each (points, 2).
+        lines: Line strings, each (points, 2), or each (points, 3).
 
     Raises:
-        InvalidGraphError: If there are no lines, or a line has fewer than two points or a coordinate that is not
-            finite.
+        InvalidGraphError: If there are no lines, a line has fewer than two points or a coordinate that is not finite,
+            or only some have heights.
 
     Examples:
         >>> from graphs.builders.lines import check_lines
@@ -230,14 +236,22 @@ def check_lines(
         raise InvalidGraphError(f"Roads must be a list of lines, each (points, 2), got {short_repr(lines)}.")
     if len(lines) == 0:
         raise InvalidGraphError("lines must hold at least one road, got none. Pass at least one line.")
-    return [_check_line(i, line) for i, line in enumerate(lines)]
+    shapes = [_check_line(i, line) for i, line in enumerate(lines)]
+    without = [i for i, shape in enumerate(shapes) if shape.shape[1] == 2]
+    if without and len(without) < len(shapes):
+        raise InvalidGraphError(
+            f"All roads must have heights as third coordinates, or none, got {len(without)} of {len(shapes)} without "
+            f"(first road {without[0]}). Add them, or pass line[:, :2] for each."
+        )
+    return shapes
 
 
 def _check_line(index: int, line: ArrayLike) -> Floats:
     shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
-    if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
+    if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] not in (2, 3):
         raise InvalidGraphError(
-            f"Road {index} must have at least two points (longitude, latitude) of numbers, got {short_repr(line)}."
+            f"Road {index} must have at least two points (longitude, latitude) of numbers, each with a height or "
+            f"without, got {short_repr(line)}."
         )
     if not np.isfinite(shape).all():
         raise InvalidGraphError(f"Road {index} must have finite coordinates, got others.")

@@ -30,7 +30,10 @@ def read_roads(
 
     The properties of a sensor are the target (null if nothing was measured) and optionally the number `edge` of its
     LineString (from 0) and the `fraction` of its length. A sensor without them is moved to the nearest road. Features
-    with a null geometry or without points are skipped with a warning. Properties, ids, `name` and `crs` are kept, and
+    with a null geometry or without points are skipped with a warning. Third coordinates are heights in the unit of
+    lengths: points of different heights do not meet, and lengths stay horizontal. If only some points of the roads have
+    one, all heights are ignored, with a warning if this joins roads. Roads have no direction, and `Roads.num_one_way`
+    counts those with one in the file. Properties, ids, `name` and `crs` are kept, and
     `rfgp.fields.write_roads` writes them.
 
     Args:
@@ -50,7 +53,8 @@ def read_roads(
         InvalidArgumentError: If `within` is not a positive number.
 
     Warns:
-        SkippedFeaturesWarning: If features were skipped or not observed.
+        SkippedFeaturesWarning: If features were skipped or not observed, heights were ignored, or roads of different
+            layers (`layer`, `bridge`, `tunnel`) meet at a point inside both.
 
     Examples:
         >>> import json, tempfile

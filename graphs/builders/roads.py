@@ -34,9 +34,11 @@ class Roads(NamedTuple):
         >>> roads = graphs.Roads([line], np.array([0]), np.array([0.5]), np.array([3.5]), metric="euclidean")
         >>> graphs.RoadNetwork.from_roads(roads)
         RoadNetwork(1 road, 2 vertices, length 2)
+        >>> roads._replace(road_properties=({"oneway": "yes"},)).num_one_way
+        1
     """
 
-    lines: list[Floats]  # each (points, 2): longitude and latitude, or x and y
+    lines: list[Floats]  # each (points, 2): longitude and latitude, or x and y; or all (points, 3), with heights
     sensor_edges: Integers  # (S,) number of the line of each sensor
     sensor_fractions: Floats  # (S,) fraction of the length of the line, from its first point
     values: Floats  # (S,) measurements, for example in mph; NaN if nothing was measured
@@ -49,6 +51,11 @@ class Roads(NamedTuple):
     sensor_ids: tuple[Any, ...] = ()  # S ids of sensors, or empty
     unit: str = ""  # of lengths: "m", another unit of a plane, or "" if unknown
     metadata: Mapping[str, Any] = {}  # `name` and `crs` of the file
+
+    @property
+    def num_one_way(self) -> int:
+        """The number of lines with a direction (`oneway` or a roundabout of OpenStreetMap), which is ignored."""
+        return sum(map(_is_one_way, self.road_properties))
 
     def sensor_positions(self) -> tuple[Integers, Floats, Integers]:
         """Return the distinct positions of sensors, and the index of each sensor's.
@@ -63,6 +70,15 @@ class Roads(NamedTuple):
         located = joined.edges.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
         distinct, position_of_sensor = first_of_each(_position_numbers(located))
         return self.sensor_edges[distinct], self.sensor_fractions[distinct], position_of_sensor
+
+
+def _is_one_way(properties: Mapping[str, Any]) -> bool:
+    """Return whether properties of OpenStreetMap give a road a direction."""
+    direction = str(properties.get("oneway")).lower()
+    return direction in ("yes", "true", "1", "-1", "reverse") or properties.get("junction") in (
+        "roundabout",
+        "circular",
+    )
 
 
 class RoadSegment(NamedTuple):
@@ -101,7 +117,7 @@ class SplitRoads(NamedTuple):
 
 
 def from_roads(
-    lines: Sequence[ArrayLike],  # each (points, 2)
+    lines: Sequence[ArrayLike],  # each (points, 2), or (points, 3)
     sensor_edges: ArrayLike,  # (S,)
     sensor_fractions: ArrayLike,  # (S,)
     metric: str,
@@ -159,7 +175,7 @@ def _warn_of_components(ends: Integers, num_nodes: int, num_sensors: int) -> Non
 
 
 def split_roads(
-    lines: Sequence[ArrayLike],  # each (points, 2)
+    lines: Sequence[ArrayLike],  # each (points, 2), or (points, 3)
     sensor_edges: ArrayLike = (),  # (S,)
     sensor_fractions: ArrayLike = (),  # (S,)
     metric: str = "haversine",

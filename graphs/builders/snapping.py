@@ -1,6 +1,6 @@
 """Snapping: joins points of lines that nearly meet, within a tolerance.
 
-Three rules apply to the distinct coordinates ("sites") of all points:
+Three rules apply to the distinct coordinates ("sites") of all points. Heights are one more coordinate in distances.
 
 1. Vertices within the tolerance of each other are one crossing. So are chains of such vertices that stay within three
    tolerances.
@@ -116,6 +116,8 @@ def snapped_vertices(
     """
     first_points = np.unique(points.site, return_index=True)[1]
     space = in_space(lines.points[points.point[first_points]], lines.metric)
+    if lines.heights is not None:
+        space = np.column_stack([space, lines.heights[points.point[first_points]]])
     order = np.argsort(points.site, kind="stable")
     first = np.searchsorted(points.site[order], np.arange(len(first_points) + 1))
     visits = _Visits(first, points.line[order], lines.reached[points.point[order]])

@@ -103,7 +103,7 @@ class RoadNetwork:
     @classmethod
     def from_lines(
         cls,
-        lines: Sequence[ArrayLike],  # each (points, 2)
+        lines: Sequence[ArrayLike],  # each (points, 2), or (points, 3)
         *,
         metric: str = "haversine",
         snap: float = 0.0,
@@ -115,12 +115,14 @@ class RoadNetwork:
         their lines. Repeated points change nothing. A line of equal points is the vertex of another road at that point.
 
         Args:
-            lines: Line strings, each (points, 2), of at least two points.
+            lines: Line strings, each (points, 2), of at least two points. They may all be (points, 3), with heights in
+                the unit of lengths: points with different heights do not meet, as on a bridge and the road below, and
+                lengths stay horizontal.
             metric: "haversine" for longitude and latitude in degrees, with lengths in meters, or "euclidean".
-            snap: Points of lines within this distance meet, in meters or the units of the plane. Nearby vertices become
-                one, and so do a vertex and a point of another line, or two points of different lines that are mutually
-                nearest. A road of at most three tolerances whose ends are joined becomes a single vertex. Lengths
-                remain those of the lines.
+            snap: Points of lines within this distance meet, in meters or the units of the plane, heights included.
+                Nearby vertices become one, and so do a vertex and a point of another line, or two points of different
+                lines that are mutually nearest. A road of at most three tolerances whose ends are joined becomes a
+                single vertex. Lengths remain those of the lines.
             duplicates: Treatment of lines, or edges between vertices, with the same points in either direction.
                 "parallel" keeps them as separate roads, whose values agree at vertices only, and warns. "merge" makes
                 them one road.
@@ -183,7 +185,7 @@ class RoadNetwork:
     ) -> Self:
         """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file.
 
-        Roads are in the order of the file. Points are ignored.
+        Roads are in the order of the file. Points are ignored. Heights are read as by `graphs.read_roads`.
 
         Args:
             path: A GeoJSON file, or an R data file (.rda); see `graphs.read_roads`.

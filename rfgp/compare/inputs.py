@@ -9,12 +9,13 @@ from graphs.builders.mesh_files import MESH_SUFFIXES
 from rfgp.compare.plan import Plan
 from rfgp.compare.protocol import Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
+from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, NodePosterior, posterior_at_nodes, read_field, read_mesh_field
 from rfgp.tables import TABLE_SUFFIXES, read_table
 
 
 def compare_file(
-    file: Path,
+    file: str | Path,
     *,
     target: str | None = None,
     table_options: Mapping[str, Any] | None = None,
@@ -58,7 +59,7 @@ def compare_file(
         exact posterior at all nodes, given the training set of the first split.
 
     Raises:
-        InvalidArgumentError: If the ending of the file's name is unknown.
+        InvalidArgumentError: If it is not a path, or the ending of the file's name is unknown.
 
     Examples:
         >>> import tempfile
@@ -70,6 +71,9 @@ def compare_file(
         >>> comparison.title
         'table.csv, target yield'
     """
+    if not isinstance(file, str | Path):
+        raise InvalidArgumentError(f"file must be the path of a file, got {type(file).__name__}. Use compare_nodes.")
+    file = Path(file)
     named: dict[str, Any] = {} if methods is None else {"methods": methods}
     if file.suffix.lower() in TABLE_SUFFIXES:
         table = read_table(file, target, **(table_options or {}))

@@ -129,7 +129,7 @@ class Field:
             subject = "One component has" if num_unobserved == 1 else f"{num_unobserved:,} components have"
             text += f" {subject} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
-            text += " Roads meet only at shared points, and not where they cross between points."
+            text += " Roads meet only at shared points (of equal height), and not where they cross between points."
         return text + self._snap_hint(len(sizes))
 
     def _snap_hint(self, num_components: int) -> str:
@@ -166,4 +166,28 @@ def warn_of_components(field: Field) -> Field:
     """
     if text := field.describe_components():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
+    return field
+
+
+def check_field(field: Field) -> Field:
+    """Return a field after a check that it is one, and not a mesh or a network.
+
+    Args:
+        field: The field.
+
+    Raises:
+        InvalidArgumentError: If it is not a `Field`.
+
+    Examples:
+        >>> import trimesh
+        >>> from rfgp.fields.field import check_field
+        >>> check_field(trimesh.creation.icosphere(1))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
+    """
+    if not isinstance(field, Field):
+        raise InvalidArgumentError(
+            f"field must be an rfgp.fields.Field, got {type(field).__name__}. Read one with rfgp.fields.read_field, or "
+            "pass a mesh or network itself to rfgp.MeshGP or rfgp.RoadGP, and their results to rfgp.plotting."
+        )
     return field

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from rfgp.fields.field import Field
+from rfgp.fields.field import Field, check_field
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.process import Process
 
@@ -77,6 +77,7 @@ def whittle_matern(
         >>> gp.predict(field.observed_positions[:3]).mean.shape
         (3,)
     """
+    field = check_field(field)
     if field.roads is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", graphs.DuplicateRoadsWarning)  # the reader of the field has warned
@@ -104,6 +105,7 @@ def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
         >>> fields.observed_inputs(gp, field).shape  # road and fraction
         (120, 2)
     """
+    field = check_field(field)
     return field.observed_positions if _is_between(model) else field.nodes
 
 
@@ -125,6 +127,7 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
         >>> fields.node_inputs(fields.whittle_matern(field, alpha=1), field).shape  # road and fraction
         (241, 2)
     """
+    field = check_field(field)
     return field.node_positions if _is_between(model) else field.labels
 
 

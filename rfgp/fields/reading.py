@@ -32,7 +32,7 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
         The field.
 
     Raises:
-        InvalidArgumentError: If the ending of the file's name is unknown.
+        InvalidArgumentError: If it is not a path, or the ending of the file's name is unknown.
         FileFormatError: If the file is missing, empty or of another format.
 
     Examples:
@@ -43,6 +43,8 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
         ...     read_field(f"{folder}/sphere.ply").on_faces
         True
     """
+    if not isinstance(path, str | Path):
+        raise InvalidArgumentError(f"path must be the path of a file, got {type(path).__name__}. Use rfgp.MeshGP.")
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix in MESH_SUFFIXES:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import graphs
 from graphs.builders.roads import RoadSegment
 from rfgp.errors import InvalidArgumentError, requires_extra
-from rfgp.fields.field import Field
+from rfgp.fields.field import Field, check_field
 from rfgp.fields.processes import FIGURES, NodePosterior
 from rfgp.files import write_atomically
 from rfgp.palette import COLOR_MAPS, color_range
@@ -49,7 +49,7 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
         >>> [path.name for path in paths]
         ['mean.ply', 'mean.glb', 'sd.ply', 'sd.glb']
     """
-    if field.mesh is None:
+    if check_field(field).mesh is None:
         raise InvalidArgumentError("A field must be on a mesh for colored meshes, got one on roads. Use write_roads.")
     out = []
     for name, values in (("mean", posterior.mean), ("sd", posterior.std)):
@@ -88,7 +88,7 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         ...     len(file.read_text().splitlines())
         81
     """
-    axes: tuple[str, ...] = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
+    axes: tuple[str, ...] = ("x", "y", "z") if check_field(field).mesh is not None else ("longitude", "latitude")
     if field.roads is not None and field.roads.metric == "euclidean":
         axes = ("x", "y")
     observed = _observed(field)
@@ -147,7 +147,7 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         ...     fields.write_roads(f"{folder}/predicted.geojson", field, fields.posterior_at_nodes(gp, field)).name
         'predicted.geojson'
     """
-    segments = field.segments()
+    segments = check_field(field).segments()
     assert field.roads is not None
     roads, (_, _, position_of_sensor) = field.roads, field.roads.sensor_positions()
     if field.quantity in RESULTS:

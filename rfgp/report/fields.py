@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rfgp.counts import counted
 from rfgp.fields import Field, NodePosterior
+from rfgp.fields.field import check_field
 from rfgp.models import Process
 from rfgp.models.fields import MeshGP
 from rfgp.models.graph import GraphGP, nodes_kernel
@@ -54,7 +55,7 @@ def field_report(
         >>> page.startswith("<!doctype html>")
         True
     """
-    model, graph = study.model, field.graph
+    model, graph = study.model, check_field(field).graph
     kind = "a mesh" if field.mesh is not None else "roads"
     how, exactly = describe_process(model), not isinstance(model, GraphGP) or model.is_exact
     lead = (

@@ -15,6 +15,7 @@ from rfgp.compare.protocol import Report
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
+from rfgp.fields.field import check_field
 from rfgp.fitting import Progress
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
@@ -289,7 +290,7 @@ def study_field(
         (38, 4)
     """
     show = report or (lambda step, done, total: None)
-    at_nodes = field.graph.index(field.nodes)
+    at_nodes = check_field(field).graph.index(field.nodes)
     groups, by = at_nodes, ""
     if field.groups is not None:
         if holdout == "last":

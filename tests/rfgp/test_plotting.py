@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 import graphs
 import rfgp
 from rfgp import datasets, fields, palette, plotting
-from rfgp.compare import Plan, compare_table
+from rfgp.compare import Plan, compare_file, compare_table
+from rfgp.report import study_field
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,42 @@ def test_a_mesh_field_colours_every_face():
             plotting.plot_mesh_field(field, values)
     with pytest.raises(rfgp.InvalidArgumentError, match="on a mesh"):
         plotting.plot_mesh_field(town(), field.values)
+
+
+@pytest.mark.parametrize("kind", ["trimesh", "MeshField", "plane"])
+def test_mesh_plots_take_any_mesh(kind):
+    sphere = trimesh.creation.icosphere(1)
+    plane = sphere.vertices[:, :2], sphere.faces
+    mesh = {"trimesh": sphere, "MeshField": graphs.MeshField(sphere), "plane": plane}[kind]
+    heights = sphere.vertices[:, 2]
+    by_face, by_vertex = (
+        plotting.plot_mesh_field(mesh, values).collections[0].get_facecolor()
+        for values in (heights[sphere.faces].mean(axis=1), heights)
+    )
+    assert len(by_face) == 80
+    np.testing.assert_array_equal(by_face, by_vertex)
+    with pytest.raises(rfgp.InvalidArgumentError, match="42 vertices or 80 faces"):
+        plotting.plot_mesh_field(mesh, heights[:5])
+
+
+FOREIGN = {
+    "whittle_matern": lambda mesh: fields.whittle_matern(mesh, 2),
+    "node_inputs": lambda mesh: fields.node_inputs(rfgp.MeshGP(mesh), mesh),
+    "observed_inputs": lambda mesh: fields.observed_inputs(rfgp.MeshGP(mesh), mesh),
+    "write_mesh": lambda mesh: fields.write_mesh("x", mesh, None),
+    "write_nodes": lambda mesh: fields.write_nodes("x", mesh, None),
+    "write_roads": lambda mesh: fields.write_roads("x", mesh, None),
+    "plot_road_field": lambda mesh: plotting.plot_road_field(mesh, [1.0]),
+    "read_field": fields.read_field,
+    "compare_file": compare_file,
+    "study_field": lambda mesh: study_field(mesh, rfgp.MeshGP(mesh)),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_mesh_in_place_of_field_is_named(name):
+    with pytest.raises(rfgp.InvalidArgumentError, match="got Trimesh"):
+        FOREIGN[name](trimesh.creation.icosphere(1))
 
 
 def test_a_road_field_colours_every_piece():

@@ -405,3 +405,61 @@ def test_far_sensors_in_a_plane_are_named_without_meters(tmp_path):
         graphs.read_roads(path, metric="euclidean", within=5)
     with pytest.raises(graphs.FileFormatError, match=r"within 7\.07107 of a road, got 9"):  # a tenth of the diagonal
         graphs.read_roads(path, metric="euclidean")
+
+
+def crossing(tmp_path, below, above, first=(), second=()):
+    """Return the network of a road and another that shares its middle."""
+    lines = [[[0, 0, *below], [1, 0, *below], [2, 0, *below]], [[1, -1, *above], [1, 0, *above], [1, 1, *above]]]
+    features = [
+        {"type": "Feature", "properties": dict(properties), "geometry": {"type": "LineString", "coordinates": line}}
+        for properties, line in zip((first, second), lines, strict=True)
+    ]
+    path = tmp_path / "crossing.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return graphs.read_roads(path, None, "euclidean")
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "snap", "distance"),
+    [
+        ((), (), 0.0, 2.0),
+        ((3,), (3,), 0.0, 2.0),
+        ((0,), (5,), 0.0, np.inf),
+        ((0,), (5,), 0.1, np.inf),
+        ((0,), (0.05,), 0.1, 2.0),
+        ((None,), ("high",), 0.0, 2.0),
+    ],
+)
+def test_heights_keep_a_bridge_apart(below, above, snap, distance, tmp_path):
+    roads = crossing(tmp_path, below, above)._replace(snap=snap)
+    network = graphs.RoadNetwork.from_roads(roads)
+    assert network.distance([(0, 0.0)], [(1, 1.0)]).tolist() == [[distance]]
+    assert network.lengths.tolist() == [2.0, 2.0]
+    assert graphs.Graph.from_roads(roads.lines, metric="euclidean", snap=snap).num_nodes == network.num_vertices
+
+
+def test_missing_heights_are_named(tmp_path):
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 crossing of several heights joined"):
+        roads = crossing(tmp_path, (), (5,))
+    assert graphs.RoadNetwork.from_roads(roads).distance([(0, 0.0)], [(1, 1.0)]).tolist() == [[2.0]]
+    with pytest.raises(graphs.InvalidGraphError, match="first road 0"):
+        graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0, 5), (1, 1, 5)]], metric="euclidean")
+
+
+@pytest.mark.parametrize("first", [{"layer": "1"}, {"layer": -1}, {"bridge": "yes"}, {"tunnel": "culvert"}])
+def test_joined_layers_are_named(first, tmp_path):
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 crossing of roads in different layers"):
+        crossing(tmp_path, (), (), first, {"bridge": "no", "layer": None})
+    crossing(tmp_path, (0,), (5,), first)  # heights have separated them
+    features = [
+        {"type": "Feature", "properties": way, "geometry": {"type": "LineString", "coordinates": line}}
+        for way, line in (({}, [[0, 0], [1, 0]]), (first, [[1, 0], [2, 0]]))  # a bridge begins at an end
+    ]
+    (tmp_path / "ends.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    assert graphs.RoadNetwork.from_geojson(tmp_path / "ends.geojson", metric="euclidean").num_vertices == 3
+
+
+def test_one_way_roads_are_counted(tmp_path):
+    ways = [{"oneway": "-1"}, {"oneway": True}, {"junction": "roundabout"}, {"oneway": "no"}]
+    counts = [crossing(tmp_path, (), (), way).num_one_way for way in ways]
+    assert counts == [1, 1, 1, 0]
