@@ -1,6 +1,7 @@
 """The immutable state of a model: rows under a prior at given hyperparameters."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -29,6 +30,7 @@ from rfgp.regression.observing import (
     left_out_observations,
     mixture_members,
     observed_inference,
+    outlier_warnings,
     restored,
     summary_of,
 )
@@ -289,11 +291,16 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
 
     Raises:
         DataError: If the data cannot be used. The message names the row and the column.
+
+    Warns:
+        OutlierWarning: If the unit of a column or of the targets comes from its robust scale.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
     del data  # its columns are copies
     spec, summary = summary_of(spec, given)
+    for warning in outlier_warnings(spec, summary):
+        warnings.warn(warning, stacklevel=4)
     spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
