@@ -128,6 +128,16 @@ def outlier_warnings(spec: BaseSpec, summary: DataSummary) -> Iterator[Warning]:
         )
 
 
+def has_exposures(spec: BaseSpec, rows: Rows) -> bool:
+    """Return whether rows have exposures, which are stored as known noise.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+    """
+    return spec.options.likelihood.takes_exposure and rows.has_fixed_noise
+
+
 def check_rows(spec: BaseSpec, rows: Rows) -> None:
     """Check that rows are valid observations under a non-Gaussian likelihood.
 
