@@ -32,6 +32,7 @@ from rfgp.errors import NewLevelWarning as NewLevelWarning
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
+from rfgp.errors import OutlierWarning as OutlierWarning
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
 from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
@@ -121,6 +122,7 @@ __all__ = [
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",
+    "OutlierWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",

@@ -343,6 +343,16 @@ class BooleanTargetWarning(RfgpWarning):
     """
 
 
+class OutlierWarning(RfgpWarning):
+    """A few rows dominate a standard deviation: correct them, or model them.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.OutlierWarning):  # or drop row 9
+        ...     gp = rfgp.ExactGP().condition([[0.1 * i] for i in range(9)] + [[9999.0]], range(10))
+    """
+
+
 class IndexColumnWarning(RfgpWarning):
     """A column without a name may be a saved dataframe's index: name it to use it.
 

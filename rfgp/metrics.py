@@ -1,8 +1,8 @@
 """Scores of predictions against observations, and distances between an approximation and the exact process.
 
 All functions accept log-normal predictions (`Prediction.exp`), with targets in their own units. Predictions under
-non-Gaussian likelihoods are scored as distributions of observations. Divergences use Laplace
-pseudo-observations instead.
+non-Gaussian likelihoods are scored as distributions of observations. If the model was fitted with exposures, pass
+`predict(X).observed(exposure=...)`. Divergences use Laplace pseudo-observations instead.
 """
 
 import math
@@ -36,8 +36,7 @@ def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
         >>> rmse([1.0, 2.0], [3.0, 4.0])
         2.0
     """
-    if likelihood_of(prediction) is not None:
-        prediction = prediction.observed()
+    prediction = _scored(prediction.observed() if likelihood_of(prediction) is not None else prediction)
     mean = prediction.mean_tensor() if hasattr(prediction, "mean_tensor") else _tensor(prediction)
     return float((_matching(y, mean) - mean).square().mean().sqrt())
 
@@ -64,7 +63,7 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
         >>> rfgp.metrics.nlpd(np.sin(X[:, 0]), gp.predict(X)) < 0
         True
     """
-    observed = gaussian_of(prediction).observed()
+    observed = _scored(gaussian_of(prediction).observed())
     if getattr(observed, "likelihood", None) is not None or _is_mixture(observed):
         return -float(_tensor(observed.log_prob(y)).mean())
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
@@ -98,7 +97,7 @@ def crps(y: Any, prediction: GaussianDistribution) -> float:
         >>> rfgp.metrics.crps(np.sin(X[:, 0]), gp.predict(X)) < 0.5
         True
     """
-    observed = gaussian_of(prediction).observed()
+    observed = _scored(gaussian_of(prediction).observed())
     if _is_mixture(observed):
         return _crps_of_mixture(_matching(y, observed.mean_tensor()), list(observed.parts()))
     if getattr(observed, "likelihood", None) is not None:
@@ -169,7 +168,7 @@ def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
         >>> rfgp.metrics.standardized_residuals(np.sin(X[:, 0]), gp.predict(X)).shape
         torch.Size([50])
     """
-    observed = gaussian_of(prediction).observed()
+    observed = _scored(gaussian_of(prediction).observed())
     if _is_mixture(observed):
         below = _tensor(observed.cdf(_matching(y, observed.mean_tensor())))
         quantiles: Tensor = torch.special.ndtri(below.clamp(1e-15, 1 - 1e-15)).detach()
@@ -240,6 +239,13 @@ def relative_frobenius_error(estimate: Any, exact: Any) -> float:
     if a.shape != b.shape:
         raise InvalidArgumentError(f"Both matrices must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}.")
     return float((a - b).norm() / b.norm())
+
+
+def _scored(observed: Any) -> Any:
+    """Return a distribution of observations if it has the exposures that its model needs."""
+    if hasattr(observed, "check_scored"):
+        observed.check_scored()
+    return observed
 
 
 def _is_mixture(observed: Any) -> bool:

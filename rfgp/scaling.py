@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.counts import counted
@@ -85,6 +87,28 @@ def unit_of(
     return torch.where(largest > 0, largest / 2 / torch.frexp(largest).mantissa, torch.ones_like(largest))
 
 
+MAX_RATIO = 10.0
+"""The largest ratio of the standard deviation of a column to its robust scale at which the former is its unit."""
+_NORMAL_RANGE = 1.35
+"""The interquartile range of a normal distribution, in standard deviations."""
+_ROUNDING = 1e-14
+"""The spread of a column, relative to its values, up to which it is rounding error."""
+
+
+def _quartiles(
+    column: Tensor,  # (n,)
+    weight: Tensor | None,  # (n,)
+) -> NDArray[np.float64]:  # (3,)
+    """Return the first values whose cumulative weights reach 1/4, 1/2 and 3/4 of the total, (3,)."""
+    values, shares = column.double().cpu().numpy(), np.array([0.25, 0.5, 0.75])
+    if weight is None:
+        ranks = np.ceil(shares * len(values)).astype(int) - 1
+        return np.asarray(np.partition(values, ranks)[ranks])
+    order = values.argsort()
+    below = weight.detach().double().cpu().numpy()[order].cumsum()
+    return np.asarray(values[order[np.searchsorted(below, shares * below[-1])]])
+
+
 def freedom(total: float, num_rows: int) -> float:
     """Return the divisor that makes a weighted sum of squares a variance.
 
@@ -148,8 +172,33 @@ class Affine:
             deviation: The standard deviations, (d,) or ().
             largest: The largest absolute values, (d,) or ().
         """
-        rounding = 1e-14 * largest
+        rounding = _ROUNDING * largest
         return cls(mean, torch.where(deviation > rounding, deviation, rounding.clamp_min(1.0)))
+
+    def robust(self, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
+        """Return the map with the median and the robust scale of columns with outliers.
+
+        The robust scale is the interquartile range over 1.35, the standard deviation of a normal distribution with this
+        range. Columns whose scale is at most ten robust scales, or whose robust scale is 0, keep their map.
+
+        Args:
+            x: The rows, or a random sample of them, (n, d) or (n,).
+            weight: The weight of each row, (n,). If None, 1.
+
+        Examples:
+            >>> x = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 1000.0])
+            >>> units = Affine.standardizing(x).robust(x)
+            >>> units.location.item(), round(units.scale.item(), 3)
+            (3.0, 2.222)
+        """
+        columns = x.detach().reshape(len(x), -1).unbind(1)
+        quartiles = np.array([_quartiles(column, weight) for column in columns]).reshape(-1, 3).T
+        low, median, high = (torch.from_numpy(q).reshape(self.scale.shape).to(self.scale) for q in quartiles)
+        scale = (high - low) / _NORMAL_RANGE
+        ratio = self.scale / scale
+        is_exact = scale > _ROUNDING * torch.maximum(low.abs(), high.abs())
+        chosen = is_exact & (ratio > MAX_RATIO) & (ratio < torch.finfo(scale.dtype).max ** 0.25)
+        return Affine(torch.where(chosen, median, self.location), torch.where(chosen, scale, self.scale))
 
     @classmethod
     def identity(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)

@@ -218,6 +218,7 @@ class ObservedPrediction(Prediction):
     Attributes:
         likelihood: The likelihood of standardized observations, with all its parameters.
         offset: The log exposures, (n,), which are added to the latent function. If None, 0.
+        is_per_unit: Whether the training rows have exposures, so that the offset must be given for scores.
 
     Examples:
         >>> import numpy as np
@@ -231,11 +232,24 @@ class ObservedPrediction(Prediction):
 
     likelihood: Likelihood = field(kw_only=True)
     offset: Tensor | None = None
+    is_per_unit: bool = False
     _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedPrediction":
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
-        return self if exposure is None else replace(self, offset=log_exposure(self, exposure))
+        return self if exposure is None else replace(self, offset=log_exposure(self, exposure), is_per_unit=False)
+
+    def check_scored(self) -> None:
+        """Check that the exposures of observations are known.
+
+        Raises:
+            InvalidArgumentError: If the model was fitted with exposures, and none are given here.
+        """
+        if self.is_per_unit:
+            raise InvalidArgumentError(
+                "exposure must be given for scores of a model with exposures, got None. Score predict(X).observed("
+                "exposure=...) instead, with exposure=1.0 for observations of one unit."
+            )
 
     @with_torch_defaults()
     def mean_tensor(self) -> Tensor:
@@ -251,8 +265,10 @@ class ObservedPrediction(Prediction):
         """Return the log density, or log probability, of each observation, (n,).
 
         Raises:
-            InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood.
+            InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood. Also if
+                the model was fitted with exposures, and none are given here.
         """
+        self.check_scored()
         values = check_values(y, self._moments()[0]) / self._unit
         if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
@@ -379,7 +395,7 @@ def check_exposure(exposure: Any) -> Any:
 
 
 def observations(
-    prediction: Prediction, likelihood: Likelihood, offset: Tensor | None = None
+    prediction: Prediction, likelihood: Likelihood, offset: Tensor | None = None, *, is_per_unit: bool = False
 ) -> ObservedPrediction | ObservedClasses:
     """Return the distribution of observations for a prediction of the latent function.
 
@@ -387,9 +403,10 @@ def observations(
         prediction: The prediction.
         likelihood: The likelihood, with all its parameters.
         offset: The log exposures, (n,), which are added to the latent function. If None, 0.
+        is_per_unit: Whether the training rows have exposures, so that the offset must be given for scores.
     """
     p = prediction
     common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
     if likelihood.num_latents > 1:
         return ObservedClasses(*common, likelihood=likelihood)
-    return ObservedPrediction(*common, likelihood=likelihood, offset=offset)
+    return ObservedPrediction(*common, likelihood=likelihood, offset=offset, is_per_unit=is_per_unit)

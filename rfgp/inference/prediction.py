@@ -64,7 +64,8 @@ class Prediction:
         """Return the posterior predictive distribution of observations at these points.
 
         Args:
-            exposure: For counts, the factor of their means, (n,) or one number. If None, 1.
+            exposure: For counts, the factor of their means, (n,) or one number. If None, 1. Scores of a model that was
+                fitted with exposures need them here.
 
         Raises:
             InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.

@@ -95,7 +95,7 @@ class Linear(Kernel):
 
         The means of the columns are the origin if the user gave none.
         """
-        return replace(self, **starts, origin=_mean(columns) if self.origin is None else self.origin)
+        return replace(self, **starts, origin=_center(columns) if self.origin is None else self.origin)
 
     def _centered(self, a: Tensor, values: Values) -> Tensor:
         return a - values["origin"]
@@ -170,7 +170,7 @@ class Polynomial(Kernel):
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with its origin and its scale."""
-        origin = _mean(columns) if self.origin is None else self.origin
+        origin = _center(columns) if self.origin is None else self.origin
         scale = tuple((columns.spread * columns.scale).tolist()) if self.scale is None else self.scale
         return replace(self, origin=origin, scale=scale)
 
@@ -188,9 +188,9 @@ def _origin(origin: Any, columns: ColumnSummary) -> Tensor:
     return per_column("origin", 0.0 if origin is None else origin, columns.scale)
 
 
-def _mean(columns: ColumnSummary) -> tuple[float, ...]:
-    """Return the means of the columns in the user's units."""
-    return tuple((columns.location + columns.scale * columns.mean).tolist())
+def _center(columns: ColumnSummary) -> tuple[float, ...]:
+    """Return the centers of the columns in the user's units."""
+    return tuple((columns.location + columns.scale * columns.center).tolist())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.scaling import moments
+from rfgp.scaling import Affine, moments
 from rfgp.torch_context import CachedWithoutLock
 
 
@@ -19,7 +19,8 @@ class ColumnSummary:
         sample: Rows, all or a sample of them, (r, c).
         location: The location of the map to standardized units, (c,).
         scale: Its scale, (c,).
-        spread: The standard deviations of the columns, (c,), 1 for constant columns.
+        spread: The standard deviations of the columns, (c,), 1 for constant columns, and the robust scale of columns
+            with outliers (see `rfgp.scaling.Affine.robust`).
         num_levels: The number of levels of each column, c of them. 0 for numbers.
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
@@ -29,7 +30,7 @@ class ColumnSummary:
         >>> import torch
         >>> from rfgp.kernels import ColumnSummary
         >>> summary = ColumnSummary.of(torch.tensor([[0.0], [2.0], [4.0]]))
-        >>> summary.num_columns, summary.mean.item(), summary.extent.item()
+        >>> summary.num_columns, summary.center.item(), summary.extent.item()
         (1, 2.0, 4.0)
     """
 
@@ -54,6 +55,7 @@ class ColumnSummary:
         has_spread = len(sample) > 1 and sample.shape[1]
         spread = moments(sample, weight)[1] if has_spread else torch.zeros_like(sample[0])
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+        spread = Affine(torch.zeros_like(spread), spread).robust(sample, weight).scale
         return cls(
             sample, torch.zeros_like(spread), torch.ones_like(spread), spread, num_levels or (0,) * sample.shape[1]
         )
@@ -64,9 +66,10 @@ class ColumnSummary:
         return len(self.scale)
 
     @property
-    def mean(self) -> Tensor:
-        """The means of the columns, (c,)."""
-        return self.sample.mean(0)
+    def center(self) -> Tensor:
+        """The means of the columns in the sample, or medians of columns with outliers, (c,)."""
+        mean = self.sample.mean(0)
+        return Affine(mean, moments(self.sample)[1]).robust(self.sample).location if len(self.sample) > 1 else mean
 
     @property
     def extent(self) -> Tensor:

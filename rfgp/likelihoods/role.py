@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.scaling import moments
+from rfgp.scaling import Affine
 
 L = TypeVar("L", bound="Likelihood")
 
@@ -178,7 +178,7 @@ class Likelihood(ABC):
         """
         center = _median(y, weight)
         spread = _MAD * _median((y - center).abs(), weight)
-        least = _MIN_SPREAD * moments(y, weight)[1].square()
+        least = _MIN_SPREAD * Affine.standardizing(y, weight).robust(y, weight).scale.square()
         return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
 
     @abstractmethod

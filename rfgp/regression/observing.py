@@ -1,7 +1,7 @@
 """Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -9,7 +9,8 @@ from torch import Tensor
 
 from rfgp import solvers
 from rfgp.blocks import Prior
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError, OutlierWarning
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
@@ -18,6 +19,7 @@ from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
+from rfgp.messages import listed
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression.base_spec import BaseSpec, mean_and_noise
 from rfgp.rows import (
@@ -31,7 +33,7 @@ from rfgp.rows import (
     is_read_in_blocks,
     parts_of,
 )
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MAX_DENSE
 
@@ -99,7 +101,41 @@ def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, Data
     start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
-    return spec, dataclasses.replace(summary, center=center, deviation=deviation)
+    return spec, dataclasses.replace(summary, center=center, deviation=deviation, narrow=deviation)
+
+
+def outlier_warnings(spec: BaseSpec, summary: DataSummary) -> Iterator[Warning]:
+    """Yield a warning for each column whose units come from its robust scale.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+    """
+    likelihood, keys = spec.options.likelihood, spec.inputs.numeric_columns
+    has_units = spec.is_gaussian or likelihood.is_standardized
+    for outliers in summary.outliers:
+        if outliers.column not in keys if outliers.column is not None else not has_units:
+            continue
+        what = "y" if outliers.column is None else f"column {keys[outliers.column]!r}"
+        robust = " or use likelihood='student-t'" if outliers.column is None and spec.is_gaussian else ""
+        rows = [str(row) for row in outliers.rows]
+        yield OutlierWarning(
+            f"The standard deviation of {what} should be at most {MAX_RATIO:g} robust scales (interquartile range / "
+            f"1.35), got {outliers.deviation:.3g} with a robust scale of {outliers.scale:.3g}. Units and bounds come "
+            f"from the robust scale. {counted(len(rows), 'row')} ({listed(rows)}; such as {outliers.extreme:.6g}) may "
+            f"have errors or codes of missing values: correct or drop them. If they are right, take logarithms of "
+            f"{what}{robust}."
+        )
+
+
+def has_exposures(spec: BaseSpec, rows: Rows) -> bool:
+    """Return whether rows have exposures, which are stored as known noise.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+    """
+    return spec.options.likelihood.takes_exposure and rows.has_fixed_noise
 
 
 def check_rows(spec: BaseSpec, rows: Rows) -> None:

@@ -29,15 +29,15 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
     quantities = dict(spec.inputs.quantities())
-    variance = (summary.deviation**2 / unit).mean()
+    variance, narrow = ((deviation**2 / unit).mean() for deviation in (summary.deviation, summary.narrow))
     for name, quantity in quantities.items():
         if quantity.is_variance:
-            low, high = (bound * variance for bound in quantity.bounds)
+            low, high = quantity.bounds[0] * narrow, quantity.bounds[1] * variance
             own_unit = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
             quantities[name] = replace(quantity, start=quantity.start * variance, unit=own_unit, bounds=(low, high))
     for name, start, bounds in spec.variances:
         quantities[name] = Hyperparameter(
-            start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance)
+            start * variance, unit, (bounds[0] * narrow, min(bounds[1], widest) * variance)
         )
     quantities |= likelihood_quantities(spec, summary)
     of_targets = {variance.name for variance in spec.variances}

@@ -1,6 +1,7 @@
 """The immutable state of a model: rows under a prior at given hyperparameters."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,10 +26,12 @@ from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
     bound_likelihood,
     check_rows,
+    has_exposures,
     inference_of,
     left_out_observations,
     mixture_members,
     observed_inference,
+    outlier_warnings,
     restored,
     summary_of,
 )
@@ -67,6 +70,7 @@ class GPState:
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
             on first use.
         has_forgotten: Whether `reduced` removed rows, after which no rows are stored.
+        has_exposures: Whether rows have exposures.
 
     Examples:
         >>> import rfgp
@@ -83,6 +87,7 @@ class GPState:
     rows: Rows | None = None
     given: Posterior | None = None
     has_forgotten: bool = False
+    has_exposures: bool = False
 
     # --- other states ----------------------------------------------------------------------------
 
@@ -289,11 +294,16 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
 
     Raises:
         DataError: If the data cannot be used. The message names the row and the column.
+
+    Warns:
+        OutlierWarning: If the unit of a column or of the targets comes from its robust scale.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
     del data  # its columns are copies
     spec, summary = summary_of(spec, given)
+    for warning in outlier_warnings(spec, summary):
+        warnings.warn(warning, stacklevel=4)
     spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
@@ -316,7 +326,7 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     values = space_of(resolved, summary, inference_of(resolved, rows)).start
     values = values.with_values(**{name: value for name, value in resolved.options.starts.items() if value is not None})
     resolved, values = resolved.initialized(values, rows)
-    return GPState(resolved, summary.scaling, values, len(rows), rows)
+    return GPState(resolved, summary.scaling, values, len(rows), rows, has_exposures=has_exposures(resolved, rows))
 
 
 def at_starting_values(state: GPState, spec: BaseSpec) -> GPState:
@@ -347,7 +357,9 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
     process = state.process
     latent = process.at(inputs)
     likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
-    of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
+    of_observations = (
+        None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
+    )
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
     if isinstance(latent, MixtureDistribution):
         return MixturePrediction(*parts, of_observations=of_observations)

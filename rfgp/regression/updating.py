@@ -6,7 +6,7 @@ import torch
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression.base_spec import mean_and_noise
-from rfgp.regression.observing import check_blocks, check_rows
+from rfgp.regression.observing import check_blocks, check_rows, has_exposures
 from rfgp.regression.state import GPState
 from rfgp.rows import (
     ArrayRows,
@@ -42,7 +42,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
     check_rows(spec, rows)
     spec = spec.extended_to_range(state.hyperparameters, rows)
     changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
-    return solved_if_read(state.replace(**changes, has_forgotten=False))
+    return solved_if_read(state.replace(**changes, has_forgotten=False, has_exposures=has_exposures(spec, rows)))
 
 
 def extended(state: GPState, data: Chunk) -> GPState:
@@ -76,7 +76,8 @@ def extended(state: GPState, data: Chunk) -> GPState:
     rows = None if state.rows is None else JoinedRows([*parts_of(state.rows), more])
     count = state.num_observations + len(more)
     spec = spec if rows is None or grown is not None else spec.extended_to_range(state.hyperparameters, rows)
-    new = state.replace(spec=spec, rows=rows, given=grown, num_observations=count)
+    exposed = state.has_exposures or has_exposures(spec, more)
+    new = state.replace(spec=spec, rows=rows, given=grown, num_observations=count, has_exposures=exposed)
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 
 

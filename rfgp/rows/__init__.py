@@ -22,6 +22,7 @@ from rfgp.rows.sources import rows_in_memory as rows_in_memory
 from rfgp.rows.training import ArrayRows as ArrayRows
 from rfgp.rows.training import DataSummary as DataSummary
 from rfgp.rows.training import InputReader as InputReader
+from rfgp.rows.training import Outliers as Outliers
 from rfgp.rows.training import TrainingArrays as TrainingArrays
 from rfgp.rows.training import TrainingSource as TrainingSource
 from rfgp.rows.training import ends_of as ends_of

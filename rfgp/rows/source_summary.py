@@ -30,17 +30,20 @@ class Moments:
     def __init__(self) -> None:
         self.count, self.total = 0, 0.0  # the number of rows, and their total weight
         self.mean = self._squares = self._unit = self.low = self.high = torch.zeros(0, dtype=torch.float64)
+        self._low_row = self._high_row = torch.zeros(0, dtype=torch.int64)
 
     def add(
         self,
         x: Tensor,  # (b, d)
         weight: Tensor | None = None,  # (b,)
+        first: int = 0,
     ) -> None:
         """Add rows (b, d) with weights.
 
         Args:
             x: Rows (b, d).
             weight: The weights (b,) of the rows. If None, ones.
+            first: The number of the first row. The default is 0.
         """
         x = x.detach().double().cpu()
         w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
@@ -49,7 +52,8 @@ class Moments:
         scaled = x / unit
         mean = scaled.mean(0) if weight is None else (w * scaled).sum(0) / total
         squares = (w * (scaled - mean).square()).sum(0)
-        self._combine(len(x), total, mean * unit, squares, unit, x.amin(0), x.amax(0))
+        (low, low_row), (high, high_row) = x.min(0), x.max(0)
+        self._combine(len(x), total, mean * unit, squares, unit, (low, high), (first + low_row, first + high_row))
 
     def merge(self, other: "Moments") -> None:
         """Add the rows of other moments.
@@ -58,23 +62,44 @@ class Moments:
             other: Moments of the same columns.
         """
         if other.count:
-            self._combine(other.count, other.total, other.mean, other._squares, other._unit, other.low, other.high)
+            sums = other.count, other.total, other.mean, other._squares, other._unit
+            self._combine(*sums, (other.low, other.high), (other._low_row, other._high_row))
 
     def _combine(
-        self, count: int, weight: float, mean: Tensor, squares: Tensor, unit: Tensor, low: Tensor, high: Tensor
+        self,
+        count: int,
+        weight: float,
+        mean: Tensor,
+        squares: Tensor,
+        unit: Tensor,
+        ends: tuple[Tensor, Tensor],
+        rows: tuple[Tensor, Tensor],
     ) -> None:
         """Add rows with a mean, and with sums of squares in units of `unit` (d,), which avoid overflow."""
         if self.count == 0:
             self.count, self.total, self.mean = count, weight, mean
-            self._squares, self._unit, self.low, self.high = squares, unit, low, high
+            self._squares, self._unit, (self.low, self.high) = squares, unit, ends
+            self._low_row, self._high_row = rows
             return
         total, largest = self.total + weight, torch.maximum(self._unit, unit)
         shift = (mean - self.mean) / largest
         squares = self._squares * (self._unit / largest).square() + squares * (unit / largest).square()
         self._squares = squares + shift.square() * (self.total * weight / total)
         self._unit, self.mean = largest, self.mean + shift * largest * (weight / total)
-        self.low, self.high = torch.minimum(self.low, low), torch.maximum(self.high, high)
+        self._low_row = torch.where(ends[0] < self.low, rows[0], self._low_row)
+        self._high_row = torch.where(ends[1] > self.high, rows[1], self._high_row)
+        self.low, self.high = torch.minimum(self.low, ends[0]), torch.maximum(self.high, ends[1])
         self.count, self.total = self.count + count, total
+
+    @property
+    def ends(self) -> Tensor:
+        """The smallest and the largest values, (2, d)."""
+        return torch.stack([self.low, self.high])
+
+    @property
+    def end_rows(self) -> Tensor:
+        """The numbers of the rows with these values, (2, d)."""
+        return torch.stack([self._low_row, self._high_row])
 
     @property
     def deviation(self) -> Tensor:
@@ -173,9 +198,9 @@ class SourceAccumulator:
         columns = first.without_index_column().names if columns is None else columns
         self._format = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
         for chunk in checked(chain([first], chunks), dtype, True, columns, self._first):
-            weight = chunk.sample_weight
-            self._inputs.add(chunk.X, weight)
-            self._targets.add(chunk.y, weight)
+            weight, number = chunk.sample_weight, self._first + self._inputs.count
+            self._inputs.add(chunk.X, weight, number)
+            self._targets.add(chunk.y, weight, number)
             self._sample.add(chunk)
             for digest, tensor in zip(digests, chunk[:4], strict=True):
                 if tensor is not None:

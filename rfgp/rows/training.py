@@ -1,8 +1,8 @@
 """Training data: from user input to rows in standardized units."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from rfgp.rows.sources import (
     standardized,
     standardized_noise,
 )
-from rfgp.scaling import Affine, Scaling, moments
+from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.torch_context import CachedWithoutLock
 
 
@@ -131,25 +131,46 @@ class ArrayRows(Block):
         return f"ArrayRows({counted(len(self), 'row')})"
 
 
+class Outliers(NamedTuple):
+    """Rows whose values make the standard deviation of a column exceed ten robust scales.
+
+    Attributes:
+        column: The index of the column of the inputs. None for the targets.
+        deviation: The standard deviation, in the user's units.
+        scale: The robust scale (see `rfgp.scaling.Affine.robust`).
+        rows: The numbers of the rows that are more than ten robust scales from the median. For rows that are read in
+            blocks, only those with the smallest and the largest value.
+        extreme: The value of these rows that is farthest from 0.
+    """
+
+    column: int | None
+    deviation: float
+    scale: float
+    rows: tuple[int, ...]
+    extreme: float
+
+
 @dataclass(frozen=True, eq=False)
 class DataSummary:
     """The statistics of the data that initialize a model.
 
     Attributes:
         scaling: The map to standardized units.
-        spread: The standard deviations of the columns of the inputs (d,), in the user's units. () for nodes.
-        center: The mean of the targets, () or (k,).
+        center: The mean of the targets, () or (k,), or the median if they have outliers.
         deviation: The standard deviation of the targets, () or (k,).
+        narrow: The robust scale of the targets if they have outliers, otherwise their standard deviation, () or (k,).
         targets: All targets, or a sample, (n,) or (n, k).
         weight: The weights of these targets, (n,). If None, ones.
+        outliers: The outliers of columns and of one output.
     """
 
     scaling: Scaling
-    spread: Tensor
     center: Tensor
     deviation: Tensor
+    narrow: Tensor
     targets: Tensor
     weight: Tensor | None = None
+    outliers: tuple[Outliers, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +217,18 @@ class TrainingArrays:
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data. Nodes have no map of inputs."""
         inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
-        make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
-        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
-        spread = moments(inputs, weight)[1] if inputs.ndim == 2 else targets.new_zeros(())
-        return DataSummary(scaling, spread, *moments(targets, weight), targets, weight)
+        y = targets[:, None] if targets.ndim == 1 else targets
+        of_targets, of_inputs = Affine.standardizing(targets, weight), None
+        units = _robust_targets(of_targets, targets, weight)
+        outliers = [*_outliers(of_targets, units, y, None)]
+        if inputs.ndim == 2:
+            whole = Affine.standardizing(inputs, weight)
+            of_inputs = whole.robust(inputs, weight)
+            outliers += _outliers(whole, of_inputs, inputs)
+            of_inputs = of_inputs if standardize else Affine.identity(inputs)
+        maps = _checked_units(units if standardize else Affine.identity(targets)), of_inputs
+        scaling, deviation = Scaling(*maps, self.names), of_targets.scale
+        return DataSummary(scaling, units.location, deviation, units.scale, targets, weight, tuple(outliers))
 
     def rows(self, scaling: Scaling) -> ArrayRows:
         """Return the rows.
@@ -236,15 +265,19 @@ class TrainingSource:
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data."""
-        stats, like = self.source_summary, self.source_summary.sample.X.new_empty(0)
-        maps = [moments.standardizing(like) for moments in (stats.targets, stats.inputs)]
-        center, deviation = (v[0] if stats.is_vector else v for v in (maps[0].location, maps[0].scale))
+        stats, sample = self.source_summary, self.source_summary.sample
+        like, weight = sample.X.new_empty(0), sample.sample_weight
+        of_targets, of_inputs = (moments.standardizing(like) for moments in (stats.targets, stats.inputs))
+        units, inputs = _robust_targets(of_targets, sample.y, weight), of_inputs.robust(sample.X, weight)
+        outliers = [*_outliers(of_targets, units, stats.targets.ends, None, stats.targets.end_rows)]
+        outliers += _outliers(of_inputs, inputs, stats.inputs.ends, 0, stats.inputs.end_rows)
+        all_sizes = units.location, of_targets.scale, units.scale
+        center, deviation, narrow = (v[0] if stats.is_vector else v for v in all_sizes)
         if not standardize:
-            maps = [Affine.identity(m.location[None]) for m in maps]
-        targets = Affine(maps[0].location[0], maps[0].scale[0]) if stats.is_vector else maps[0]
-        scaling = Scaling(_checked_units(targets), maps[1], stats.names)
-        spread, sample = stats.inputs.deviation.to(like), stats.sample
-        return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
+            units, inputs = (Affine.identity(m.location[None]) for m in (units, inputs))
+        targets = Affine(units.location[0], units.scale[0]) if stats.is_vector else units
+        scaling = Scaling(_checked_units(targets), inputs, stats.names)
+        return DataSummary(scaling, center, deviation, narrow, sample.y, weight, tuple(outliers))
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, which are standardized during reading.
@@ -355,6 +388,41 @@ def _is_in_range(rows: ArrayRows) -> bool:
         return bool(torch.isfinite(torch.stack(rows.ends)).all())
     except DataError:
         return False
+
+
+def _robust_targets(
+    units: Affine,
+    y: Tensor,  # (n,) or (n, k)
+    weight: Tensor | None,  # (n,)
+) -> Affine:
+    """Return robust units of one output. Several share a noise variance, which outliers in one would dominate."""
+    return units.robust(y, weight) if units.scale.numel() == 1 else units
+
+
+def _outliers(
+    whole: Affine,
+    robust: Affine,
+    x: Tensor,  # (n, d)
+    first: int | None = 0,
+    rows: Tensor | None = None,  # (n, d)
+) -> Iterator[Outliers]:
+    """Yield the outliers of columns whose robust scale differs from their standard deviation.
+
+    Args:
+        whole: The map by means and standard deviations, (d,) or ().
+        robust: The map by robust scales.
+        x: Values that contain the outliers.
+        first: The index of the first column. None for targets.
+        rows: The numbers of the rows of the values. If None, they are in order.
+    """
+    changed = (whole.scale != robust.scale).reshape(-1)
+    for index in changed.nonzero()[:, 0].tolist():
+        location, scale = robust.location.reshape(-1)[index], robust.scale.reshape(-1)[index]
+        is_far = ((x[:, index].detach().to(scale) - location) / scale).abs() > MAX_RATIO
+        numbers = is_far.nonzero()[:, 0] if rows is None else rows[is_far.cpu(), index]
+        extreme = max(x[is_far, index].tolist(), key=abs)
+        sizes = float(whole.scale.reshape(-1)[index]), float(scale)
+        yield Outliers(None if first is None else index, *sizes, tuple(dict.fromkeys(numbers.tolist())), extreme)
 
 
 def _checked_units(targets: Affine) -> Affine:

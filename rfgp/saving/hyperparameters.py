@@ -94,7 +94,7 @@ def check_affine(affine: Affine | None, other: Affine | None = None, *, least: i
 def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
     """Return the hyperparameters of a specification, for their names, shapes and signs."""
     assert spec.columns is not None
-    summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
+    summary = DataSummary(scaling, mean.location, mean.scale, mean.scale, mean.location)
     return space_of(spec, summary, None).quantities
 
 

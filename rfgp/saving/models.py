@@ -22,7 +22,7 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression import BaseSpec, FitReport, GPState
-from rfgp.regression.observing import restored
+from rfgp.regression.observing import has_exposures, restored
 from rfgp.regression.spec import spec_of
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
@@ -89,6 +89,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         "options": options,
         "hyperparameters": list(state.hyperparameters.space.quantities),
         "num_observations": state.num_observations,
+        "has_exposures": state.has_exposures,
         "columns": state.scaling.columns,
         "fit_report": encode_report(saved.report),
         "selection": encode_selection(saved.report),
@@ -160,7 +161,10 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
         raise ValueError("the number of observations must match the data")
-    state = GPState(spec, scaling, values, count, rows)
+    exposed = header.get("has_exposures", rows is not None and has_exposures(spec, rows))
+    if not isinstance(exposed, bool):
+        raise ValueError("has_exposures must be true or false")
+    state = GPState(spec, scaling, values, count, rows, has_exposures=exposed)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
     known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     posterior = restored(spec, values, known)

@@ -105,8 +105,17 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
             X: Rows (n, d).
             y: Counts (n,).
             sample_weight: The weights (n,). If None, ones.
-            exposure: As for `predict`.
+            exposure: As for `predict`. It must be given if the estimator was fitted with exposures.
+
+        Raises:
+            InvalidArgumentError: If the estimator was fitted with exposures, and none are given.
         """
+        check_is_fitted(self)
+        if exposure is None and self.gp_.state.has_exposures:
+            raise InvalidArgumentError(
+                "exposure must be given to score an estimator that was fitted with exposures, got None. Pass those of "
+                "these rows, or exposure=1.0."
+            )
         return float(d2_tweedie_score(y, self.predict(X, exposure), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:

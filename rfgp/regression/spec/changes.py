@@ -152,6 +152,5 @@ def data_summary(state: GPState) -> DataSummary:
     Args:
         state: The state of the model.
     """
-    spec, mean = spec_of(state), state.hyperparameters.space.mean
-    assert spec.columns is not None
-    return DataSummary(state.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
+    mean = state.hyperparameters.space.mean
+    return DataSummary(state.scaling, mean.location, mean.scale, mean.scale, mean.location)
