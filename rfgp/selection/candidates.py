@@ -33,11 +33,14 @@ class Candidate:
         model: The options of the model, whose approximations are a dict by the names of the terms.
         followups: Candidates that are scored only if this one survives a round.
         is_sparse: Whether the priors favor few columns.
+        seasonal: The candidate with further terms for seasons. If they improve the cheapest candidate, it replaces this
+            one. If None, there are no seasons.
     """
 
     model: ModelOptions
     followups: tuple["Candidate", ...] = ()
     is_sparse: bool = False
+    seasonal: "Candidate | None" = None
 
     def with_groups(self, num_levels: Mapping[Any, int]) -> "Candidate":
         """Return the candidate and its followups with a `Group` effect for each column.
@@ -53,7 +56,19 @@ class Candidate:
             given = {**({} if given == "auto" else given), **weights} or "auto"
         model = self.model.changed(kernel=reduce(add, groups.values(), self.model.kernel), approximations=given)
         followups = tuple(candidate.with_groups(num_levels) for candidate in self.followups)
-        return replace(self, model=model, followups=followups)
+        seasonal = None if self.seasonal is None else self.seasonal.with_groups(num_levels)
+        return replace(self, model=model, followups=followups, seasonal=seasonal)
+
+    def with_seasons(self, seasons: Sequence[Kernel]) -> "Candidate":
+        """Return the candidate and its followups with periodic terms.
+
+        Args:
+            seasons: The periodic kernels.
+        """
+        used = Exact() if self.is_exact else RandomFeatures()  # their Fourier series
+        given = {**self.approximations, **{str(season.name): used for season in seasons}}
+        model = self.model.changed(kernel=reduce(add, seasons, self.model.kernel), approximations=given)
+        return replace(self, model=model, followups=tuple(one.with_seasons(seasons) for one in self.followups))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -62,12 +77,12 @@ class Candidate:
 
     @property
     def approximations(self) -> Mapping[str, Approximation]:
-        """The approximation of each term but groups by its name.
+        """The approximation of each term but groups and seasons by its name.
 
         It is empty if approximations are automatic.
         """
         given = self.model.approximations
-        names = [str(term.name) for term in self.terms if not isinstance(term.factors[0], Group)]
+        names = [str(term.name) for term in self.terms if not isinstance(term.factors[0], Group | Periodic)]
         return {name: given[name] for name in names if name in given} if isinstance(given, Mapping) else {}
 
     @property
@@ -202,6 +217,11 @@ class AutoSpace:
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
         candidates = self._without_groups(num_rows, num_columns, periods, in_blocks=in_blocks)
+        seasons = _seasons(periods)
+        if seasons and not any(candidate.is_seasonal for candidate in candidates):
+            candidates = tuple(
+                one if one.is_linear else replace(one, seasonal=one.with_seasons(seasons)) for one in candidates
+            )
         return tuple(candidate.with_groups(groups or {}) for candidate in candidates)
 
     def _without_groups(
@@ -278,8 +298,12 @@ def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
     return Matern(nu=nu, name=name, ard=ard)
 
 
+def _seasons(periods: Periods) -> list[Kernel]:
+    return [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
+
+
 def _with_periods(periods: Periods) -> list[Kernel]:
     """Return sums of linear, RBF and one or all periodic kernels."""
-    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
+    terms = _seasons(periods)
     combinations = [[term] for term in terms] + ([terms] if len(terms) > 1 else [])
     return [reduce(add, combination, _LINEAR + _RBF) for combination in combinations]

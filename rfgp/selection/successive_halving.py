@@ -146,6 +146,7 @@ class SuccessiveHalving:
             first, last = FIRST_ROWS, GROWTH * FIRST_ROWS
         elif last > 1.5 * FIRST_ROWS:
             first = FIRST_ROWS
+        active = self._with_seasons(active, first)
         self._score(active, first)
         if last > first:
             active = self._survivors(active)
@@ -179,6 +180,21 @@ class SuccessiveHalving:
                 state.status = f"its predicted time exceeds {MAX_FIT_FRACTION:.0%} of the limit of {seconds:.3g} s"
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
+
+    def _with_seasons(self, states: Sequence[CandidateState], size: int) -> list[CandidateState]:
+        """Return the candidates with seasons if these improve the cheapest, otherwise those without."""
+        seasonal = {state: state.candidate.seasonal for state in states if state.candidate.seasonal is not None}
+        added = {state: CandidateState(candidate, self._cost(candidate)) for state, candidate in seasonal.items()}
+        if not added:
+            return list(states)
+        cheapest = min(added, key=lambda state: state.cost.seconds)
+        self._score([cheapest, added[cheapest]], size)
+        gain = added[cheapest].score - cheapest.score
+        is_better = gain >= LEAD_MARGIN
+        self.states += added.values() if is_better else [added[cheapest]]
+        for state in added if is_better else [added[cheapest]]:
+            state.status = state.status or f"seasons gain {gain:.2g} nats a row"
+        return [added.get(state, state) for state in states] if is_better else list(states)
 
     def _survivors(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the candidates that survive a round, and their followups."""

@@ -140,6 +140,23 @@ def test_errors_of_all_candidates_are_raised(monkeypatch):
         rfgp.GP(seed=0).fit(*table(60), fixed="nois")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"likelihood": "poisson", "n": 120}, {"approximation": rfgp.RandomFeatures(32)}],
+)
+def test_a_weekly_effect_is_found_by_every_selection(monkeypatch, options):
+    """Beyond 2,000 rows (here 150) of more than three columns, and under counts, it was noise."""
+    for room in ("candidates", "validation"):
+        monkeypatch.setattr(f"rfgp.selection.{room}.FEW_ROWS", 150)
+    rng, n = np.random.default_rng(0), options.pop("n", 300)
+    X = {"day": np.datetime64("2024-01-01") + np.arange(n)} | {name: rng.standard_normal(n) for name in "abc"}
+    f = 1 + np.array([1.0, -1.0, 0.4, -1.0, 1.0, 0.5, -0.9])[np.arange(n) % 7] + 0.2 * X["a"]
+    y = rng.poisson(np.exp(f)).astype(float) if "likelihood" in options else f + 0.3 * rng.standard_normal(n)
+    fitted = rfgp.GP(seed=0, **options).fit(X, y, max_iterations=15)
+    assert "Periodic 7" in fitted.selection.chosen.name
+    assert np.std(fitted.predict(X).mean - f) < 0.25 * np.std(f)
+
+
 # --- models and options ---------------------------------------------------------------------------------
 
 

@@ -53,6 +53,16 @@ def test_seasons_of_a_week_and_a_year_are_scored_together(monkeypatch):
     assert "exact Linear + RBF + Periodic 7 + Periodic 365.243" in [name for name, *_ in asked]
 
 
+@pytest.mark.parametrize(("gain", "is_seasonal"), [(0.1, True), (0.001, False)])
+def test_seasons_join_all_terms_if_they_improve_the_cheapest(monkeypatch, gain, is_seasonal):
+    rng, season = np.random.default_rng(0), " + Periodic 7 + Periodic 365.243"
+    X = {"day": np.datetime64("2010-01-01") + np.arange(2100)} | {name: rng.uniform(size=2100) for name in "abc"}
+    made = halving(rfgp.GP(seed=0, time_limit=4000), X, X["a"])
+    asked = planted(monkeypatch, {NEAR: 1.0, NEAR + season: 1.0 + gain, BOTH: 1.2, BOTH + season: 1.3})
+    assert best_of(made) == BOTH + season * is_seasonal
+    assert (BOTH in [name for name, *_ in asked]) != is_seasonal
+
+
 # --- which candidates are scored --------------------------------------------------------------------------
 
 
