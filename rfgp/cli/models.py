@@ -22,7 +22,7 @@ class ModelRequest:
         approximation: The approximations as text, or "auto".
         likelihood: The name of the likelihood.
         inference: "laplace" or "variational". If None, the default of the likelihood.
-        time_limit: The time limit of a selection, such as "5min". If None, it depends on the number of rows.
+        time_limit: The time limit of a fit, such as "5min". If None, that of `rfgp.GP`.
         validate: "forward", or the column of groups, for the rows that a selection predicts. If None, random rows.
         memory: The memory limit, such as "4GB". If None, the default of `rfgp.GP`.
         seed: The seed of all draws.
@@ -56,10 +56,6 @@ class ModelRequest:
         checks.check_choice("--inference", self.inference, choices.INFERENCES)
         checks.check_limits(self.time_limit, self.memory)
         checks.check_least(0, seed=self.seed)
-        if self.time_limit is not None and not self.is_auto:
-            raise InvalidArgumentError(
-                "--time-limit limits the selection of a kernel, and --kernel names one. Leave one of them out."
-            )
         if self.validate is not None and not self.is_auto:
             raise InvalidArgumentError("--validate scores the candidates of a selection, and --kernel names one.")
         if not self.is_auto:

@@ -41,7 +41,7 @@ Weights = Annotated[
 ]
 TimeLimit = Annotated[
     str | None,
-    typer.Option(help="The most time of the selection of a kernel: 30s, 5min, 2h. [default: it grows with the rows]"),
+    typer.Option(help="The most time of a fit: 30s, 5min, 2h. [default: without --kernel it grows with the rows]"),
 ]
 Validate = Annotated[
     str | None,

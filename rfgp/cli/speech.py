@@ -21,6 +21,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
         r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.",
         "Another --kernel may help.",
     ),
+    (r"Raise time_limit\.", "Raise --time-limit."),
     (r"add a term such as k\.Matern\(\) with Vecchia\(\)", "add a term such as Matern() to --kernel"),
     (r"`?rfgp\.datasets\.names\(\)`? lists", "`rfgp datasets` lists"),
     (r"Add k\.Group\((.*?)\) to the kernel, or drop the column", r"Add Group(\1) to --kernel, or --drop \1"),

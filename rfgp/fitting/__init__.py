@@ -14,7 +14,10 @@ Words that the modules use:
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_checkpoint_log as open_checkpoint_log
+from rfgp.fitting.maximize import TIME_OVER as TIME_OVER
+from rfgp.fitting.maximize import Deadline as Deadline
 from rfgp.fitting.maximize import Plan as Plan
+from rfgp.fitting.maximize import ended_early as ended_early
 from rfgp.fitting.maximize import maximize as maximize
 from rfgp.fitting.progress import Callback as Callback
 from rfgp.fitting.progress import Progress as Progress

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from rfgp.fitting.maximize import Plan
+from rfgp.fitting.maximize import TIME_OVER, Plan, not_searched
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.rows import Rows
@@ -98,6 +98,8 @@ class Scoring(ABC, Generic[S]):
             value, error = self._value(self._start)
             fixed = FitReport(True, 0, 0, value, "every hyperparameter is fixed", likelihood_error=error)
             return self._start, fixed
+        if plan.is_over():
+            return self._start, not_searched(self._stage, self._rows)
         point, radius, steps, flat = self._within(self._start.vector(self._free)), _RADIUS, 0, 0
         trace, evaluations = [self._value(self._at(point))[0]], 1
         gradient, information = self._evaluate(point)
@@ -111,6 +113,9 @@ class Scoring(ABC, Generic[S]):
                 message, converged = f"steps gain less than {_FLAT_GAIN:g} nats", True
                 break
             if steps >= most:
+                break
+            if plan.is_over():
+                message = TIME_OVER
                 break
             there, before = self._evaluate(self._within(point + step)), float(gradient @ step)
             evaluations += 1

@@ -73,10 +73,17 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     numbers than training rows. This is not done if fixed frequencies are a candidate of their own.
     """
     outcome = _learned(fit)
-    if fit.plan.fixed_also_compared and outcome.frequencies is None:
+    is_over = fit.plan.is_over()
+    if is_over and outcome.frequencies is None:
+        fit = fit.at(outcome.values)
+    if (is_over or fit.plan.fixed_also_compared) and outcome.frequencies is None:
         return solve_scales_and_condition(fit, [outcome.initial_report], outcome.message, False, outcome)
     entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
-    is_sure = fit.plan.fixed_also_compared or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
+    is_sure = (
+        is_over
+        or fit.plan.fixed_also_compared
+        or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
+    )
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome, [])
 
@@ -90,7 +97,7 @@ def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) ->
 def _learned(fit: TermFit) -> Outcome:
     """Return the outcome of learning frequencies."""
     split = fit.split()
-    if len(fit.pool) < MIN_LEARNED or fit.plan.steps == 0:
+    if len(fit.pool) < MIN_LEARNED or fit.plan.steps == 0 or fit.plan.is_over():
         return nothing_learned(fit, split)
     initialized, report = _initialized(fit, split)
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
@@ -125,7 +132,7 @@ def learn_basis(
         themselves.
     """
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
-    if not basis or not fit.plan.max_iterations:
+    if not basis or not fit.plan.max_iterations or fit.plan.is_over():
         return fit, reports, words
     rows = in_search_precision(fit.subset(MAX_ROWS))
     initialized = fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})

@@ -66,6 +66,9 @@ class CheckpointLog:
         """
         return compute()
 
+    def close(self) -> None:
+        """Stop reading and recording. Later steps are computed."""
+
 
 class FileCheckpointLog(CheckpointLog):
     """A checkpoint log in a file.
@@ -125,9 +128,10 @@ class FileCheckpointLog(CheckpointLog):
         return tensors
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Later steps are computed, and not recorded."""
         if self._file is not None:
             self._file.close()
+        self._file, self._replaying = None, False
 
     def _compare(self, before: Tensors, now: Tensors) -> None:
         """Raise if the first step has other likelihoods, for example other hyperpriors."""

@@ -24,6 +24,7 @@ from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
 from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.context import Split, TermFit, left_out_log_prob
+from rfgp.fitting.maximize import TIME_OVER
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
@@ -84,7 +85,8 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
         split: The training, validation and test rows.
     """
     rows = len(fit.pool)
-    words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else "no steps were allowed"
+    why = TIME_OVER if fit.plan.is_over() else "no steps were allowed"
+    words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else why
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
     return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NO_SEARCH, split, words)
 
@@ -107,6 +109,8 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     trial, half = replace(fit, plan=plan), len(split.validation)
 
     def score(start: ParameterValues) -> float:
+        if fit.plan.is_over():
+            return -math.inf
         means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
@@ -240,7 +244,8 @@ class Learning:
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
             segments.append(_Candidate(state.parameters, tensors["log_prob"]))
-            if self._cannot_catch_up([float(segment.log_prob[self._half :].mean()) for segment in segments], last):
+            scores = [float(segment.log_prob[self._half :].mean()) for segment in segments]
+            if plan.is_over() or self._cannot_catch_up(scores, last):
                 break
         return _Run(segments, likelihoods)
 
@@ -293,6 +298,8 @@ class Learning:
             state = _adam(state, gradients, step, self._fit.plan.steps)
             state = state._replace(parameters=self._clamped(state.parameters))
             likelihoods.append(value)
+            if self._fit.plan.is_over():
+                break
         log_prob = self._held_out_log_prob(state.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
         return {**state.tensors(), "likelihoods": values, "log_prob": log_prob}

@@ -122,6 +122,8 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     reports, fit = list[FitReport](), with_best_start(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     for round_ in range(ROUNDS):
+        if reports and fit.plan.is_over():
+            break
         fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
         fit, report = search(fit, rows, stage, FIRST_STEPS if round_ < ROUNDS - 1 else None)
         reports.append(report)
@@ -191,8 +193,10 @@ def with_best_start(fit: TermFit) -> TermFit:
     if not names:
         return fit
     rows = fit.subset(SCREENED_ROWS)
-    ends = []
+    ends = list[tuple[float, TermFit]]()
     for number, multiplier in enumerate(MULTIPLIERS):
+        if ends and fit.plan.is_over():
+            break
         initial = with_lattices(fit.at(scaled(fit.values, names, multiplier)), len(rows), SCREENED_FEATURES)
         end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
         value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())

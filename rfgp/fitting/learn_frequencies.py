@@ -140,10 +140,14 @@ def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candi
     fit, fixed, reports = search_all(NeighborFit.of(few, plan))
     few = fit.state.replace(hyperparameters=fixed)
     candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
+    if plan.is_over():
+        return candidates, reports
     alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
     alone = _with_neighbors(state, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
+    if plan.is_over():
+        return candidates, reports
     best = max(candidates, key=lambda candidate: candidate.score).state
     start = _half_noise_to_neighbors(alone) if best is alone else best
     joint, more = _learn_jointly(start, plan, held_out)

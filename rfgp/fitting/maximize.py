@@ -1,8 +1,9 @@
 """The options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +36,11 @@ _START = "warm_start."
 """The prefix of the tensors of a warm start in a checkpoint log."""
 _ROUNDING = 1e-6
 """The smallest gain, in nats per observation, of a restart after a failed line search."""
+TIME_OVER = "the time limit passed"
+"""The end of a search, in the message of its report, when time was over."""
+
+clock = time.monotonic
+"""The clock of time limits."""
 
 
 class Evaluation(NamedTuple):
@@ -59,6 +65,45 @@ Bounds = Mapping[str, tuple[float, float]]
 """Bounds of raw values by name."""
 
 
+class Deadline:
+    """The time after which a fit begins no evaluation.
+
+    Args:
+        seconds: The seconds until then. If None, there is no such time.
+        start: The time by `clock` from which they count. If None, now.
+
+    Attributes:
+        was_reached: Whether a search asked after that time, so that it ended early.
+
+    Examples:
+        >>> Deadline(60).has_passed(), Deadline(1, start=-1).has_passed()
+        (False, True)
+    """
+
+    def __init__(self, seconds: float | None = None, start: float | None = None) -> None:
+        self._seconds = math.inf if seconds is None else seconds
+        self._start = clock() if start is None else start
+        self.was_reached = False
+
+    def part(self, fraction: float = 1.0) -> "Deadline":
+        """Return a deadline at a fraction of the time, which no search has reached.
+
+        Args:
+            fraction: The fraction, from 0 to 1. By default, all of the time.
+        """
+        return Deadline(fraction * self._seconds, self._start)
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until this time."""
+        return self._start + self._seconds - clock()
+
+    def has_passed(self) -> bool:
+        """Return whether this time has passed."""
+        self.was_reached = self.was_reached or self.seconds_left < 0
+        return self.was_reached
+
+
 @dataclass(frozen=True)
 class Plan:
     """The options of a fit.
@@ -78,6 +123,7 @@ class Plan:
         needed_score: The standardized log density of a test row that makes learned frequencies useful. Learning stops
             early if it cannot reach this score.
         least_gain: The smallest total gain in nats of the last five iterations of a search. If 0, `MIN_GAIN` for each.
+        deadline: The time after which no evaluation begins. Searches then end at the best point so far.
 
     Examples:
         >>> Plan(iteration_limit=100).max_iterations, Plan().steps
@@ -94,6 +140,7 @@ class Plan:
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
     least_gain: float = 0.0
+    deadline: Deadline = field(default_factory=Deadline, compare=False)
 
     def __post_init__(self) -> None:
         check_count("max_iterations", self.max_iterations, least=0)
@@ -107,6 +154,16 @@ class Plan:
     def steps(self) -> int:
         """The steps of learning frequencies."""
         return 300 if self.iteration_limit is None else self.iteration_limit
+
+    def is_over(self) -> bool:
+        """Return whether time is over.
+
+        If so, the checkpoint log is closed: a repeated fit continues from here, and takes other steps than this one.
+        """
+        if not self.deadline.has_passed():
+            return False
+        self.checkpoint_log.close()
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +309,37 @@ def maximize(
     free = values.space.free((*plan.fixed, *held))
     if not free:
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
+    if plan.is_over():
+        return values, not_searched(stage, objective.rows)
     return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or MIN_GAIN / objective.count)
+
+
+def not_searched(stage: str, rows: int) -> FitReport:
+    """Return the report of a search that did not begin, because time was over.
+
+    Its likelihood is NaN.
+
+    Args:
+        stage: The name of the stage.
+        rows: The number of rows.
+    """
+    done = Stage(stage, rows, 0, 0, 0.0)
+    return FitReport(False, 0, 0, math.nan, TIME_OVER, trace=(math.nan,), stages=(done,))
+
+
+def ended_early(report: FitReport) -> FitReport:
+    """Return the report of a fit that ended because time was over.
+
+    Args:
+        report: The report, which may not say so.
+    """
+    message = report.message if TIME_OVER in report.message else f"{TIME_OVER}; {report.message}"
+    message = message.replace("; converged: ", "; ")
+    return replace(report, converged=False, message=message)
+
+
+class _TimeOverError(Exception):
+    """Ends a search within scipy."""
 
 
 class _Last(NamedTuple):
@@ -261,6 +348,11 @@ class _Last(NamedTuple):
     point: NDArray[np.float64]
     tensors: dict[str, Tensor]
     gradient: NDArray[np.float64]
+
+    @property
+    def value(self) -> float:
+        """The negative objective per observation."""
+        return self.tensors["value"].item()
 
 
 class _Search:
@@ -274,6 +366,8 @@ class _Search:
         self._trace: list[float] = []
         self._descent_start = 0  # the index in the trace of the first value of the last descent
         self._last: _Last | None = None
+        self._best: _Last | None = None
+        self._evaluations = 0
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
@@ -298,7 +392,8 @@ class _Search:
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
         restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)
-        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, end):
+        is_last = search.iterations >= self._plan.max_iterations or search.message == TIME_OVER
+        if is_last or np.array_equal(restarted, end):
             return search
         last, length = self._last, len(self._trace)
         again = self._descend(restarted, bounds, tolerance)
@@ -310,18 +405,27 @@ class _Search:
         return search._replace(evaluations=evaluations)
 
     def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
-        self._descent_start = max(0, len(self._trace) - 1)
-        return descend(
-            self._evaluate,
-            self._coordinates.at(start),
-            bounds,
-            most=self._plan.max_iterations - max(0, len(self._trace) - 1),
-            tolerance=tolerance,
-            gradient_tolerance=1e-6,
-            restarts=1,
-            rounding=_ROUNDING,
-            after=self._after_iteration,
-        )
+        self._descent_start, evaluations = max(0, len(self._trace) - 1), self._evaluations
+        try:
+            return descend(
+                self._evaluate_in_time,
+                self._coordinates.at(start),
+                bounds,
+                most=self._plan.max_iterations - max(0, len(self._trace) - 1),
+                tolerance=tolerance,
+                gradient_tolerance=1e-6,
+                restarts=1,
+                rounding=_ROUNDING,
+                after=self._after_iteration,
+            )
+        except _TimeOverError:
+            assert self._best is not None
+            self._last = self._best
+            reached = self._log_posterior(self._best.value)
+            if reached > self._trace[-1]:
+                self._trace.append(reached)
+            iterations = len(self._trace) - 1 - self._descent_start
+            return Descent(self._best.point, False, TIME_OVER, iterations, self._evaluations - evaluations)
 
     def _evaluate(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         if self._last is None or not np.array_equal(self._last.point, point):
@@ -333,8 +437,10 @@ class _Search:
                 self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
             gradient = self._coordinates.gradient(raw, tensors["gradient"].numpy())
-            self._last = _Last(point.copy(), tensors, gradient)
-        value = self._last.tensors["value"].item()
+            self._last, self._evaluations = _Last(point.copy(), tensors, gradient), self._evaluations + 1
+            if self._best is None or self._last.value < self._best.value:
+                self._best = self._last
+        value = self._last.value
         if not self._trace:
             if not math.isfinite(value):
                 raise InvalidArgumentError(
@@ -343,6 +449,13 @@ class _Search:
                 )
             self._trace.append(self._log_posterior(value))
         return value, self._last.gradient
+
+    def _evaluate_in_time(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        before = self._evaluations
+        evaluated = self._evaluate(point)
+        if self._evaluations > before and self._plan.is_over():
+            raise _TimeOverError
+        return evaluated
 
     def _log_posterior(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count

@@ -8,7 +8,7 @@ import torch
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import spec_of
 from rfgp.fitting.frequencies import MAX_SCALE
-from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
@@ -133,7 +133,7 @@ class NeighborFit:
             values: The values found.
             report: The report of the search.
         """
-        if self.size == len(self.rows) or not report.stages:
+        if self.size == len(self.rows) or not report.stages or self.plan.is_over():
             return False
         with torch.no_grad():
             objective = self._objective(values, alone=False)
@@ -174,8 +174,10 @@ class NeighborFit:
         Returns:
             The values found, and the report.
         """
-        size, objective = self.size, self._objective(values, alone)
-        plan = self.plan
+        size, plan = self.size, self.plan
+        if plan.is_over():
+            return values, not_searched(f"{size:,} rows{stage}", size)
+        objective = self._objective(values, alone)
         if not last:
             plan = replace(plan, iteration_limit=min(ITERATIONS_PER_ROUND, plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"

@@ -22,7 +22,7 @@ import torch
 from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.last_stage import if_finite, left_out
-from rfgp.fitting.maximize import Plan
+from rfgp.fitting.maximize import TIME_OVER, Plan
 from rfgp.fitting.neighbor_fit import (
     MAX_CHECKED,
     MIN_GAIN_OF_SUBSET_FIT,
@@ -64,7 +64,7 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     fit, values, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.state, plan))
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in frequencies}
-    if basis and plan.max_iterations:
+    if basis and plan.max_iterations and not plan.is_over():
         initial = values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
         values_found, report = fit.search(initial, ", basis too", last=True)
         fit = fit.with_spec(with_learned(fit.spec, {path: values_found.raw[path] for path in basis}))
@@ -110,6 +110,8 @@ def _search(fit: NeighborFit) -> SearchEnd:
 def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> SearchEnd:
     """Select points again and search on the same rows, while the likelihood grows."""
     for _ in range(MAX_RENEWALS if reports[-1].stages else 0):
+        if fit.plan.is_over():
+            break
         spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
@@ -246,7 +248,8 @@ def conditioned_on_all_rows(
     if plan.most_rows is not None:
         return state, last.merged_with(reports)
     least = MIN_GAIN_OF_SUBSET_FIT if plan.is_continued else MIN_ROUND_GAIN
-    converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
+    has_settled = last.iterations > 0 and last.stages[0].gain < least and last.message != TIME_OVER
+    converged = last.converged or bool(words) or has_settled
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
     rows = gathered(state.require_rows(purpose="a fit"))
     with torch.no_grad():

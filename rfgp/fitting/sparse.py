@@ -109,7 +109,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         values = term_effects.absent(values)
     best, score = fit.at(values), -math.inf
     errors = rows.targets.double() - rows.targets.double().mean(0)
-    while misses < MAX_MISSES and len(present) < MAX_COLUMNS:
+    while misses < MAX_MISSES and len(present) < MAX_COLUMNS and not fit.plan.is_over():
         ranked = [column for column in ranked_columns(rows.inputs, errors, effects) if column not in present]
         if not ranked:
             break

@@ -49,6 +49,8 @@ NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 _ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
+_NOT_COMPARED = torch.tensor(torch.nan, dtype=torch.float64)
+"""The log posterior of a start that is not evaluated because time is over."""
 
 
 def free_lengthscales(fit: TermFit) -> list[str]:
@@ -120,6 +122,8 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
     if not names:
         return [1.0]
     likelihoods = _of_multipliers(fit, names, scale_profile_likelihood(fit, rows))
+    if fit.plan.deadline.was_reached and any(map(math.isnan, likelihoods)):
+        return [1.0]  # not all were compared
     if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
@@ -127,10 +131,13 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
 
 
 def _of_multipliers(fit: TermFit, names: Sequence[str], log_likelihood: LogLikelihood) -> list[float]:
-    """Return the log posterior with lengthscales multiplied by each of `STARTS`."""
+    """Return the log posterior with lengthscales multiplied by each of `STARTS`, NaN once time is over."""
 
     def compute() -> dict[str, Tensor]:
-        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, multiplier)) for multiplier in STARTS]
+        totals = [
+            math.nan if fit.plan.is_over() else _log_posterior(log_likelihood, scaled(fit.values, names, multiplier))
+            for multiplier in STARTS
+        ]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     totals: list[float] = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
@@ -160,6 +167,8 @@ def with_dense_start(fit: TermFit) -> TermFit:
         return fit
     log_likelihood = noise_profile_likelihood(fit, some)
     totals, alone = _of_multipliers(fit, names, log_likelihood), noise_only_log_likelihood(fit, some)
+    if fit.plan.deadline.was_reached and any(map(math.isnan, totals)):
+        return fit  # not all were compared
     gains = {multiplier: total - alone for multiplier, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda multiplier: (round(gains[multiplier], _ROUNDED), multiplier))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + MIN_ADVANTAGE
@@ -196,6 +205,8 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
     rows = in_search_precision(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
+        if fit.plan.is_over():
+            break
         ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
         fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
         log_posteriors = [
@@ -225,6 +236,8 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
         return values
     log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
+        if fit.plan.is_over():
+            break
         ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
         values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], NEIGHBOR_ADVANTAGE)
     return values
@@ -288,7 +301,8 @@ def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[Para
         searched_values: The hyperparameters at the end of the search.
     """
     names = [name for name in all_lengthscales(fit) if name in fit.free]
-    if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
+    is_given = names != free_lengthscales(fit)
+    if fit.spec.is_gaussian or fit.plan.is_continued or not is_given or fit.plan.is_over():
         return []
     reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
     ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS, "other starts")
@@ -318,10 +332,16 @@ def _ranked_starts(
     starts = [list(_starts(state, names, multiplier, noises, rows)) for multiplier in multipliers]
 
     def compute() -> dict[str, Tensor]:
-        totals = [_likelihood(state, values, rows) for same_multiplier in starts for values in same_multiplier]
+        totals = [
+            _NOT_COMPARED if fit.plan.is_over() else _likelihood(state, values, rows)
+            for same_multiplier in starts
+            for values in same_multiplier
+        ]
         return {"likelihoods": torch.stack(totals)}
 
     likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(multipliers), -1)
+    if fit.plan.deadline.was_reached and bool(likelihoods.isnan().any()):
+        return []  # not all were compared
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [(float(best[i]), starts[i][int(which[i])]) for i in usable]

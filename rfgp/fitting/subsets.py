@@ -102,7 +102,11 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
         return fit, [report.merged_with([report for _, report in ends])]
     ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, replaces_features=True)
     log_likelihood = scale_profile_likelihood(fit, rows)
-    best, _ = max(ends, key=lambda end: round(float(log_likelihood(end[0].values)[0]), ROUNDED))
+    best, _ = (
+        ends[0]
+        if fit.plan.is_over()
+        else max(ends, key=lambda end: round(float(log_likelihood(end[0].values)[0]), ROUNDED))
+    )
     initial = ends[-1][1].merged_with([report for _, report in ends])
     fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
     return fit, [initial, report]
@@ -158,6 +162,8 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
         The fit, all reports, and a message.
     """
     for size in sizes(fit)[1:]:
+        if fit.plan.is_over():
+            break
         fit, report = optimize(fit, in_search_precision(fit.subset(size)))
         reports = [*reports, report]
         if report.stages[0].gain < MIN_SUBSET_GAIN:
@@ -278,6 +284,8 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
     rows = in_search_precision(fit.subset(reports[-1].stages[-1].rows)) if reports[-1].stages else None
     for number in range(ROUNDS if rows is not None else 0):
         assert rows is not None
+        if fit.plan.is_over():
+            break
         divided = _divided(fit, rows) if number == 0 else fit
         other = replace(divided, state=with_new_basis(divided.state))
         if other.spec is fit.spec:

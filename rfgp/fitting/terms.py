@@ -1,5 +1,6 @@
 """Fitting a model of terms, by a search for its terms, rows and likelihood."""
 
+import math
 from dataclasses import replace
 from typing import cast
 
@@ -13,7 +14,7 @@ from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
-from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
+from rfgp.fitting.maximize import SMALL, Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
@@ -64,6 +65,17 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         (True, False)
     """
     keep_freed_memory()
+    fitted, report = _fit(state, plan)
+    if not plan.deadline.was_reached:
+        return fitted, report
+    if math.isnan(report.log_marginal_likelihood) and plan.most_rows is None:
+        with torch.no_grad():
+            report = replace(report, log_marginal_likelihood=float(fitted.log_marginal_likelihood()))
+    return fitted, ended_early(report)
+
+
+def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model of terms by the search for its terms, rows and likelihood."""
     rows, prior = state.require_rows(purpose="a fit"), state.prior()
     if is_one_field(spec_of(state)):
         return _fit_field(state, plan)
@@ -120,6 +132,8 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             state, more = _searched(fit.state, others, plan, is_continued=False)
             report = more.merged_with([report, more])
         for _ in range(MAX_CHANGES):
+            if plan.is_over():
+                break
             ((before,), again) = spec_of(state).term_priors, with_new_basis(state)
             state = again
             if spec_of(again).term_priors[0].has_basis_of(before):
@@ -139,6 +153,8 @@ def _searched(
     objective, reports = Objective.of(state, rows), []
     tolerance = CLASS_GAIN if state.spec.options.likelihood.num_latents > 1 else TOLERANCE
     for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MAX_OPTIMIZED else 1]):
+        if best is not None and plan.is_over():
+            break
         stage = f"all rows, start {number + 1}" if number else "all rows"
         values, report = maximize(objective, start, plan, stage=stage, tolerance=tolerance)
         reports.append(report)

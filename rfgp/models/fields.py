@@ -47,6 +47,7 @@ class RoadGP(GP):
             likelihood.
         priors: Priors of hyperparameters by name: objects with `log_prob`, or None to remove a default prior.
         seed: The seed of all random numbers. If None, one from the system.
+        time_limit: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If there are no roads, or alpha, the boundary or a starting value is invalid.
@@ -78,11 +79,13 @@ class RoadGP(GP):
         inference: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
+        time_limit: str | float | None = None,
     ) -> None:
         alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
         kernels = [Roads(roads, smoothness, boundary=boundary) for smoothness in alphas]
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
-        super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        super().__init__(kernels[0], likelihood, start=start, **options)
         self._spec = _comparing(self.spec, kernels)
 
 
@@ -108,6 +111,7 @@ class MeshGP(GP):
         inference: As for `RoadGP`.
         priors: As for `RoadGP`.
         seed: The seed of all random numbers. If None, one from the system.
+        time_limit: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If field is neither a field nor a mesh, alpha differs from that of the field, or within
@@ -146,10 +150,12 @@ class MeshGP(GP):
         inference: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
+        time_limit: str | float | None = None,
     ) -> None:
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         kernels = _mesh_kernels(field, alpha, within)
-        super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        super().__init__(kernels[0], likelihood, start=start, **options)
         self._spec = _comparing(self.spec, kernels)
 
     @property

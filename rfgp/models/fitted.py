@@ -7,6 +7,7 @@ from typing import Any
 
 from rfgp.counts import counted
 from rfgp.errors import BaselineNotBeatenWarning, ConvergenceWarning, OverfittingWarning, arguments
+from rfgp.fitting import TIME_OVER
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.regression import FitReport, GPState
 
@@ -62,10 +63,14 @@ def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> I
             "inputs may not be informative."
         )
     if not report.converged:
+        remedy = (
+            f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a prior"
+        )
+        if TIME_OVER in report.message:
+            remedy = f"Raise {arguments('time_limit')}"
         yield ConvergenceWarning(
             f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
-            f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
-            "hyperparameter or give it a prior."
+            f"{report.message}. {remedy}."
         )
     values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]

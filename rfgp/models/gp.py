@@ -9,9 +9,9 @@ import torch
 
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
-from rfgp.counts import counted, read_bytes
+from rfgp.counts import counted, read_bytes, read_seconds
 from rfgp.errors import DataSavedWarning, InvalidArgumentError
-from rfgp.fitting import Plan, Progress, Reporter
+from rfgp.fitting import Deadline, Plan, Progress, Reporter
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.fitted import Fitted
@@ -62,9 +62,11 @@ class GP(Process[ModelSpec]):
             the noise have a budget of the same size. If None, each approximation sets its own number.
         memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". A model that needs more raises an error
             before it allocates. If None, most of the machine's memory, and 8 GB for each candidate of a selection.
-        time_limit: The time limit of a selection and the final fit: seconds, "30s", "5min" or "2h". Candidates whose
-            predicted time exceeds it are skipped, and none is scored after it. If None, the predicted time is limited
-            to 60 s plus 8 ms a row, at most 30 min. The selection is then reproducible.
+        time_limit: The time limit of a fit, with the selection of its kernel: seconds, "30s", "5min" or "2h". When it
+            has passed, a search ends after the evaluation of the likelihood that is under way. The model is conditioned
+            on all rows at the best hyperparameters so far. A selection skips candidates whose predicted time exceeds
+            the limit. If None, there is no limit for a given kernel, and a selection limits the predicted time to 60 s
+            plus 8 ms a row, at most 30 min. The result is then reproducible.
         validate: The validation rows of a selection. "forward" holds out the last rows by the column of dates, or by
             the only column. The key of a column keeps rows with equal values together. If None, rows are chosen at
             random, and rows with equal inputs stay together.
@@ -139,14 +141,10 @@ class GP(Process[ModelSpec]):
         )
         if is_auto:
             options = options.changed(search_space=auto_space(options, time_limit, validate))
-        elif time_limit is not None:
-            raise InvalidArgumentError(
-                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a given '
-                "kernel."
-            )
         elif validate is not None:
             raise InvalidArgumentError('validate requires kernel="auto", whose candidates it scores.')
-        super().__init__(ModelSpec(options))
+        seconds = None if time_limit is None else read_seconds("time_limit", time_limit)
+        super().__init__(ModelSpec(options.changed(time_limit=seconds)))
 
     @property
     def kernel(self) -> Kernel:
@@ -221,9 +219,10 @@ class GP(Process[ModelSpec]):
         """
         if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
+        deadline = Deadline(self._spec.options.time_limit)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
-            return run_selection(begun, Plan(reporter=reporter))
+            return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
 
     @with_torch_defaults()
     def with_approximation(self, approximation: Any) -> Self:
@@ -356,8 +355,8 @@ class GP(Process[ModelSpec]):
         if name == "approximation":
             return options.approximations
         space = options.search_space
-        if space is not None and name in ("kernel", "time_limit", "validate"):
-            return {"kernel": AUTO, "time_limit": space.limits.time_limit, "validate": space.validate}[name]
+        if space is not None and name in ("kernel", "validate"):
+            return {"kernel": AUTO, "validate": space.validate}[name]
         return super().argument(name, default)
 
     def __repr__(self) -> str:

@@ -82,6 +82,7 @@ class GraphGP(GP):
         walk_options: Other options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
+        time_limit: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If a name is unknown.
@@ -129,18 +130,20 @@ class GraphGP(GP):
         walk_options: Mapping[str, Any] | None = None,
         likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
+        time_limit: str | float | None = None,
     ) -> None:
         if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
         if not isinstance(features, str) or features not in _KINDS:
             raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
         seed = random.resolve_seed(seed)
-        options = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
-        walks = RandomWalks(num_walkers, **options, **dict(walk_options or {}), seed=seed)
+        walk_settings = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
+        walks = RandomWalks(num_walkers, **walk_settings, **dict(walk_options or {}), seed=seed)
         nodes = Nodes(graph, kernel)
         approximation = _approximation(features, nodes, walks, degree, rank)
         start = starts(outputscale=outputscale, noise=noise)
-        super().__init__(nodes, likelihood, approximation, inference=inference, start=start, priors=priors, seed=seed)
+        options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        super().__init__(nodes, likelihood, approximation, start=start, **options)
 
     @property
     def graph(self) -> graphs.Graph:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import NotFittedError
-from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
+from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
@@ -169,12 +169,13 @@ class Process(ABC, Generic[F]):
             >>> gp.fit_report.converged
             True
         """
+        deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         warn_of_targets(self._spec, y)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with opened as checkpoint_log, Reporter(callback, progress) as reporter:
-            state, report = fit_model(begun, Plan(names, max_iterations, reporter, checkpoint_log))
+            state, report = fit_model(begun, Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline))
         self._fitted = Fitted.of(solved_if_read(state), report)
         for warning in (*fit_warnings(state, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)

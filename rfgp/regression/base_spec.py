@@ -98,6 +98,10 @@ class Options(Protocol):
     def inference(self) -> str | None:
         """The approximation of the posterior. If None, the default of the likelihood."""
 
+    @property
+    def time_limit(self) -> float | None:
+        """The time limit of a fit in seconds. If None, there is none."""
+
 
 class BaseSpec(ABC):
     """The options of a model and the bases for its inputs, as an immutable value."""

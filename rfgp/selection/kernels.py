@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from rfgp.errors import NotPositiveDefiniteError, SolverError
-from rfgp.fitting import Plan, fit_terms
+from rfgp.fitting import TIME_OVER, Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
 from rfgp.regression.selection_report import FLOPS_PER_SECOND
@@ -39,10 +39,13 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()
     for name, kernel in spec.options.alternatives.items():
+        if fits and plan.is_over():
+            failed[name] = SolverError(f"not fitted: {TIME_OVER}")
+            continue
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
             try:
-                fitted, report = fit_terms(initial, plan)
+                fitted, report = fit_terms(initial, replace(plan, deadline=plan.deadline.part()))
                 log_prob = _left_out(fitted).to(weight)
             except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
                 failed[name] = error

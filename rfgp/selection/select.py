@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rfgp.counts import counted
-from rfgp.fitting import Plan, fit_terms
+from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
 from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
@@ -18,6 +18,7 @@ from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import (
+    MAX_FRACTION,
     CandidateState,
     SuccessiveHalving,
     mean_and_standard_error,
@@ -41,18 +42,19 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """
     if spec_of(state).options.search_space is None:
         return fit_kernels(state, _with_fixed_mean(state, plan))
-    halving = halving_for(state, plan)
+    start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
-    fits = [_fit_to_all_rows(halving, candidate_state) for candidate_state in chosen]
+    fits = [_fit_to_all_rows(halving, candidate_state, plan.deadline) for candidate_state in chosen]
     (fitted, report), others = fits[0], fits[1:]
     if others:
         members = [
             (candidate_state.weight, other) for candidate_state, (other, _) in zip(chosen[1:], others, strict=True)
         ]
         fitted = averaged(fitted, chosen[0].weight, members)
-    seconds, fit_seconds = end_of_scoring - halving.start_time, time.monotonic() - end_of_scoring
-    selection = replace(report_of(halving, chosen), seconds=seconds, fit_seconds=fit_seconds)
+    seconds, fit_seconds = end_of_scoring - start_time, time.monotonic() - end_of_scoring
+    selection = report_of(halving, chosen, seconds + fit_seconds)
+    selection = replace(selection, seconds=seconds, fit_seconds=fit_seconds)
     return fitted, replace(report, selection=selection)
 
 
@@ -70,8 +72,9 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
         InvalidArgumentError: If `validate` names no column, or is "forward" with several columns and not one of dates.
         DataError: If `validate` names a column with one value.
     """
-    halving = halving_for(state, plan)
-    return replace(report_of(halving, halving.run()), seconds=time.monotonic() - halving.start_time)
+    start_time, halving = time.monotonic(), halving_for(state, plan)
+    chosen, seconds = halving.run(), time.monotonic() - start_time
+    return replace(report_of(halving, chosen, seconds), seconds=seconds)
 
 
 def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
@@ -96,12 +99,14 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
     groups, periods = group_levels(state), candidate_periods(state)
     num_columns = len(spec.columns.spread) - len(groups)
     candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
-    plan = _with_fixed_mean(state, plan)
+    plan = replace(_with_fixed_mean(state, plan), deadline=plan.deadline.part(MAX_FRACTION))
     return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fit_to_all_rows(halving: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
-    """Fit a candidate to all rows, unless its last fit used all of them."""
+def _fit_to_all_rows(
+    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
+) -> tuple[GPState, FitReport]:
+    """Fit a candidate to all rows, unless its last fit used all of them or less time is left than that took."""
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
     plan = validation.plan_for(candidate, last)
@@ -115,9 +120,22 @@ def _fit_to_all_rows(halving: SuccessiveHalving, candidate_state: CandidateState
         has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
         if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
             return _condition_on_all_rows(validation, last)
+        if deadline.seconds_left < candidate_state.seconds:
+            plan.checkpoint_log.close()  # a repeated fit may have the time
+            return _conditioned_early(validation, last)
         if len(candidate.terms) > 1 and last.num_search_rows < RESTART_FRACTION * len(rows):
             plan = replace(plan, is_continued=False)
-    return fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
+    plan = replace(plan, deadline=deadline.part())
+    fit = fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
+    if last is not None and plan.deadline.was_reached and not plan.is_continued:
+        return _conditioned_early(validation, last)  # the search began far from the hyperparameters known
+    return fit
+
+
+def _conditioned_early(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
+    """Condition a fitted candidate on all rows because time is over."""
+    fitted, report = _condition_on_all_rows(validation, last)
+    return fitted, ended_early(report)
 
 
 def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
@@ -128,6 +146,8 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
     rows, fitted, report = validation.state.require_rows(purpose="a fit"), last.state, last.report
     initial = initial_state_for(validation.state, last.candidate, rows, None)
     initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
+    if last.candidate.is_equispaced_or_automatic:
+        initial = initial.replace(spec=fitted.spec.extended_to_range(fitted.hyperparameters, rows))
     message = f"{report.message}; fitted to {counted(last.num_search_rows, 'row')} and conditioned on {len(rows):,}"
     if last.candidate.neighbors is not None:
         initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
@@ -145,12 +165,13 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
 # --- report ----------------------------------------------------------------------------------------
 
 
-def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
+def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState], seconds: float) -> SelectionReport:
     """Return the report of a selection.
 
     Args:
         halving: The successive halving, after all rounds.
         chosen: The selected candidates, the best first.
+        seconds: The elapsed seconds of the selection, and of the fit if there was one.
     """
     states = sorted(halving.states, key=lambda candidate_state: candidate_state.cost.seconds)
     is_scored = bool(chosen[0].scores)
@@ -158,7 +179,7 @@ def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> S
         best=states.index(chosen[0]),
         weights=tuple(candidate_state.weight for candidate_state in states) if len(chosen) > 1 else (),
         trials=tuple(candidate_state.as_trial() for candidate_state in states),
-        reason=_reason(halving, chosen),
+        reason=_reason(halving, chosen) + _time_note(halving, seconds),
         num_validation=len(halving.validation.validation_rows) if is_scored else 0,
         validation=halving.validation.name if is_scored else "",
         time_limit=halving.limits.seconds(halving.num_rows),
@@ -209,6 +230,16 @@ def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str
         )
         return f"The average of {members}: {score}.{proposal}"
     return f"{name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
+
+
+def _time_note(halving: SuccessiveHalving, seconds: float) -> str:
+    """Return sentences on the searches that a time limit ended, and on a limit that was exceeded."""
+    limit, note = halving.limits.time_limit, ""
+    if early := [candidate_state.candidate.name for candidate_state in halving.states if candidate_state.ended_early]:
+        note = f" The time limit ended the search of {' and of '.join(early)} early."
+    if limit is not None and seconds > limit:
+        note += f" It took {seconds:.3g} s, more than the limit of {limit:g} s."
+    return note
 
 
 def _proposal(state: GPState) -> str:

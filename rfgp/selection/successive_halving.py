@@ -6,7 +6,8 @@
 3. Fit the best candidates and their followups to more rows, and score them.
 4. Choose the best. For few rows with Gaussian noise, average all that are not clearly worse.
 
-Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit.
+Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit. Searches that are
+under way at the deadline end at their best point, and their candidates are scored there.
 """
 
 import math
@@ -51,11 +52,10 @@ NEGLIGIBLE_NOISE = 1e-3
 """The noise, in variances of the target, below which a candidate counts as noise-free."""
 LINEAR_WEIGHT = 1e-4
 """The weight of a linear model in an average of noise-free candidates. It bounds the loss at an inconsistent row."""
-MAX_FIT_FRACTION = 0.75
-"""The maximum fraction of the time limit for the fit to all rows."""
+MAX_FRACTION = 0.75
+"""The maximum fraction of the time limit for the searches of a selection, and for the predicted fit to all rows.
 
-clock = time.monotonic
-"""The clock of the time limit."""
+The rest is for the fit to all rows, and for the searches."""
 
 
 @dataclass(eq=False)
@@ -69,6 +69,8 @@ class CandidateState:
         scores: The scores of the rounds, in order.
         status: Why the candidate was eliminated. If empty, it was not.
         weight: Its weight in the selected model.
+        seconds: The elapsed seconds of its last fit and score.
+        ended_early: Whether time was over before its search converged.
     """
 
     candidate: Candidate
@@ -77,6 +79,8 @@ class CandidateState:
     scores: list[Score] = field(default_factory=list)
     status: str = ""
     weight: float = 0.0
+    seconds: float = 0.0
+    ended_early: bool = False
 
     @property
     def score(self) -> float:
@@ -121,12 +125,11 @@ class SuccessiveHalving:
     Attributes:
         states: The candidates, and the followups that were added to them.
         predicted: The predicted time of all fits so far, in seconds.
-        start_time: The start of the selection, by the clock.
     """
 
     def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> None:
         self.validation, self.limits = validation, limits
-        self.predicted, self.start_time = 0.0, clock()
+        self.predicted = 0.0
         self.states = [CandidateState(candidate, self._cost(candidate)) for candidate in candidates]
 
     def run(self) -> list[CandidateState]:
@@ -176,8 +179,8 @@ class SuccessiveHalving:
         for state in self.states:
             if state.cost.memory > memory:
                 state.status = f"its predicted memory, {state.cost.memory:.2g} bytes, exceeds the limit of {memory:.2g}"
-            elif state.cost.seconds > MAX_FIT_FRACTION * seconds:
-                state.status = f"its predicted time exceeds {MAX_FIT_FRACTION:.0%} of the limit of {seconds:.3g} s"
+            elif state.cost.seconds > MAX_FRACTION * seconds:
+                state.status = f"its predicted time exceeds {MAX_FRACTION:.0%} of the limit of {seconds:.3g} s"
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
@@ -233,6 +236,9 @@ class SuccessiveHalving:
                 state.status = f"worse than the best by {best - state.score:.2g} nats a row"
                 continue
             assert state.fitted is not None
+            if scored and self.validation.plan.is_over():
+                state.status = f"not refitted without folds: {self._time_over}"
+                continue
             state.fitted = self.validation.scored_in_folds(state.fitted)
             best = max(best, mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0])
             scored.append(state)
@@ -272,28 +278,33 @@ class SuccessiveHalving:
 
         If there is no time for more rows, a candidate keeps its last score. It is eliminated if it has none.
         """
-        limit = self.limits.time_limit
         for position, state in enumerate(states, 1):
             rows = self._num_fit_rows(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
-            is_over = limit is not None and clock() - self.start_time > limit
+            is_over = self.validation.plan.is_over()
             if is_over and not state.scores:
-                state.status = f"not scored on {rows:,} rows: the time limit of {limit:g} s had passed"
+                state.status = f"not scored on {rows:,} rows: {self._time_over}"
             elif not is_over and self._fits_limits(state, rows):
                 self._fit(state, rows, f"{position} of {len(states)}")
             elif not state.scores:
                 state.status = "not scored: the time limit is too short"
         self._compare([state for state in states if state.fitted is not None and not state.status])
 
+    @property
+    def _time_over(self) -> str:
+        """The reason why a candidate was not fitted when time was over."""
+        return f"{MAX_FRACTION:.0%} of the time limit of {self.limits.time_limit:g} s had passed"
+
     def _fit(self, state: CandidateState, size: int, position: str) -> None:
         """Fit a candidate to `size` rows. `position`, such as "1 of 10", is shown."""
         candidate, validation = state.candidate, self.validation
         seconds = self._cost(candidate, size).seconds
         self.predicted += seconds
+        plan, start_time = self._plan_for(candidate), time.monotonic()
         try:
             with validation.plan.reporter.about(f"selection, {position}, {candidate.name}, about {seconds:.2g} s"):
-                fitted = validation.fitted(candidate, size, self._warm_start_for(state), self._plan_for(candidate))
+                fitted = validation.fitted(candidate, size, self._warm_start_for(state), plan)
         except CheckpointError:
             raise
         except RfgpError as error:
@@ -303,6 +314,8 @@ class SuccessiveHalving:
             state.status = "learned frequencies are no better than fixed ones"
         else:
             state.fitted = fitted
+        state.ended_early = plan.deadline.was_reached
+        state.seconds = time.monotonic() - start_time
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""
@@ -318,6 +331,7 @@ class SuccessiveHalving:
         also exceed the leave-one-out score of fewer learned frequencies by their distance from the best score.
         """
         plan, fitted_states = self.validation.plan, [state for state in self.states if state.fitted is not None]
+        plan = replace(plan, deadline=plan.deadline.part())
         if not candidate.learns_frequencies or not fitted_states:
             return plan
         plan = replace(plan, fixed_also_compared=True)

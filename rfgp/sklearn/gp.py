@@ -46,8 +46,8 @@ class GPRegressor(GPOptions, ProcessRegressor):
         priors: Log densities (objects with `log_prob`) by path or unique suffix.
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
         max_iter: The largest number of iterations of the optimizer. If None, 500, or 300 steps for learned frequencies.
-        time_limit: The time limit of a selection and its fit: seconds, "30s" or "5min". If None, it depends on the
-            number of rows.
+        time_limit: The time limit of a fit, with the selection of its kernel: seconds, "30s" or "5min". If None, that
+            of `rfgp.GP`.
         validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
             random ones.
         memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". If None, most of the memory of the

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting import Plan
+from rfgp.fitting import Deadline, Plan
 from rfgp.regression import Limits, begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.rows import Chunk
@@ -67,7 +67,7 @@ def spread(validation, mean, deviation=0.0):
 
 def halving(gp, X, y, **plan):
     """Return the successive halving of a selection before anything is scored."""
-    return halving_for(begin(gp.spec, Chunk(X, y)), Plan(**plan))
+    return halving_for(begin(gp.spec, Chunk(X, y)), Plan(deadline=Deadline(gp.spec.options.time_limit), **plan))
 
 
 def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **plan):

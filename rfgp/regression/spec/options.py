@@ -39,6 +39,7 @@ class ModelOptions:
         dtype: The dtype of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. If None, they share none.
         memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
+        time_limit: The time limit of a fit in seconds. If None, there is none. It is not part of a saved model.
         alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
             If empty, the fit keeps `kernel`.
         search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
@@ -69,6 +70,7 @@ class ModelOptions:
     dtype: torch.dtype | None = None
     budget: int | None = None
     memory: float | None = None
+    time_limit: float | None = None
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
     search_space: Any = None
     indicators: Indicators = field(default_factory=dict)

@@ -310,7 +310,8 @@ class ModelSpec(BaseSpec):
     def identity(self) -> Iterator[str | Tensor]:
         """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""
         yield repr(self.options.kernel)
-        yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
+        options = sorted(vars(self.options).items())
+        yield from (f"{name}={value!r}" for name, value in options if name not in ("priors", "time_limit"))
         yield from identity_of(self.options.kernel.terms())
         for member in self.other_members:
             yield repr(member.weight)

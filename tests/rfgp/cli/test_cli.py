@@ -365,7 +365,6 @@ def test_an_average_has_no_terms_to_write(monkeypatch, capsys, tmp_path):
         (["--kernel", "RBF(price)", "--approximation", "Vechia"], "Did you mean 'Vecchia'?"),
         (["--kernel", "RBF(price)", "--approximation", "trend=Exact()"], "one of rbf(price), got 'trend'"),
         (["--kernel", "Group(store)", "--approximation", "RandomFeatures(8)"], "RandomFeatures"),
-        (["--kernel", "RBF(price)", "--time-limit", "1min"], "--time-limit limits the selection"),
         (["--approximation", "trend=Exact()", "--drop", "store"], "Give the kernel too"),
         (["--kernel", "RBF(price)", "--inference", "laplace"], "inference"),
     ],
