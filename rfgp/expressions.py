@@ -309,13 +309,13 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
         )
 
 
-def bound(role: str, call: Call, kind: type, most: int = MAX_COUNT) -> dict[str, Any]:
-    """Return the arguments of a call by the parameter names of a class.
+def bound(role: str, call: Call, kind: Callable[..., Any], most: int = MAX_COUNT) -> dict[str, Any]:
+    """Return the arguments of a call by the parameter names of a class or a function.
 
     Args:
         role: The word for the class in messages.
         call: The call.
-        kind: The class.
+        kind: The class or function.
         most: The largest value of an argument whose default is an integer.
 
     Raises:

@@ -182,7 +182,8 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
     Raises:
         InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
-    check_graph(model["kernel"], model["features"], model["p_halt"], (choices.FIELD, *choices.GRAPH_KERNELS))
+    kernel = choices.FIELD if choices.is_expression(model["kernel"]) else model["kernel"]
+    check_graph(kernel, model["features"], model["p_halt"], (choices.FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
     check_least(1, num_walkers=model["num_walkers"])
     check_least(0, seed=model["seed"])

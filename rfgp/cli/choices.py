@@ -66,3 +66,16 @@ ROAD_DUPLICATES = ("parallel", "merge")
 HOLDOUTS = ("random", "last")
 RESULTS = ("gp_mean", "gp_sd", "gp_observed_sd", "gp_low", "gp_high")
 """Properties that `rfgp traffic` writes."""
+
+
+def is_expression(kernel: str) -> bool:
+    """Return whether a kernel is a sum or product of terms, and no name.
+
+    Args:
+        kernel: The kernel as text.
+
+    Examples:
+        >>> is_expression("Roads() + Linear(maxspeed)"), is_expression("diffusion")
+        (True, False)
+    """
+    return "(" in kernel

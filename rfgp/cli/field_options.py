@@ -20,7 +20,7 @@ Walkers = Annotated[int, typer.Option(help="For a kernel of a graph with walks: 
 Halt = Annotated[
     float, typer.Option(help="For a kernel of a graph with walks: the probability that a walker halts at a step.")
 ]
-_GRAPH_KERNELS = "or a kernel of the graph of {}: diffusion, regularized-laplacian or matern."
+_GRAPH_KERNELS = "a kernel of the graph of {}: diffusion, regularized-laplacian or matern;"
 Values = Annotated[
     Path | None, typer.Option(help="A table of values: columns x, y, z or face or vertex, and columns of values.")
 ]
@@ -44,10 +44,18 @@ Reach = Annotated[
     typer.Option(help="How far from the surface a place may lie, in the mesh's units. [default: a tenth of its size]"),
 ]
 MeshKernel = Annotated[
-    str, typer.Option(help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}")
+    str,
+    typer.Option(
+        help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')} or a sum of terms, as "
+        '"Mesh() + Linear(thickness)", of columns x, y, z, and others that are known on the whole surface.',
+    ),
 ]
 RoadKernel = Annotated[
-    str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their segments')}")
+    str,
+    typer.Option(
+        help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their segments')} or a sum of terms, as "
+        '"Roads() + Linear(maxspeed) + Group(highway)", of properties of the roads.',
+    ),
 ]
 Boundary = Annotated[
     str,

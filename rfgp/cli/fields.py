@@ -86,20 +86,19 @@ def mesh(
 ) -> None:
     """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
-    process["seed"] = seed
+    process |= {"seed": seed, "alpha": (alpha, 2), "within": within}
     checks.check_field(file, "mesh", process, (test_share, holdout, holdout_by))
     checks.check_choice("--weights", weights, choices.WEIGHTS)
     checks.check_choice("--nodes", nodes, choices.NODES)
     checks.check_within(within)
     _check_known(known, values)
-    _check_process(kernel, alpha, features, 6)
+    columns = _check_process(kernel, alpha, features, "Mesh")
     if missing not in ("error", "drop"):
         raise typer.BadParameter(f"--missing is error or drop here, not {missing!r}: a mean has no place on a mesh.")
     reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     how: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": reading}
-    how["group"] = holdout_by
-    process |= {"alpha": (alpha, 2), "within": within}
+    how |= {"group": holdout_by, "columns": columns}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
@@ -107,7 +106,9 @@ def mesh(
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
         fields_by_target = _mesh_fields(path, values, target, how, known, seed)
         stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
-        given = {"file": file, "values": values or stand_in} | ({} if kernel == FIELD else {"weights": weights})
+        given = {"file": file, "values": values or stand_in} | (
+            {"weights": weights} if kernel in choices.GRAPH_KERNELS else {}
+        )
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
         studies = job.run(fields_by_target, folder, report)
     _publish(studies, _OF_MESHES, as_json)
@@ -156,7 +157,7 @@ def traffic(
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
     process |= {"boundary": boundary, "seed": seed, "alpha": (alpha, 1)}
     checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
-    _check_process(kernel, alpha, features, 2)
+    columns = _check_process(kernel, alpha, features, "Roads")
     targets = tuple(dict.fromkeys(target or ("value",)))
     how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
     _check_roads(targets, metric, within, how)
@@ -167,7 +168,7 @@ def traffic(
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
         fields_by_target = fields.read_road_fields(
-            path, targets, metric, within=within, skip=skip, group=holdout_by, **how
+            path, targets, metric, within=within, skip=skip, group=holdout_by, columns=columns, **how
         )
         _say_of_directions(next(iter(fields_by_target.values())).roads)
         given = {"file": file, "metric": metric or "as the file says", **how}
@@ -265,9 +266,29 @@ def _process(
     from rfgp.fields import whittle_matern
 
     given, usual = alpha
+    if choices.is_expression(kernel):
+        return _sum_of_terms(field, kernel, usual, boundary=boundary, within=within, seed=seed)
     if kernel != FIELD:
         return GraphGP(field.graph, kernel=kernel, features=features or "auto", seed=seed, **walks)
     return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
+
+
+def _sum_of_terms(field: Any, kernel: str, alpha: int, *, boundary: str, within: float | None, seed: int) -> Any:
+    """Return the model of a kernel with a term on a field's surface or roads."""
+    from functools import partial
+
+    import graphs
+    import rfgp
+    from rfgp import kernels
+
+    made: Any
+    if field.roads is not None:
+        made = {
+            "Roads": partial(kernels.Roads, graphs.RoadNetwork.from_roads(field.roads), alpha=alpha, boundary=boundary)
+        }
+    else:
+        made = {"Mesh": partial(kernels.Mesh, field.mesh, alpha=alpha, within=within)}
+    return rfgp.GP(kernels.parse(kernel, objects=made), seed=seed)
 
 
 def _check_known(known: float, values: Path | None) -> None:
@@ -278,17 +299,28 @@ def _check_known(known: float, values: Path | None) -> None:
         raise InvalidArgumentError(f"There is no file {values}.")
 
 
-def _check_process(kernel: str, alpha: int | None, features: str | None, largest: int) -> None:
-    """Check alpha, and that options are for the right kind of process."""
+_DOMAINS = {"Mesh": (6, ("x", "y", "z")), "Roads": (2, ("road", "fraction"))}
+"""The largest alpha and the columns of positions of each domain."""
+
+
+def _check_process(kernel: str, alpha: int | None, features: str | None, domain: str) -> tuple[str, ...]:
+    """Return the further columns of the kernel, after checks that options are for the right kind of process."""
+    from rfgp.cli.models import field_columns
+
+    largest, positions = _DOMAINS[domain]
     if alpha is not None and not 1 <= alpha <= largest:
         raise typer.BadParameter(f"--alpha must be from 1 to {largest}, got {alpha}.")
     if kernel != FIELD and alpha is not None:
-        raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}; {kernel} has none.")
-    if kernel == FIELD and features is not None:
+        remedy = f"Write alpha={alpha} in its term." if choices.is_expression(kernel) else "Leave it out."
+        raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}, got {kernel}. {remedy}")
+    if (kernel == FIELD or choices.is_expression(kernel)) and features is not None:
         raise typer.BadParameter(
-            f"--features {features} approximates the kernel of a graph; {FIELD} needs none. Name a graph's kernel, as "
+            f"--features {features} approximates the kernel of a graph; {kernel} needs none. Name a graph's kernel, as "
             "--kernel diffusion, to use it."
         )
+    if not choices.is_expression(kernel):
+        return ()
+    return tuple(name for name in field_columns(kernel, domain) if name not in positions)
 
 
 @dataclass(frozen=True)
@@ -346,7 +378,7 @@ class _Job:
 
         model, (test_share, compare, with_data, holdout) = _process(field, **self.process), self.asked
         about: dict[str, Any] = {"title": f"{self.name}, {field.quantity}", "test_share": test_share}
-        compare = self.process["kernel"] != FIELD if compare is None else compare
+        compare = self.process["kernel"] in choices.GRAPH_KERNELS if compare is None else compare
         about |= {"compare": compare, "seed": model.seed, "holdout": holdout}
         study = study_field(field, model, **about, report=report)
         report("Predicting every node", 0, 0)

@@ -192,6 +192,30 @@ def as_text(approximation: Mapping[str, Any]) -> str:
     return repr(dict(approximation))
 
 
+def field_columns(kernel: str, domain: str) -> tuple[str, ...]:
+    """Return the columns that a kernel on roads or a mesh reads, after checks before torch is loaded.
+
+    Args:
+        kernel: The kernel as text.
+        domain: "Roads" or "Mesh", of which the kernel must have a term.
+
+    Raises:
+        InvalidArgumentError: If the kernel is invalid, or has no such term.
+
+    Examples:
+        >>> field_columns("Roads() + Linear(maxspeed)", "Roads")
+        ('maxspeed',)
+    """
+    tree = _KERNEL.read(kernel)
+    _check_functions("kernel", tree, (*choices.KERNELS, domain))
+    if not any(isinstance(node, Call) and node.function == domain for node in nodes_of(tree)):
+        raise InvalidArgumentError(f"--kernel must have the term {domain}(), got {kernel!r}. Add it.")
+    names = tuple(dict.fromkeys(_columns(tree)))
+    if numbers := [name for name in names if not isinstance(name, str)]:
+        raise InvalidArgumentError(f"--kernel must give columns by their names, got {numbers[0]}.")
+    return tuple(str(name) for name in names)
+
+
 def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
     """Check that the names of kernels or approximations exist."""
     for node in nodes_of(tree):

@@ -1,7 +1,8 @@
 """A field: a graph in space with values at some of its nodes."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,8 @@ from graphs.builders.components import component_of_nodes
 from graphs.builders.junctions import join_lines
 from graphs.builders.lines import as_lines
 from graphs.builders.roads import RoadSegment, SplitRoads
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, requires_extra
+from rfgp.kernels.fields import POINT_COLUMNS, ROAD_COLUMNS
 
 _SNAP = 1.0
 """The tolerance that a message suggests for disconnected roads, in meters or the plane's units."""
@@ -39,6 +41,7 @@ class Field:
         group_name: The name of the groups.
         node_of_element: The node (K,) of each face or vertex of the mesh file, -1 for those without a node. If None,
             nodes are numbered as in the file.
+        columns: Further inputs by name: values of all R roads, or of all N nodes of a mesh.
 
     Examples:
         >>> import tempfile
@@ -63,6 +66,7 @@ class Field:
     groups: NDArray[Any] | None = None
     group_name: str = ""
     node_of_element: NDArray[np.int64] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def labels(self) -> list[Any]:
@@ -103,6 +107,25 @@ class Field:
         if self.exact_positions is not None:
             return self.exact_positions
         return self.node_positions[self.graph.index(self.nodes)]
+
+    def frame(
+        self,
+        positions: NDArray[np.float64],  # (n, d)
+        nodes: NDArray[Any] | None = None,  # (n,)
+    ) -> Any:
+        """Return positions and further inputs as a dataframe (n, d + c).
+
+        Args:
+            positions: Points of the surface (n, 3), or positions on roads (n, 2).
+            nodes: The numbers (n,) of the nodes on a mesh whose further inputs are taken. Roads do not need them.
+        """
+        with requires_extra("tables"):
+            import pandas as pd
+
+        names = ROAD_COLUMNS if self.mesh is None else POINT_COLUMNS
+        places = positions[:, 0].astype(np.int64) if self.mesh is None else nodes
+        further = {name: values[places] for name, values in self.columns.items()}
+        return pd.DataFrame({**dict(zip(names, positions.T, strict=True)), **further})
 
     @cached_property
     def component(self) -> NDArray[np.int32]:

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphs.builders.mesh_files import MeshFile, read_mesh_file
 from graphs.checks import check_choice, is_identifier
@@ -72,6 +73,7 @@ def read_mesh_fields(
     within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
     group: str | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, Field]:
     """Read a mesh and one field for each of several columns or properties.
 
@@ -93,6 +95,8 @@ def read_mesh_fields(
         table_options: Options of `rfgp.tables.read_table`.
         group: A column of the table, such as a specimen, whose groups are held out together. If None, groups are faces
             or vertices.
+        columns: Further inputs: properties of the mesh file, or columns of the table with a value for every face or
+            vertex.
 
     Returns:
         The fields by the names of their values.
@@ -101,7 +105,7 @@ def read_mesh_fields(
         graphs.InvalidArgumentError: If the weights or nodes are unknown, or weights are "cotangent" for faces.
         InvalidArgumentError: If a column does not exist.
         DataError: If the table has no positions, names faces or vertices without a value, or has points far from the
-            mesh. Also if a property does not exist.
+            mesh. Also if a property does not exist, or a further input is missing somewhere.
         FileFormatError: If the mesh is missing, empty or of another format.
 
     Warns:
@@ -120,8 +124,9 @@ def read_mesh_fields(
         check_choice("nodes", nodes, ("faces", "vertices"))
     with _warn_as_caller():
         file = read_mesh_file(path)
+    source = None
     if values is not None:
-        source = _columns(Path(values), targets, table_options or {}, nodes, group)
+        source = _columns(Path(values), targets, table_options or {}, nodes, group, columns)
         surface = Surface(file, Path(path), weights, source.nodes, within)
         fields = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
         if not fields:
@@ -133,7 +138,8 @@ def read_mesh_fields(
         field = surface.field(np.arange(surface.graph.num_nodes), surface.normals, surface.quantity)
         fields = {field.quantity: field}
     warn_of_components(next(iter(fields.values())))
-    return fields
+    further = {name: _further_input(name, file, Path(path), next(iter(fields.values())), source) for name in columns}
+    return {target: replace(field, columns=further) for target, field in fields.items()}
 
 
 @contextmanager
@@ -191,7 +197,12 @@ class _Columns:
 
 
 def _columns(
-    file: Path, targets: Sequence[str] | None, options: Mapping[str, Any], nodes: str | None, group: str | None
+    file: Path,
+    targets: Sequence[str] | None,
+    options: Mapping[str, Any],
+    nodes: str | None,
+    group: str | None,
+    further: Sequence[str],
 ) -> _Columns:
     """Return the columns of a table with places, and those with values.
 
@@ -215,9 +226,9 @@ def _columns(
     others = tuple(name for name in names if name not in where)
     if group is not None and group not in others:
         raise DataError(f"{file} must have the column {group!r} of groups, got {', '.join(names)}.")
-    if set(others) <= {group}:
+    if set(others) <= {group, *further}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
-    columns = named_columns or tuple(name for name in others if name != group)
+    columns = named_columns or tuple(name for name in others if name not in (group, *further))
     is_given = len(columns) == 1 or bool(named_columns)
     chosen = columns if is_given else tuple(name for name in columns if kinds[name] == "number")
     kind = nodes or ("vertices" if "vertex" in fits else "faces")
@@ -249,3 +260,30 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
         raise DataError(f"{target} must be a number somewhere on the surface of {path}, got none.")
     pairs = np.unique(np.stack([surface.node_of_element[known].astype(np.float64), values[known]], axis=1), axis=0)
     return surface.field(pairs[:, 0].astype(np.int64), pairs[:, 1], target)
+
+
+def _further_input(name: str, file: MeshFile, path: Path, field: Field, source: _Columns | None) -> NDArray[np.float64]:
+    """Return a further input (N,) of all nodes: a property of the mesh's file, or a column of the table.
+
+    Raises:
+        DataError: If there is none of this name, or a node has no value.
+    """
+    kind, found = ("faces", file.of_faces) if field.on_faces else ("vertices", file.of_vertices)
+    values = np.full(field.graph.num_nodes, np.nan)
+    if name in found:
+        numbers = file.faces if field.on_faces else field.node_of_element
+        numbers = np.arange(len(found[name])) if numbers is None else numbers
+        values[numbers[numbers >= 0]] = found[name][numbers >= 0]
+    elif source is not None and name in source.others:
+        given = source.field(name, Surface(file, path, "unit", kind, None))
+        assert given is not None
+        values[given.nodes] = given.values
+    else:
+        known = ", ".join((*found, *(source.others if source is not None else ()))) or "none"
+        raise DataError(f"{name} must be a property of the {kind} in {path} or a column of values, got {known}.")
+    if missing := int((~np.isfinite(values)).sum()):
+        raise DataError(
+            f"{name} must have a value for each of the {len(values):,} {kind}, got none for {missing:,}. Predictions "
+            "need it everywhere, so give it in the mesh's file or for every row of values."
+        )
+    return values

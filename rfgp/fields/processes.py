@@ -1,14 +1,17 @@
 """Processes on fields: their inputs at observations and nodes, and their predictions at nodes."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import graphs
+from graphs.builders.roads import RoadSegment
 from rfgp.fields.field import Field, check_field
 from rfgp.models.fields import MeshGP, RoadGP
+from rfgp.models.graph import GraphGP
 from rfgp.models.process import Process
 
 FIGURES = ("mean", "sd", "observed_sd", "low", "high")
@@ -26,6 +29,8 @@ class NodePosterior(NamedTuple):
         observed_std: The standard deviation (N,) of an observation.
         low: The lower end (N,) of the central 95 % interval of an observation.
         high: The upper end (N,) of the interval.
+        segment_figures: The figures (5, S) of the road segments, if inputs differ between roads that meet. If None,
+            they are averages of their ends.
 
     Examples:
         >>> import tempfile
@@ -43,11 +48,23 @@ class NodePosterior(NamedTuple):
     observed_std: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    segment_figures: NDArray[np.float64] | None = None
 
     @property
     def figures(self) -> NDArray[np.float64]:  # (5, N)
         """The figures of each node in the order of `FIGURES`."""
         return np.stack([self.mean, self.std, self.observed_std, self.low, self.high])
+
+    def along(self, segments: Sequence[RoadSegment]) -> NDArray[np.float64]:  # (5, S)
+        """Return the figures of the road segments of the field, in the order of `FIGURES`.
+
+        Args:
+            segments: All S segments.
+        """
+        if self.segment_figures is not None:
+            return self.segment_figures
+        ends = np.array([(segment.source, segment.target) for segment in segments]).reshape(-1, 2)
+        return np.asarray(self.figures[:, ends].mean(axis=2))
 
 
 def whittle_matern(
@@ -86,7 +103,7 @@ def whittle_matern(
     return MeshGP(graphs.MeshField(field.mesh, alpha), within=within, seed=seed)
 
 
-def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
+def observed_inputs(model: Process[Any], field: Field) -> Any:
     """Return the inputs of the observations of a field for a model.
 
     Args:
@@ -94,7 +111,8 @@ def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
         field: The field, with n observations.
 
     Returns:
-        Labels (n,), or positions (n, d) for a process that is defined between nodes.
+        Labels (n,) for a process on the graph, positions (n, d) for a field alone, or a dataframe with the positions
+        and the further inputs of the field.
 
     Examples:
         >>> import tempfile
@@ -106,7 +124,10 @@ def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
         (120, 2)
     """
     field = check_field(field)
-    return field.observed_positions if _is_between(model) else field.nodes
+    if isinstance(model, GraphGP):
+        return field.nodes
+    positions = field.observed_positions
+    return positions if _is_field_alone(model) else field.frame(positions, field.graph.index(field.nodes))
 
 
 def node_inputs(model: Process[Any], field: Field) -> Any:
@@ -117,7 +138,7 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
         field: The field, with N nodes.
 
     Returns:
-        Labels (N,), or positions (N, d) for a process that is defined between nodes.
+        Labels (N,), positions (N, d) or a dataframe, as for `observed_inputs`.
 
     Examples:
         >>> import tempfile
@@ -128,7 +149,10 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
         (241, 2)
     """
     field = check_field(field)
-    return field.node_positions if _is_between(model) else field.labels
+    if isinstance(model, GraphGP):
+        return field.labels
+    positions = field.node_positions
+    return positions if _is_field_alone(model) else field.frame(positions, np.arange(field.graph.num_nodes))
 
 
 def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
@@ -153,13 +177,26 @@ def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
         >>> fields.posterior_at_nodes(gp, field).mean.shape
         (80,)
     """
-    latent: Any = model.predict(node_inputs(model, field))
-    observed = latent.observed()
-    deviations = latent.std, np.sqrt(observed.variance)
-    return NodePosterior(
-        latent.mean, deviations[0], model.num_observations, deviations[1], *observed.quantile([0.025, 0.975])
+    mean, std, *observed = _figures(model, node_inputs(model, field))
+    return NodePosterior(mean, std, model.num_observations, *observed)._replace(
+        segment_figures=_along_roads(model, field)
     )
 
 
-def _is_between(model: Process[Any]) -> bool:
+def _figures(model: Process[Any], inputs: Any) -> NDArray[np.float64]:  # (5, n)
+    """Return the figures of predictions at inputs, in the order of `FIGURES`."""
+    latent: Any = model.predict(inputs)
+    observed = latent.observed()
+    return np.stack([latent.mean, latent.std, np.sqrt(observed.variance), *observed.quantile([0.025, 0.975])])
+
+
+def _along_roads(model: Process[Any], field: Field) -> NDArray[np.float64] | None:
+    """Return the figures (5, S) of segments with the further inputs of their own roads, or None without any."""
+    if field.roads is None or not field.columns:
+        return None
+    ends = [(piece.road, fraction) for piece in field.segments() for fraction in (piece.start, piece.end)]
+    return np.asarray(_figures(model, field.frame(np.array(ends))).reshape(len(FIGURES), -1, 2).mean(axis=2))
+
+
+def _is_field_alone(model: Process[Any]) -> bool:
     return isinstance(model, RoadGP | MeshGP)

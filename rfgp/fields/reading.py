@@ -14,6 +14,7 @@ from graphs.builders.mesh_files import MESH_SUFFIXES
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_components
 from rfgp.fields.meshes import read_mesh_field
+from rfgp.messages import did_you_mean
 from rfgp.tables import TABLE_SUFFIXES
 
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
@@ -119,6 +120,7 @@ def read_road_fields(
     within: float | None = None,
     skip: bool = False,
     group: str | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, Field]:
     """Read roads and one field for each of several properties of sensors.
 
@@ -135,13 +137,14 @@ def read_road_fields(
         skip: As for `read_road_field`.
         group: A property of the sensors, such as an operator, whose groups are held out together. If None, groups are
             positions.
+        columns: Properties of the roads, such as a speed limit, that are further inputs.
 
     Returns:
         The fields by target.
 
     Raises:
         InvalidArgumentError: If there are no targets.
-        DataError: If no sensor has a value of a target.
+        DataError: If no sensor has a value of a target, or a road does not have a further input.
 
     Examples:
         >>> import json, tempfile
@@ -187,9 +190,30 @@ def read_road_fields(
         kept: dict[str, Any] = (
             {} if group is None else {"groups": _groups(with_values, group, path)[known], "group_name": group}
         )
-        fields[target] = Field(graph, labels, with_values.values[known], quantity, 250 / 325, roads=with_values, **kept)
+        kept |= {"roads": with_values, "columns": {name: _road_column(roads, name, path) for name in columns}}
+        fields[target] = Field(graph, labels, with_values.values[known], quantity, 250 / 325, **kept)
     warn_of_components(next(iter(fields.values())))
     return fields
+
+
+def _road_column(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
+    """Return a property (R,) of roads: numbers, also if they are written as texts, or else texts.
+
+    Raises:
+        DataError: If a road does not have the property.
+    """
+    values: list[Any] = [properties.get(name) for properties in roads.road_properties] or [None] * len(roads.lines)
+    if None in values:
+        known = list(dict.fromkeys(key for properties in roads.road_properties for key in properties))
+        raise DataError(
+            f"{path}: each road must have the property {name!r} of the kernel, got none for {values.count(None):,} of "
+            f"{len(values):,} roads, the first with number {values.index(None)}. Add it to the file, or leave it out "
+            f"of the kernel.{did_you_mean(name, known)}"
+        )
+    try:
+        return np.array([float(value) for value in values])
+    except (TypeError, ValueError):
+        return np.array([str(value) for value in values], dtype=object)
 
 
 def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:

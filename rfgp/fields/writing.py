@@ -116,8 +116,8 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     `gp_mean` and `gp_sd` are mean and standard deviation of the field. `gp_observed_sd`, `gp_low` and `gp_high` are the
     standard deviation and the 95 % interval of an observation.
 
-    A segment lies between two neighboring nodes (crossings or sensors), and its values are their averages. It has the
-    properties of its road, and its length as `length_m`, or as `piece_length` if the unit may not be meters.
+    A segment lies between two neighboring nodes (crossings or sensors), and its values are averages of its ends. It
+    has the properties of its road, and its length as `length_m`, or as `piece_length` if the unit may not be meters.
     `source_edge` is the number of the road in the file, and `source_id` its id, if any. The segment lies between the
     fractions `source_begin` and `source_end` of the road.
 
@@ -155,8 +155,8 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
             f"The values must not have the name of a result, got {field.quantity!r}. Rename them."
         )
     rows = []
-    for segment in segments:
-        figures = _figures(posterior, [segment.source, segment.target])
+    for segment, numbers in zip(segments, posterior.along(segments).T.tolist(), strict=True):
+        figures = dict(zip(RESULTS, numbers, strict=True))
         rows.append(_feature("LineString", segment.shape.tolist(), {**_road_properties(roads, segment), **figures}))
     first = field.graph.num_nodes - (int(position_of_sensor.max()) + 1 if len(position_of_sensor) else 0)
     for i, value in enumerate(roads.values.tolist()):
@@ -164,7 +164,8 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         sensor_properties = dict(roads.properties[i]) if roads.properties else measurement
         renamed = {_SOURCES[name]: sensor_properties.pop(name) for name in _SOURCES if name in sensor_properties}
         node = first + int(position_of_sensor[i])
-        about = {**sensor_properties, **renamed, **_figures(posterior, [node])}
+        figures = dict(zip(RESULTS, posterior.figures[:, node].tolist(), strict=True))
+        about = {**sensor_properties, **renamed, **figures}
         rows.append(_feature("Point", field.coordinates[node].tolist(), about))
         if roads.sensor_ids and roads.sensor_ids[i] is not None:
             rows[-1]["id"] = roads.sensor_ids[i]
@@ -198,10 +199,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(entry) for key, entry in value.items()}
     return [_finite(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _figures(posterior: NodePosterior, nodes: list[int]) -> dict[str, float]:
-    return dict(zip(RESULTS, posterior.figures[:, nodes].mean(axis=1).tolist(), strict=True))
 
 
 def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:

@@ -196,18 +196,21 @@ def start_from_multiplier(
 def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihood) -> ParameterValues:
     """Return values with the best of a few lengthscales, one term after the other.
 
-    Terms on the same columns keep their lengthscales, which differ from the start.
+    Those of a field on roads or a mesh start short, so that longer ones are compared as well. Terms on the same columns
+    keep their lengthscales, which differ from the start.
 
     Args:
         fit: The fit at its starting values.
         likelihood_of: Returns the likelihood of some rows that is compared.
     """
     rows = in_search_precision(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
-    values = fit.values
+    values, parts = fit.values, (part for term in fit.spec.terms for part in term.parts())
+    in_fields = [f"{prefix}lengthscale" for factor, _, prefix in parts if factor.domain is not None]
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         if fit.plan.is_over():
             break
-        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
+        multipliers = (1.0, *FIELD_MULTIPLIERS) if name in in_fields else MULTIPLIERS
+        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in multipliers]
         fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
         log_posteriors = [
             _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)

@@ -1,7 +1,7 @@
 """Kernels from texts such as "RBF(t) + Group(store)", without running code."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import Call, Chain, Entries, Name, Named, Reader, bound, check_known, constant, made
@@ -38,14 +38,23 @@ MAX_TERMS = 256
 MAX_COUNT = 1000
 """The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
-_TEXTS = ("name", "spectrum")
+_TEXTS = ("name", "spectrum", "boundary")
 """The arguments, other than columns, that may be texts."""
 _BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
 """The kernels that `Additive` may repeat."""
 _OBJECTS = ("Nodes", "Roads", "Mesh")
 
 
-def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
+class _Known(NamedTuple):
+    """The columns that a text may name, or None for any, and the kernels."""
+
+    columns: tuple[str, ...] | None
+    kernels: Mapping[str, Callable[..., Kernel]]
+
+
+def parse(
+    text: str, columns: Sequence[str] | None = None, objects: Mapping[str, Callable[..., Kernel]] | None = None
+) -> Kernel:
     """Return the kernel of a Python-like text. No code is run.
 
     Kernels are called by their names, and `+`, `*` and `.named("...")` compose them. Quotes are optional for names of
@@ -55,6 +64,8 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
         text: The kernel, of at most 10,000 characters and 256 terms.
         columns: The names of the columns of the table. If given, a number is the index of a column, and other names
             are errors. If None, any column is allowed.
+        objects: Functions that make further kernels by their names, such as {"Roads": partial(Roads, network)}. If
+            None, there are none.
 
     Returns:
         The kernel.
@@ -72,10 +83,10 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
         rfgp.errors.InvalidArgumentError: A column must be one of time, store, got 't'.
     """
     tree = Reader("kernel", _EXAMPLE).read(text)
-    return _kernel(tree, None if columns is None else tuple(columns))
+    return _kernel(tree, _Known(None if columns is None else tuple(columns), {**KERNELS, **(objects or {})}))
 
 
-def _kernel(node: Any, known: tuple[str, ...] | None) -> Kernel:
+def _kernel(node: Any, known: _Known) -> Kernel:
     """Return the kernel of a node."""
     if isinstance(node, Call):
         return _leaf(node, known)
@@ -84,13 +95,13 @@ def _kernel(node: Any, known: tuple[str, ...] | None) -> Kernel:
     if isinstance(node, Chain):
         return _sum(node, known) if node.operator == "+" else _product(node, known)
     if isinstance(node, Name):
-        bare = f"{node.text}()" if node.text in KERNELS else f"RBF({node.text})"
+        bare = f"{node.text}()" if node.text in known.kernels else f"RBF({node.text})"
         raise InvalidArgumentError(f"A kernel must be a call, got the name {quoted(node.text)}. Use {bare}.")
     word = "a dict" if isinstance(node, Entries) else short_repr(node)
     raise InvalidArgumentError(f"A kernel must be a call such as RBF(t), got {word}.")
 
 
-def _sum(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
+def _sum(chain: Chain, known: _Known) -> Kernel:
     total, *others = (_kernel(part, known) for part in chain.parts)
     for other in others:
         _check_terms(len(total.summands) + len(other.summands))
@@ -98,7 +109,7 @@ def _sum(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
     return total
 
 
-def _product(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
+def _product(chain: Chain, known: _Known) -> Kernel:
     """Return a product of kernels and of numbers, which are starting variances."""
     numbers = [part for part in chain.parts if isinstance(part, int | float)]
     factors = [_kernel(part, known) for part in chain.parts if not isinstance(part, int | float)]
@@ -115,18 +126,18 @@ def _product(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
     return product
 
 
-def _leaf(call: Call, known: tuple[str, ...] | None) -> Kernel:
+def _leaf(call: Call, known: _Known) -> Kernel:
     """Return the kernel of a call."""
-    if call.function in _OBJECTS:
+    if call.function in _OBJECTS and call.function not in known.kernels:
         raise InvalidArgumentError(
             f"The kernel {call.function} needs a graph, a road network or a mesh, which a text cannot hold. Build it "
             "in Python."
         )
-    check_known("kernel", call.function, KERNELS)
-    kind, arguments = KERNELS[call.function], dict[str, Any]()
+    check_known("kernel", call.function, known.kernels)
+    kind, arguments = known.kernels[call.function], dict[str, Any]()
     for name, value in bound("kernel", call, kind, MAX_COUNT).items():
         if name == "columns":
-            arguments[name] = _columns(call, value, known)
+            arguments[name] = _columns(call, value, known.columns)
         else:
             arguments[name] = _base(value) if name == "base" else _argument(name, value)
     if kind is Additive:

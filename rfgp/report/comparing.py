@@ -117,7 +117,7 @@ def compare_rows(
         show: A function that is called with the progress.
     """
     model = _with_fixed_frequencies(model)
-    if (remark := _without_comparison(model)) is not None:
+    if (remark := without_comparison(model)) is not None:
         return Compared(None, remark)
     frame, near, far = input_frame(table, model), train[:EXACT_ROWS], test[:_TEST_POINTS]
     rows = _Rows(frame.iloc[near], table.y[near], frame.iloc[far], table.y[far])
@@ -178,8 +178,12 @@ def _with_fixed_frequencies(model: GP) -> GP:
     )
 
 
-def _without_comparison(model: GP) -> str | None:
-    """Return the reason why there is no comparison with an exact process, or None."""
+def without_comparison(model: GP) -> str | None:
+    """Return the reason why there is no comparison with an exact process, or None.
+
+    Args:
+        model: The fitted model.
+    """
     used = model.spec.approximations.values()
     if all(isinstance(entry, ExactTerm | SparsePrecision) for entry in used):
         return EXACT

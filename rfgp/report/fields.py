@@ -98,14 +98,23 @@ def views(field: Field, posterior: NodePosterior) -> list[Block]:
         posterior: The posterior at all nodes.
     """
     sd = "standard deviation"
+    words = f"Posterior {sd} of the field, without the noise"
+    along = (None, None) if posterior.segment_figures is None else posterior.segment_figures
     return [
-        view(field, posterior.mean, "mean", "Posterior mean", COLOR_MAPS["mean"]),
-        view(field, posterior.std, sd, f"Posterior {sd} of the field, without the noise", COLOR_MAPS["sd"]),
+        view(field, posterior.mean, "mean", "Posterior mean", COLOR_MAPS["mean"], along[0]),
+        view(field, posterior.std, sd, words, COLOR_MAPS["sd"], along[1]),
     ]
 
 
-def view(field: Field, values: NDArray[np.float64], name: str, shown: str, colors: str) -> Block:
-    """Return a view of values (N,) at all nodes.
+def view(
+    field: Field,
+    values: NDArray[np.float64],  # (N,)
+    name: str,
+    shown: str,
+    colors: str,
+    along: NDArray[np.float64] | None = None,  # (S,)
+) -> Block:
+    """Return a view of values at all nodes.
 
     Args:
         field: The field, for its mesh or roads.
@@ -113,11 +122,12 @@ def view(field: Field, values: NDArray[np.float64], name: str, shown: str, color
         name: The name of the values on the color bar.
         shown: The name of the values in the caption.
         colors: The color map.
+        along: The values (S,) of road segments. If None, averages of their ends.
     """
     title, scale = f"{field.quantity}: {name}", "Colors span the 1 % to 99 % quantiles."
     if field.mesh is None:
         caption = f"{shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
-        return Plot(figures.road_view(field, values, title, colors), caption, 520)
+        return Plot(figures.road_view(field, values, title, colors, along), caption, 520)
     if len(field.mesh.faces) > MAX_FACES:
         return Picture(_still(field, values, title, colors), f"{shown}. {scale}")
     caption = f"{shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers. {scale}"

@@ -354,14 +354,21 @@ def distance_of_camera(vertices: NDArray[np.float64]) -> float:
     return float(f"{1.1 * radius / np.sin(np.pi / 8) / np.sqrt(3):.4g}")
 
 
-def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    """Return a map of values (N,) along the roads, with sensors as points."""
+def road_view(
+    field: Field,
+    values: NDArray[np.float64],  # (N,)
+    name: str,
+    colors: str,
+    along: NDArray[np.float64] | None = None,  # (S,)
+) -> go.Figure:
+    """Return a map of values of nodes, and of segments or the averages of their ends, with sensors as points."""
     from plotly.colors import sample_colorscale
 
     coordinates, segments = field.coordinates, field.segments()
     low, high = color_range(values)
     high = high if high > low else low + 1.0
     middle = np.array([(values[segment.source] + values[segment.target]) / 2 for segment in segments])
+    middle = middle if along is None else along
     bins = np.clip(((middle - low) / (high - low) * _BINS).astype(np.int64), 0, _BINS - 1)
     shades = sample_colorscale(colors, [(i + 0.5) / _BINS for i in range(_BINS)])
     traces = [_lines([segments[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]

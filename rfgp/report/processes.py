@@ -3,6 +3,7 @@
 from typing import Any
 
 from rfgp.counts import counted
+from rfgp.kernels import Term
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
@@ -20,7 +21,7 @@ def describe_process(model: Process[Any]) -> str:
     """
     if not isinstance(model, GraphGP):
         assert isinstance(model, GP)
-        return ", ".join(factor.domain.description() for factor in model.kernel.terms()[0].factors)
+        return ", and ".join(map(_describe_term, model.kernel.terms()))
     sizes = model.feature_size
     words = {
         "exact": "the exact kernel",
@@ -32,6 +33,12 @@ def describe_process(model: Process[Any]) -> str:
         "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
     }
     return words.get(model.features, "features that are not selected yet")
+
+
+def _describe_term(term: Term) -> str:
+    """Return a term on roads or a mesh in words, and another by its name."""
+    domain = getattr(term.factors[0], "domain", None)
+    return f"the term {term.name}" if domain is None or len(term.factors) > 1 else str(domain.description())
 
 
 def num_nonzeros(model: Process[Any]) -> int:

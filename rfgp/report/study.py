@@ -23,7 +23,7 @@ from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
-from rfgp.report.comparing import EXACT, NOT_COMPARED, Compared, compare_nodes, compare_rows
+from rfgp.report.comparing import NOT_COMPARED, Compared, compare_nodes, compare_rows, without_comparison
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
 from rfgp.report.notes import of_baselines, of_bounds, of_selection
 from rfgp.report.variables import input_frame, is_of_logarithms
@@ -308,7 +308,8 @@ def study_field(
             show("Fitting random walks for comparison", 0, 0)
             alternatives = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in alternatives)
-        compared = Compared(None, f"{EXACT}{text}")
+        assert isinstance(model, GP)
+        compared = Compared(None, f"{without_comparison(model) or NOT_COMPARED.remark}{text}")
     baselines = baselines_of_nodes(field, train, test)
     better = of_baselines(baselines, study.rmse)
     return replace(

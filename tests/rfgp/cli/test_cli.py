@@ -646,6 +646,70 @@ def test_traffic_names_directions_and_leaves_walks_out(monkeypatch, capsys, tmp_
     assert "The file has 2 one-way roads and 1 roundabout. Their direction is ignored" in " ".join(err.split())
 
 
+@pytest.fixture
+def limits(tmp_path):
+    """Write a town whose speeds follow the limit of each road, a text. Return the limits by the number of the road."""
+    osm.export(tmp_path / "town.geojson")
+    content, rng = json.loads((tmp_path / "town.geojson").read_text()), np.random.default_rng(0)
+    roads = [f for f in content["features"] if f["geometry"] and "LineString" in f["geometry"]["type"]]
+    for road in roads:
+        road["properties"]["maxspeed"] = str(rng.choice([30, 50, 80]))
+    (tmp_path / "town.geojson").write_text(json.dumps(content))
+    found = rfgp.fields.read_road_fields(tmp_path / "town.geojson", ["speed"], columns=["maxspeed"])["speed"]
+    limit = found.columns["maxspeed"]
+    speeds = iter(found.values + 0.8 * limit[found.observed_positions[:, 0].astype(int)])
+    for feature in content["features"]:
+        if isinstance(feature["properties"].get("speed"), int | float):
+            feature["properties"]["speed"] = next(speeds)
+    (tmp_path / "town.geojson").write_text(json.dumps(content))
+    return limit
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_traffic_kernel_reads_properties_of_roads(limits, monkeypatch, capsys, tmp_path):
+    arguments = ["traffic", tmp_path / "town.geojson", "--target", "speed", "--out", tmp_path / "o", "--json"]
+    alone = json.loads(succeed(monkeypatch, capsys, *arguments)[0])
+    out, _ = succeed(monkeypatch, capsys, *arguments, "--kernel", "Roads() + Linear(maxspeed)")
+    assert json.loads(out)["rmse"] < 2 < 8 < alone["rmse"]
+    gp = rfgp.load(tmp_path / "o" / "model.safetensors")
+    written = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
+    pieces = [f["properties"] for f in written if f["geometry"]["type"] == "LineString"]
+    road, begin, end = (np.array([p[f"source_{name}"] for p in pieces], float) for name in ("edge", "begin", "end"))
+    rows = {"road": road, "maxspeed": limits[road.astype(int)]}
+    means = [gp.predict(pd.DataFrame({**rows, "fraction": at})).mean for at in (begin, end)]
+    np.testing.assert_allclose([p["gp_mean"] for p in pieces], np.mean(means, axis=0), rtol=1e-6)
+    for kernel, word in (
+        ("Roads() + Linear(maxsped)", "Did you mean 'maxspeed'"),
+        ("Roads() + Group(highway)", "of the kernel, got none for 5 of 23 roads"),
+        ("Linear(maxspeed)", "the term Roads()"),
+    ):
+        assert word in fail(monkeypatch, capsys, *arguments, "--kernel", kernel)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["file", "values"])
+def test_mesh_kernel_reads_further_columns(source, monkeypatch, capsys, tmp_path):
+    ball, rng = trimesh.creation.icosphere(2), np.random.default_rng(0)
+    thickness = rng.uniform(1, 5, len(ball.vertices)).round(2)
+    ball.vertex_attributes["thickness" if source == "file" else "other"] = thickness
+    ball.export(tmp_path / "ball.ply", include_attributes=True)
+    stress = ball.vertices[:, 2] + 2 * thickness + 0.05 * rng.normal(size=len(thickness))
+    table = pd.DataFrame({"vertex": np.arange(len(stress)), "thickness": thickness, "stress": stress})
+    table.loc[rng.permutation(len(stress))[:80], "stress"] = np.nan
+    known = table.dropna().drop(columns="thickness") if source == "file" else table
+    known.to_csv(tmp_path / "v.csv", index=False)
+    arguments = ["mesh", tmp_path / "ball.ply", "--values", tmp_path / "v.csv", "--out", tmp_path / "o", "--json"]
+    arguments += ["--missing", "drop", "--kernel", "Mesh() + Linear(thickness)"]
+    figures = json.loads(succeed(monkeypatch, capsys, *arguments)[0])
+    assert figures["rmse"] < 0.3 < 1 < figures["target_sd"]
+    found = np.array([float(row["mean"]) for row in rows_of(tmp_path / "o" / "nodes.csv")])
+    assert np.sqrt(np.mean((found - stress) ** 2)) < 0.2
+    table.dropna().to_csv(tmp_path / "v.csv", index=False)
+    arguments[-1] = arguments[-1].replace("thickness", "other" if source == "file" else "thickness")
+    assert "of" in fail(monkeypatch, capsys, *arguments)
+
+
 def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
     out, _ = succeed(monkeypatch, capsys, "datasets")
     for name in ("power-plant", "pems", "cora", "idler_riser"):

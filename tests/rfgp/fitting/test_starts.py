@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import trimesh
 
 import rfgp
 from rfgp import kernels as k
@@ -50,3 +51,15 @@ def test_terms_on_the_same_columns_start_at_different_scales(approximation):
     ratio = values["rough.outputscale"] / values["smooth.outputscale"]
     assert ratio.item() == pytest.approx(0.25)
     assert values["one.outputscale"].item() == pytest.approx(values["smooth.outputscale"].item())
+
+
+@pytest.mark.slow
+def test_long_field_is_found_beside_another_term():
+    ball, rng = trimesh.creation.icosphere(2), np.random.default_rng(0)
+    t, order = rng.uniform(1, 5, len(ball.vertices)), rng.permutation(len(ball.vertices))
+    X = {**dict(zip("xyz", ball.vertices.T, strict=True)), "t": t}
+    y = ball.vertices[:, 2] + 2 * t + 0.05 * rng.standard_normal(len(t))
+    train, test = order[:80], order[80:]
+    rows = [{name: values[part] for name, values in X.items()} for part in (train, test)]
+    gp = rfgp.GP(k.Mesh(ball) + k.Linear("t"), seed=0).fit(rows[0], y[train])
+    assert rfgp.metrics.rmse(y[test], gp.predict(rows[1])) < 0.1
