@@ -77,7 +77,7 @@ def load_mesh(path: str | Path) -> Any:
     Coincident vertices are merged, since STL repeats them for each face. Faces without area are dropped.
 
     Args:
-        path: A file of the format .stl, .ply, .obj, .off or .glb, or .vtk and .msh through meshio.
+        path: A file of the format .stl, .ply, .obj, .off or .glb, or .vtk, .vtu and .msh through meshio.
 
     Returns:
         A `trimesh.Trimesh`.
@@ -85,7 +85,7 @@ def load_mesh(path: str | Path) -> Any:
     Raises:
         FileFormatError: If the file is missing, empty or not a mesh of a known format, or coordinates are not finite.
         InvalidGraphError: If the file holds no faces.
-        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
+        MissingDependencyError: If a .vtk, .vtu or .msh file needs meshio: pip install 'rfgp[mesh]'.
 
     Warns:
         DegenerateFacesWarning: If faces were dropped.
@@ -115,7 +115,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         FileFormatError: If the file is missing, empty, truncated or not a mesh of a known format, or coordinates are
             not finite.
         InvalidGraphError: If the file holds no faces.
-        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
+        MissingDependencyError: If a .vtk, .vtu or .msh file needs meshio: pip install 'rfgp[mesh]'.
 
     Warns:
         DegenerateFacesWarning: If faces were dropped.
@@ -129,10 +129,14 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         >>> read_mesh_file(path).faces.tolist()
         [0]
     """
-    file = check_file(path, "a mesh")
+    file = check_file(
+        path, "a mesh", xml=Path(path).suffix.lower() == ".vtu" if isinstance(path, str | Path) else False
+    )
     suffix = file.suffix.lower()
     if suffix not in MESH_SUFFIXES:
-        raise FileFormatError(f"A mesh must be a file of {', '.join(MESH_SUFFIXES)}, got {file.name}.")
+        raise FileFormatError(
+            f"A mesh must be a file of {', '.join(MESH_SUFFIXES)}, got {file.name}. Save it as .ply, for example."
+        )
     try:
         mesh, of_vertices, of_faces = read_meshio(file) if suffix in MESHIO_SUFFIXES else _read_trimesh(file)
     except GraphError:

@@ -220,8 +220,8 @@ def simulation(folder, kind, cells):
     stress = np.split(10.0 + np.arange(count), np.cumsum([len(block) for _, block in cells])[:-1])
     mesh = meshio.Mesh(points, cells, point_data={"heat": heat, "flow": np.ones((7, 3))}, cell_data={"stress": stress})
     path = folder / f"s.{kind}"
-    if kind == "vtk":
-        meshio.vtk.write(path, mesh)
+    if kind != "msh":
+        meshio.write(path, mesh)
     else:
         del mesh.point_data["flow"]
         meshio.write(path, mesh, file_format="gmsh22", binary=True)
@@ -231,10 +231,10 @@ def simulation(folder, kind, cells):
 TRIANGLES = [("triangle", [(0, 1, 2), (0, 2, 3), (1, 4, 5), (1, 5, 2)])]
 
 
-@pytest.mark.parametrize("kind", ["vtk", "msh"])
+@pytest.mark.parametrize("kind", ["vtk", "vtu", "msh"])
 @pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")
 def test_files_of_simulations_are_meshes(kind, tmp_path):
-    inside = [("tetra", [(0, 1, 2, 6)])] if kind == "vtk" else []  # meshio writes no .msh of two kinds with data
+    inside = [("tetra", [(0, 1, 2, 6)])] if kind != "msh" else []  # meshio writes no .msh of two kinds with data
     path = simulation(tmp_path, kind, [*TRIANGLES, *inside])
     assert len(graphs.load_mesh(path).faces) == 4
     heat, stress = fields.read_mesh_fields(path, targets=["heat", "stress"]).values()
@@ -257,7 +257,20 @@ def test_quadrilaterals_are_cut_in_two(tmp_path):
         assert len(fields.read_mesh_field(path, target="heat").nodes) == 6
 
 
-@pytest.mark.parametrize("kind", ["vtk", "msh"])
+def test_unread_formats_name_one_that_is(tmp_path):
+    polydata = "# vtk DataFile Version 3.0\nmade\nASCII\nDATASET POLYDATA\nPOINTS 3 float\n0 0 0 1 0 0 0 1 0\n"
+    polydata += "POLYGONS 1 4\n3 0 1 2\n"
+    with pytest.raises(graphs.FileFormatError, match=r"cast_to_unstructured_grid.*vtu"):
+        graphs.load_mesh(write(tmp_path / "a.vtk", polydata))
+    with pytest.raises(graphs.FileFormatError, match=r"could not be read by meshio"):
+        graphs.load_mesh(
+            write(tmp_path / "a.vtu", '<?xml version="1.0"?>\n<VTKFile type="UnstructuredGrid"></VTKFile>\n')
+        )
+    with pytest.raises(graphs.FileFormatError, match=r"Save it as \.ply"):
+        graphs.load_mesh(write(tmp_path / "a.vtp", "other"))
+
+
+@pytest.mark.parametrize("kind", ["vtk", "vtu", "msh"])
 def test_bad_files_of_simulations_are_named(kind, tmp_path, monkeypatch):
     for content in ("hello\n", "# vtk DataFile Version 3.0\n", "$MeshFormat\n2.2 0 8\n", "\0" * 99):
         with pytest.raises(graphs.GraphError, match=rf"bad\.{kind} (could not be read|must hold triangles)"):
