@@ -150,7 +150,7 @@ def test_textured_mesh_is_merged_by_the_advice():
     texture = trimesh.visual.TextureVisuals(uv=uv)
     seam = trimesh.Trimesh(np.concatenate([vertices, vertices[:5]]), faces, process=False, visual=texture)
     seam.merge_vertices()
-    with pytest.raises(graphs.InvalidGraphError, match="5 such vertices.*merge_tex=True"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"5 such vertices.*merge_tex=True"):
         MeshField(seam)
     seam.merge_vertices(merge_tex=True, merge_norm=True)
     assert MeshField(seam).num_vertices == 42
