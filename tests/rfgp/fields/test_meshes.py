@@ -23,8 +23,8 @@ def law_of(field):
     return fields.NodePosterior(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
 
 
-def rows_of(field, path):
-    with fields.write_nodes(path, field, law_of(field)).open() as stream:
+def rows_of(field, path, law=None):
+    with fields.write_nodes(path, field, law or law_of(field)).open() as stream:
         return list(csv.DictReader(stream))
 
 
@@ -109,6 +109,27 @@ def test_a_loose_vertex_on_the_surface_has_its_value_there(tmp_path):
     assert rows_of(field, tmp_path / "nodes.csv")[5]["mean"] == ""
     with pytest.raises(rfgp.DataError, match="got 1 on no face: 5"):
         fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n0,1\n5,2\n"))
+
+
+@pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning")
+def test_close_vertices_of_a_file_keep_their_rows(tmp_path):
+    """A vertex in each of 20 faces of a sphere, 1e-7 of the way from a corner, and some are observed."""
+    sphere = trimesh.creation.icosphere(1)
+    a, b, c = (np.asarray(sphere.vertices)[sphere.faces[:20, i]] for i in range(3))
+    vertices = np.concatenate([sphere.vertices, a + 1e-7 * (b + c - 2 * a)])
+    inner = [(*np.roll(face, -i)[:2], 42 + n) for n, face in enumerate(sphere.faces[:20]) for i in range(3)]
+    faces = [*inner, *sphere.faces[20:].tolist()]
+    rows = [f"{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()] + [f"3 {i} {j} {k}" for i, j, k in faces]
+    path = write(tmp_path / "close.off", f"OFF\n{len(vertices)} {len(faces)} 0\n" + "\n".join(rows) + "\n")
+    observed = [*range(30), 42, 50]
+    table = "".join(f"{i},{vertices[i, 2]!r}\n" for i in observed)
+    field = fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n" + table))
+    start = {"lengthscale": 1.0, "outputscale": 1.0, "noise": 0.01, "seed": 0}
+    gp = rfgp.MeshGP(field.mesh, **start).condition(field.observed_positions, field.values)
+    found = rows_of(field, tmp_path / "nodes.csv", fields.posterior_at_nodes(gp, field))
+    right = rfgp.MeshGP(sphere, **start).condition(vertices[observed], vertices[observed, 2]).predict(vertices)
+    np.testing.assert_allclose([float(row["mean"]) for row in found], right.mean, atol=1e-6)
+    np.testing.assert_allclose([float(row["sd"]) for row in found], right.std, atol=1e-6)
 
 
 @pytest.fixture
