@@ -122,7 +122,7 @@ def test_close_vertices_of_a_file_keep_their_rows(tmp_path):
     rows = [f"{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()] + [f"3 {i} {j} {k}" for i, j, k in faces]
     path = write(tmp_path / "close.off", f"OFF\n{len(vertices)} {len(faces)} 0\n" + "\n".join(rows) + "\n")
     observed = [*range(30), 42, 50]
-    table = "".join(f"{i},{vertices[i, 2]!r}\n" for i in observed)
+    table = "".join(f"{i},{vertices[i, 2]:.17g}\n" for i in observed)
     field = fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n" + table))
     start = {"lengthscale": 1.0, "outputscale": 1.0, "noise": 0.01, "seed": 0}
     gp = rfgp.MeshGP(field.mesh, **start).condition(field.observed_positions, field.values)
