@@ -151,7 +151,8 @@ class GraphConstructors:
         Warns:
             NegativeCotangentsWarning: If opposite angles add up to more than pi (at a boundary: exceed pi / 2), so that
                 weights are negative. These edges are dropped, which changes the Laplacian.
-            DegenerateFacesWarning: If faces without area add nothing to cotangent weights.
+            DegenerateFacesWarning: If faces without area add nothing to cotangent weights, or vertices nearly coincide,
+                so that their "edge-length" or "cotangent" weight nearly cuts them off from others.
             DisconnectedWarning: If vertices of faces coincide with others, so that the surface is cut there.
 
         Examples:
