@@ -127,8 +127,8 @@ class GraphConstructors:
 
         `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh. Labels are the numbers
         0..N-1 of the faces or vertices. Faces are adjacent if they share an edge, also if more than two faces share it
-        (`trimesh.Trimesh.face_adjacency` omits such edges). Vertices are not merged: use `mesh.merge_vertices()` or
-        `load_mesh` for meshes whose faces repeat their corners. Vertices of no face are isolated nodes.
+        (`trimesh.Trimesh.face_adjacency` omits such edges). Vertices are not merged: for meshes that repeat them use
+        `load_mesh` or `mesh.merge_vertices(merge_tex=True, merge_norm=True)`. Vertices of no face are isolated nodes.
 
         Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
         shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
@@ -151,7 +151,8 @@ class GraphConstructors:
         Warns:
             NegativeCotangentsWarning: If opposite angles add up to more than pi (at a boundary: exceed pi / 2), so that
                 weights are negative. These edges are dropped, which changes the Laplacian.
-            DegenerateFacesWarning: If faces without area add nothing to cotangent weights.
+            DegenerateFacesWarning: If faces without area add nothing to cotangent weights, or vertices nearly coincide,
+                so that their "edge-length" or "cotangent" weight nearly cuts them off from others.
             DisconnectedWarning: If vertices of faces coincide with others, so that the surface is cut there.
 
         Examples:

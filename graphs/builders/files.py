@@ -36,6 +36,8 @@ _MARKS = (
 """The first bytes of files of other formats, with their names."""
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 """The functions that open compressed files, by the first bytes."""
+_XML = "a web page or XML"
+"""The kind of a file that begins like XML."""
 _CHUNK = 1 << 20
 """The number of bytes that are unpacked at once."""
 
@@ -59,16 +61,17 @@ def recognize(head: bytes) -> str | None:
     if head[257:262] == b"ustar":
         return "a tar archive"
     start = head[:200].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    return "a web page or XML" if start.startswith((b"<!doctype", b"<html", b"<?xml")) else None
+    return _XML if start.startswith((b"<!doctype", b"<html", b"<?xml")) else None
 
 
-def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path:
+def check_file(path: str | Path, expected: str, *, packed: bool = False, xml: bool = False) -> Path:
     """Return the path of a file that may have the expected content, such as "a mesh".
 
     Args:
         path: The file.
         expected: The expected content, for messages.
         packed: Whether gzip, bzip2 and xz data are allowed if they unpack to at most `MAX_UNPACKED`.
+        xml: Whether XML is allowed.
 
     Raises:
         FileFormatError: If the file is missing or empty, or looks like something else.
@@ -94,7 +97,7 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
     opener = next((opener for mark, opener in _PACKED.items() if packed and head.startswith(mark)), None)
     if opener is not None:
         _check_unpacked(file, opener)
-    elif (kind := recognize(head)) is not None:
+    elif (kind := recognize(head)) is not None and not (xml and kind == _XML):
         raise FileFormatError(f"{name} must be {expected}, got what looks like {kind}.")
     return file
 

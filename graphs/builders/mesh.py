@@ -23,6 +23,11 @@ from graphs.errors import (
 
 _ROUNDING = 1e-12
 """The relative size below which a sum of cotangents counts as 0."""
+_SHORT = 1e-2
+"""The ratio of a side to the longest side of its face below which weights other than "unit" warn.
+
+On a sphere with 20 such sides, standard deviations were wrong by more than the prior's for 1e-2 and less.
+"""
 MERGE = "mesh.merge_vertices(merge_tex=True, merge_norm=True)"
 """The call of trimesh that merges vertices at one place, also if their textures or normals differ."""
 _REMEDY = f'Merge coincident vertices ({MERGE}), or pass weights="unit".'
@@ -178,12 +183,27 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
     _, once, edge = np.unique(sides.key, return_index=True, return_inverse=True)
     low, high = sides.low[once], sides.high[once]
     values = np.ones(len(once))
-    if weights == "edge-length":
+    if weights != "unit":
         scaled, _ = scale_to_unit(vertices, "Vertex")
+        _warn_of_short(scaled[faces], weights)
+    if weights == "edge-length":
         values = inverse_lengths(segment_distances(scaled[low], scaled[high]), low, high, "Vertices", _REMEDY)
     elif weights == "cotangent":
         values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.edge], edge, len(once))
     return EdgeArrays(len(vertices), low, high, values, None, vertices)
+
+
+def _warn_of_short(corners: NDArray[np.float64], weights: str) -> None:
+    """Warn if sides of faces (F, 3, 3) are so short that weights nearly cut their ends off from other vertices."""
+    lengths = np.linalg.norm(np.roll(corners, -1, axis=1) - corners, axis=2)
+    count = int(((lengths > 0) & (lengths < _SHORT * lengths.max(axis=1, keepdims=True))).any(axis=1).sum())
+    if count:
+        message = (
+            f"{count} of {len(corners)} faces have a side below {_SHORT:g} of the longest one. Its {weights} weight "
+            'nearly cuts its ends off from other vertices. Merge close vertices, pass weights="unit", or use a '
+            "graphs.MeshField, which contracts them."
+        )
+        warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import check_file, one_line
 from graphs.builders.meshio_files import MESHIO_SUFFIXES, read_meshio
+from graphs.builders.triangles import angles
 from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]
@@ -35,7 +36,7 @@ class MeshFile:
     r"""A mesh with the numbering and the properties of its file.
 
     Attributes:
-        mesh: A `trimesh.Trimesh` with coincident vertices merged and faces without area dropped.
+        mesh: A `trimesh.Trimesh` with coincident vertices merged, without faces that have no area and join no others.
         file_vertices: The vertices (K, 3) in the order of the file.
         faces: The face (L,) of the mesh for each face of the file, -1 if it was dropped. None if the file has polygons,
             which are several triangles.
@@ -74,10 +75,11 @@ class MeshFile:
 def load_mesh(path: str | Path) -> Any:
     r"""Load a triangle mesh from a file.
 
-    Coincident vertices are merged, since STL repeats them for each face. Faces without area are dropped.
+    Coincident vertices are merged, since STL repeats them for each face. Faces without area are dropped, unless they
+    share two sides with others, which would be cut apart.
 
     Args:
-        path: A file of the format .stl, .ply, .obj, .off or .glb, or .vtk and .msh through meshio.
+        path: A file of the format .stl, .ply, .obj, .off or .glb, or .vtk, .vtu and .msh through meshio.
 
     Returns:
         A `trimesh.Trimesh`.
@@ -85,7 +87,7 @@ def load_mesh(path: str | Path) -> Any:
     Raises:
         FileFormatError: If the file is missing, empty or not a mesh of a known format, or coordinates are not finite.
         InvalidGraphError: If the file holds no faces.
-        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
+        MissingDependencyError: If a .vtk, .vtu or .msh file needs meshio: pip install 'rfgp[mesh]'.
 
     Warns:
         DegenerateFacesWarning: If faces were dropped.
@@ -115,7 +117,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         FileFormatError: If the file is missing, empty, truncated or not a mesh of a known format, or coordinates are
             not finite.
         InvalidGraphError: If the file holds no faces.
-        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
+        MissingDependencyError: If a .vtk, .vtu or .msh file needs meshio: pip install 'rfgp[mesh]'.
 
     Warns:
         DegenerateFacesWarning: If faces were dropped.
@@ -129,10 +131,14 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         >>> read_mesh_file(path).faces.tolist()
         [0]
     """
-    file = check_file(path, "a mesh")
+    file = check_file(
+        path, "a mesh", xml=Path(path).suffix.lower() == ".vtu" if isinstance(path, str | Path) else False
+    )
     suffix = file.suffix.lower()
     if suffix not in MESH_SUFFIXES:
-        raise FileFormatError(f"A mesh must be a file of {', '.join(MESH_SUFFIXES)}, got {file.name}.")
+        raise FileFormatError(
+            f"A mesh must be a file of {', '.join(MESH_SUFFIXES)}, got {file.name}. Save it as .ply, for example."
+        )
     try:
         mesh, of_vertices, of_faces = read_meshio(file) if suffix in MESHIO_SUFFIXES else _read_trimesh(file)
     except GraphError:
@@ -151,8 +157,8 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         file_vertices = _file_vertices(file, mesh)
         _check_finite(file, mesh)
         mesh.merge_vertices(merge_tex=True, merge_norm=True)
-        whole = np.asarray(mesh.nondegenerate_faces())
-    except FileFormatError:
+        whole = _joins_or_has_area(file, mesh)
+    except GraphError:
         raise
     except Exception as error:  # faces of vertices that there are not
         raise FileFormatError(f"{file} could not be read as a mesh: {one_line(error)}") from error
@@ -260,12 +266,30 @@ def _check_finite(file: Path, mesh: Any) -> None:
         )
 
 
+def _joins_or_has_area(file: Path, mesh: Any) -> NDArray[np.bool_]:
+    """Return a mask (F,) of faces that have an area, or share two sides with others.
+
+    The surface would be cut without the latter, such as a sliver beside a vertex on a side.
+
+    Raises:
+        InvalidGraphError: If no face has an area.
+    """
+    faces = np.array(mesh.faces, dtype=np.int64)
+    flat = angles(np.nan_to_num(np.array(mesh.vertices, dtype=np.float64)), faces).flat
+    if flat.all():
+        raise InvalidGraphError(f"{file}: a face must have an area, got only degenerate ones. Check the coordinates.")
+    ends = np.roll(faces, -1, axis=1)
+    keys = np.minimum(faces, ends) * len(mesh.vertices) + np.maximum(faces, ends)
+    is_triangle = (faces != ends).all(axis=1)
+    sides, counts = np.unique(keys[is_triangle], return_counts=True)
+    is_shared = np.isin(keys, sides[counts > 1])
+    return np.asarray(~flat | (is_triangle & (is_shared.sum(axis=1) > 1)))
+
+
 def _drop_degenerate(mesh: Any, whole: NDArray[np.bool_], file: Path) -> None:
     """Drop faces without area, and warn with their number."""
     if whole.all():
         return
-    if not whole.any():
-        raise InvalidGraphError(f"{file}: a face must have an area, got only degenerate ones. Check the coordinates.")
     message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are dropped."
     warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
     mesh.update_faces(whole)

@@ -1,4 +1,4 @@
-"""Triangle meshes of simulations, .vtk and .msh, through meshio (`pip install 'rfgp[mesh]'`)."""
+"""Triangle meshes of simulations, .vtk, .vtu and .msh, through meshio (`pip install 'rfgp[mesh]'`)."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from graphs.errors import FileFormatError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]
 
-MESHIO_SUFFIXES = (".vtk", ".msh")
+MESHIO_SUFFIXES = (".vtk", ".vtu", ".msh")
 """The suffixes of files that meshio reads."""
 
 
@@ -22,7 +22,7 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
     Other cells, such as tetrahedra, and vector properties are ignored.
 
     Args:
-        file: A .vtk or .msh file.
+        file: A .vtk, .vtu or .msh file.
 
     Raises:
         MissingDependencyError: If meshio is not installed.
@@ -43,12 +43,15 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         import meshio
         import trimesh
 
-    reader = meshio.vtk.read if file.suffix.lower() == ".vtk" else meshio.gmsh.read
+    reader = {".vtk": meshio.vtk.read, ".vtu": meshio.vtu.read, ".msh": meshio.gmsh.read}[file.suffix.lower()]
     try:
         content = reader(file)  # meshio.read would end the process where no reader fits
     except Exception as error:
+        remedy = "Save it in binary form, or as .vtu or .ply"
+        if "POLYDATA" in str(error):
+            remedy = "Save it as an unstructured grid, in pyvista mesh.cast_to_unstructured_grid().save('mesh.vtu')"
         raise FileFormatError(
-            f"{file} could not be read by meshio: {one_line(error).rstrip('.')}. Save it in binary form, or as .vtk."
+            f"{file} could not be read by meshio: {one_line(error).rstrip('.')}. {remedy}."
         ) from error
     chosen = [i for i, block in enumerate(content.cells) if block.type in ("triangle", "quad")]
     if not chosen:

@@ -173,8 +173,8 @@ def _divided(
         if gone[sharing[key]].any() or any(longest.get(other, key) != key for other in others):
             continue
         (apex,) = set(faces[face].tolist()) - {start, end}
-        if not others or uses[apex] == 1:
-            gone[face] = is_held[apex] or heights[face] <= _FLAT
+        if not others or uses[apex] == 1:  # at a boundary, or a fin
+            gone[face] = bool(others) or is_held[apex] or heights[face] <= _FLAT
             continue
         opposite = [corner for other in others for corner in faces[other].tolist() if corner not in (start, end)]
         new = np.array([(at, apex, corner) for corner in opposite for at in (start, end)])

@@ -53,7 +53,7 @@ _OF_ROADS = ("roads.geojson",)
 
 def mesh(
     file: Annotated[
-        Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .msh) or a public mesh's name.")
+        Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .vtu, .msh) or a public mesh's name.")
     ],
     values: Values = None,
     target: MeshTarget = None,

@@ -84,7 +84,7 @@ def read_mesh_fields(
         path: The file of the mesh.
         values: A table (CSV or Parquet) with columns of positions and of values. Columns of positions are `face` or
             `vertex` (numbers), or `x`, `y` and `z` in the unit of the mesh. Points are assigned to the nearest face or
-            vertex. Capitals are allowed. If None, the targets are properties of the mesh file (.ply, .vtk, .msh).
+            vertex. Capitals are allowed. If None, the targets are properties of the mesh file (.ply, .vtk, .vtu, .msh).
         targets: The columns or properties to interpolate. If None, all columns of numbers that do not identify rows, or
             without a table the z component of the normals.
         weights: The weights of the edges: "unit", "edge-length" or, between vertices, "cotangent"

@@ -157,6 +157,11 @@ def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
             "very short edges are smoothed less than others."
         )
     text += f" {field.describe_components()}" if num_components > 1 else ""
+    if field.roads is not None and (one_way := field.roads.num_one_way):
+        text += (
+            f" {one_way:,} of {counted(len(field.roads.lines), 'road')} are one-way or roundabouts in the file. "
+            "Directions are ignored."
+        )
     columns = np.column_stack([posterior.mean, posterior.std])
     return [
         Text(text),

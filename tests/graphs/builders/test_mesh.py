@@ -387,6 +387,29 @@ def test_faces_without_area_are_dropped_with_a_warning(tmp_path):
         assert len(graphs.load_mesh(tmp_path / "m.ply").faces) == 12
 
 
+@pytest.mark.parametrize("weights", ["edge-length", "cotangent"])
+@pytest.mark.filterwarnings("ignore::graphs.NegativeCotangentsWarning")
+def test_weights_of_close_vertices_warn(weights):
+    mesh = mesh_of([(0, 0), (1, 0), (0, 1), (0.003, 0.003)], [(0, 1, 3), (1, 2, 3), (2, 0, 3)])
+    Graph.from_mesh(mesh, "vertices")
+    with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 3 faces have a side below") as caught:
+        Graph.from_mesh(mesh, "vertices", weights=weights)
+    assert caught[0].filename == __file__
+
+
+def test_sliver_between_faces_stays(tmp_path):
+    """A strip of two squares: vertex 6 is on the common side, only the faces to the right have it as a corner."""
+    vertices = [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0), (1, 0.5, 0)]
+    faces = [(0, 1, 4), (0, 4, 3), (1, 4, 6), (1, 2, 6), (2, 5, 6), (5, 4, 6)]
+    trimesh.Trimesh(vertices, faces, process=False).export(tmp_path / "strip.ply")
+    mesh = graphs.load_mesh(tmp_path / "strip.ply")
+    assert connected_components(Graph.from_mesh(mesh).adjacency)[0] == 1
+    with pytest.warns(graphs.DegenerateFacesWarning, match="divides 1 long side"):
+        field = graphs.MeshField(tmp_path / "strip.ply")
+    divided = graphs.MeshField((vertices, [(0, 1, 6), (0, 6, 4), *faces[1:2], *faces[3:]]))
+    np.testing.assert_allclose(field.entries([0.5]), divided.entries([0.5]), rtol=1e-9)
+
+
 @pytest.mark.parametrize("nodes", ["faces", "vertices"])
 def test_cut_mesh_warns_with_a_remedy(nodes):
     """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""

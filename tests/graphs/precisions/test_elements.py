@@ -139,6 +139,23 @@ def test_unmerged_stl_mesh_is_refused():
     assert MeshField(torn).num_vertices == 42
 
 
+def test_textured_mesh_is_merged_by_the_advice():
+    """A seam: five vertices are twice at one place, with two texture coordinates."""
+    vertices, faces = sphere()
+    faces = faces.copy()
+    for i in range(5):
+        face = np.flatnonzero((faces == i).any(axis=1))[0]
+        faces[face, faces[face] == i] += 42
+    uv = np.random.default_rng(0).uniform(size=(47, 2))
+    texture = trimesh.visual.TextureVisuals(uv=uv)
+    seam = trimesh.Trimesh(np.concatenate([vertices, vertices[:5]]), faces, process=False, visual=texture)
+    seam.merge_vertices()
+    with pytest.raises(graphs.InvalidGraphError, match=r"5 such vertices.*merge_tex=True"):
+        MeshField(seam)
+    seam.merge_vertices(merge_tex=True, merge_norm=True)
+    assert MeshField(seam).num_vertices == 42
+
+
 def test_face_without_area_divides_long_side():
     center = [*SQUARE, (0.5, 0.5)]
     sound = MeshField((center, [(0, 1, 4), (1, 2, 4), (0, 4, 3), (4, 2, 3)]))

@@ -80,6 +80,32 @@ def test_slivers_do_not_cut_the_surface(alpha, eps):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("alpha", [2, 3, 4])
+@pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning", "ignore::graphs.UnreferencedVerticesWarning")
+def test_damaged_surface_stays_whole(alpha, seed):
+    """Vertices near corners, near sides and on sides, one after another, also in faces that have some already."""
+    rng, vertices, faces = np.random.default_rng(seed), list(VERTICES), FACES.tolist()
+    for number in range(60):
+        face, eps, share = rng.integers(len(faces)), 10.0 ** -rng.uniform(4, 14), rng.uniform(0.1, 0.9)
+        a, b, c = np.roll(faces[face], rng.integers(3)).tolist()
+        on_side = (1 - share) * vertices[a] + share * vertices[b]
+        kinds = (
+            vertices[a] + eps * (vertices[b] + vertices[c] - 2 * vertices[a]),
+            on_side + eps * (vertices[c] - on_side),
+        )
+        vertices.append((*kinds, on_side)[number % 3])
+        new = len(vertices) - 1
+        faces[face] = [a, b, new]
+        faces += [[b, c, new], [c, a, new]]
+    field = MeshField((np.array(vertices), faces), alpha)  # a cut surface would warn
+    assert np.isfinite(field.factor_at(np.array([1.0])).log_determinant)
+    assert field.areas.sum() == pytest.approx(BALL.area, rel=1e-3)
+    np.testing.assert_allclose(
+        field.projector_at_vertices(range(len(vertices))) @ field.coordinates, vertices, atol=1e-3
+    )
+
+
 def test_joined_vertices_are_named_and_keep_values():
     vertices, faces = near_corners(1e-6)
     with pytest.warns(graphs.DegenerateFacesWarning, match="80 of 400 .* joins 40 vertices .*first 162 with"):
@@ -101,8 +127,9 @@ def test_chain_of_short_sides_is_thinned_out():
     gaps = np.linalg.norm(kept - np.roll(kept, 1, axis=0), axis=1)
     assert gaps.min() > 1e-5
     assert 59 + 10 < len(kept) < 59 + 21
-    assert field.locate(rim).distances.max() < 1e-15
-    np.testing.assert_allclose(field.projector_at_vertices(range(1, 402)) @ field.coordinates, rim[:401], atol=5e-5)
+    some = np.arange(0, 401, 25)
+    assert field.locate(rim[some]).distances.max() < 1e-15
+    np.testing.assert_allclose(field.projector_at_vertices(some + 1) @ field.coordinates, rim[some], atol=5e-5)
 
 
 @pytest.mark.parametrize("alpha", [2, 3])

@@ -23,8 +23,8 @@ def law_of(field):
     return fields.NodePosterior(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
 
 
-def rows_of(field, path):
-    with fields.write_nodes(path, field, law_of(field)).open() as stream:
+def rows_of(field, path, law=None):
+    with fields.write_nodes(path, field, law or law_of(field)).open() as stream:
         return list(csv.DictReader(stream))
 
 
@@ -109,6 +109,27 @@ def test_a_loose_vertex_on_the_surface_has_its_value_there(tmp_path):
     assert rows_of(field, tmp_path / "nodes.csv")[5]["mean"] == ""
     with pytest.raises(rfgp.DataError, match="got 1 on no face: 5"):
         fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n0,1\n5,2\n"))
+
+
+@pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning")
+def test_close_vertices_of_a_file_keep_their_rows(tmp_path):
+    """A vertex in each of 20 faces of a sphere, 1e-7 of the way from a corner, and some are observed."""
+    sphere = trimesh.creation.icosphere(1)
+    a, b, c = (np.asarray(sphere.vertices)[sphere.faces[:20, i]] for i in range(3))
+    vertices = np.concatenate([sphere.vertices, a + 1e-7 * (b + c - 2 * a)])
+    inner = [(*np.roll(face, -i)[:2], 42 + n) for n, face in enumerate(sphere.faces[:20]) for i in range(3)]
+    faces = [*inner, *sphere.faces[20:].tolist()]
+    rows = [f"{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()] + [f"3 {i} {j} {k}" for i, j, k in faces]
+    path = write(tmp_path / "close.off", f"OFF\n{len(vertices)} {len(faces)} 0\n" + "\n".join(rows) + "\n")
+    observed = [*range(30), 42, 50]
+    table = "".join(f"{i},{vertices[i, 2]:.17g}\n" for i in observed)
+    field = fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n" + table))
+    start = {"lengthscale": 1.0, "outputscale": 1.0, "noise": 0.01, "seed": 0}
+    gp = rfgp.MeshGP(field.mesh, **start).condition(field.observed_positions, field.values)
+    found = rows_of(field, tmp_path / "nodes.csv", fields.posterior_at_nodes(gp, field))
+    right = rfgp.MeshGP(sphere, **start).condition(vertices[observed], vertices[observed, 2]).predict(vertices)
+    np.testing.assert_allclose([float(row["mean"]) for row in found], right.mean, atol=1e-6)
+    np.testing.assert_allclose([float(row["sd"]) for row in found], right.std, atol=1e-6)
 
 
 @pytest.fixture
@@ -220,8 +241,8 @@ def simulation(folder, kind, cells):
     stress = np.split(10.0 + np.arange(count), np.cumsum([len(block) for _, block in cells])[:-1])
     mesh = meshio.Mesh(points, cells, point_data={"heat": heat, "flow": np.ones((7, 3))}, cell_data={"stress": stress})
     path = folder / f"s.{kind}"
-    if kind == "vtk":
-        meshio.vtk.write(path, mesh)
+    if kind != "msh":
+        meshio.write(path, mesh)
     else:
         del mesh.point_data["flow"]
         meshio.write(path, mesh, file_format="gmsh22", binary=True)
@@ -231,10 +252,10 @@ def simulation(folder, kind, cells):
 TRIANGLES = [("triangle", [(0, 1, 2), (0, 2, 3), (1, 4, 5), (1, 5, 2)])]
 
 
-@pytest.mark.parametrize("kind", ["vtk", "msh"])
+@pytest.mark.parametrize("kind", ["vtk", "vtu", "msh"])
 @pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")
 def test_files_of_simulations_are_meshes(kind, tmp_path):
-    inside = [("tetra", [(0, 1, 2, 6)])] if kind == "vtk" else []  # meshio writes no .msh of two kinds with data
+    inside = [("tetra", [(0, 1, 2, 6)])] if kind != "msh" else []  # meshio writes no .msh of two kinds with data
     path = simulation(tmp_path, kind, [*TRIANGLES, *inside])
     assert len(graphs.load_mesh(path).faces) == 4
     heat, stress = fields.read_mesh_fields(path, targets=["heat", "stress"]).values()
@@ -257,7 +278,20 @@ def test_quadrilaterals_are_cut_in_two(tmp_path):
         assert len(fields.read_mesh_field(path, target="heat").nodes) == 6
 
 
-@pytest.mark.parametrize("kind", ["vtk", "msh"])
+def test_unread_formats_name_one_that_is(tmp_path):
+    polydata = "# vtk DataFile Version 3.0\nmade\nASCII\nDATASET POLYDATA\nPOINTS 3 float\n0 0 0 1 0 0 0 1 0\n"
+    polydata += "POLYGONS 1 4\n3 0 1 2\n"
+    with pytest.raises(graphs.FileFormatError, match=r"cast_to_unstructured_grid.*vtu"):
+        graphs.load_mesh(write(tmp_path / "a.vtk", polydata))
+    with pytest.raises(graphs.FileFormatError, match=r"could not be read by meshio"):
+        graphs.load_mesh(
+            write(tmp_path / "a.vtu", '<?xml version="1.0"?>\n<VTKFile type="UnstructuredGrid"></VTKFile>\n')
+        )
+    with pytest.raises(graphs.FileFormatError, match=r"Save it as \.ply"):
+        graphs.load_mesh(write(tmp_path / "a.vtp", "other"))
+
+
+@pytest.mark.parametrize("kind", ["vtk", "vtu", "msh"])
 def test_bad_files_of_simulations_are_named(kind, tmp_path, monkeypatch):
     for content in ("hello\n", "# vtk DataFile Version 3.0\n", "$MeshFormat\n2.2 0 8\n", "\0" * 99):
         with pytest.raises(graphs.GraphError, match=rf"bad\.{kind} (could not be read|must hold triangles)"):

@@ -521,7 +521,11 @@ def test_sensors_at_one_node_are_held_out_together():
     assert words.repeats(study).startswith(
         "7 observations share their node with another one. Observations of one node are all held out or none"
     )
-    assert words.repeats(study) in report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
+    ways = ({"oneway": "yes"}, *({},) * (len(field.roads.lines) - 1))
+    field = dataclasses.replace(field, roads=field.roads._replace(road_properties=ways))
+    content = report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
+    assert words.repeats(study) in content
+    assert "Directions are ignored." in content
 
 
 def test_large_meshes_are_pictures(monkeypatch):
