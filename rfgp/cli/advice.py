@@ -46,6 +46,7 @@ def advise(
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
+    numbers: options.Numbers = None,
     decimal: options.Decimal = ".",
     thousands: options.Thousands = None,
     comment: options.Comment = None,
@@ -62,7 +63,7 @@ def advise(
     if is_field(file, ".gml"):
         report = _of_graph(file, target, kernel or "diffusion", max_nonzeros, request, visible=not as_json)
     else:
-        reading = options.reading(missing, drop, as_category)
+        reading = options.reading(missing, drop, as_category, numbers)
         reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
         _check_table(file, target, kernel, reading, request)
         report = _of_table(file, target, reading, request, log, visible=not as_json)
@@ -132,7 +133,9 @@ def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
 
     for name, value in reading.items():
         flag = {"as_categories": "--as-category", "missing_marks": "--missing-mark"}.get(name, f"--{name}")
-        if isinstance(value, tuple):
+        if isinstance(value, Mapping):
+            yield from (f"{flag}={column}={example}" for column, example in value.items())
+        elif isinstance(value, tuple):
             yield from (f"{flag}={entry}" for entry in value if name != "missing_marks" or entry not in MISSING_MARKS)
         elif value not in (None, "error", _PLAIN.get(name)):
             yield f"{flag}={value}"

@@ -102,6 +102,7 @@ def compare(
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
+    numbers: options.Numbers = None,
     decimal: options.Decimal = ".",
     thousands: options.Thousands = None,
     comment: options.Comment = None,
@@ -125,7 +126,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
-    reading = options.reading(missing, drop, as_category) | {"categories": "one-hot", "dates": "days"}
+    reading = options.reading(missing, drop, as_category, numbers) | {"categories": "one-hot", "dates": "days"}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "p_halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}

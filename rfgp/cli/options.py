@@ -4,6 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rfgp.errors import InvalidArgumentError
+from rfgp.messages import quoted
+
 TableTarget = Annotated[str | None, typer.Option(help="The target column, by name or position. [default: the last]")]
 Missing = Annotated[
     str,
@@ -15,6 +18,13 @@ Missing = Annotated[
 Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out. Repeatable.")]
 AsCategory = Annotated[
     list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers. Repeatable.")
+]
+Numbers = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='A column of numbers as text with a unit or marks of its own, with an example: "price=1.234,50 EUR" or '
+        '"share=12 %". Repeatable.'
+    ),
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
 Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a text table, as , in 1,200.")]
@@ -75,19 +85,32 @@ HoldoutBy = Annotated[
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 
 
-def reading(missing: str, drop: list[str] | None, as_category: list[str] | None) -> dict[str, Any]:
+def reading(
+    missing: str, drop: list[str] | None, as_category: list[str] | None, numbers: list[str] | None
+) -> dict[str, Any]:
     """Return the options of `read_table` about columns and missing values.
 
     Args:
         missing: The policy for missing cells.
         drop: The columns to leave out, or None.
         as_category: The columns to encode one-hot, or None.
+        numbers: Columns of numbers as text, each with an example after an equals sign, or None.
+
+    Raises:
+        InvalidArgumentError: If a column has no example.
 
     Examples:
-        >>> reading("drop", ["id"], None)
-        {'missing': 'drop', 'drop': ('id',), 'as_categories': ()}
+        >>> reading("drop", ["id"], None, ["price=$3.50"])
+        {'missing': 'drop', 'drop': ('id',), 'as_categories': (), 'numbers': {'price': '$3.50'}}
     """
-    return {"missing": missing, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
+    pairs = [entry.rpartition("=") for entry in numbers or ()]
+    for column, _, example in pairs:
+        if not column:
+            raise InvalidArgumentError(
+                f"numbers must be a column and an example, got {quoted(example)}. Write one such as 'price=$3.50'."
+            )
+    given = {"missing": missing, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
+    return {**given, "numbers": {column: example for column, _, example in pairs}}
 
 
 def spelling(

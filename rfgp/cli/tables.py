@@ -48,6 +48,7 @@ def fit(
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
+    numbers: options.Numbers = None,
     decimal: options.Decimal = ".",
     thousands: options.Thousands = None,
     comment: options.Comment = None,
@@ -73,7 +74,7 @@ def fit(
     beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
     --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
     """
-    reading = options.reading(missing, drop, as_category)
+    reading = options.reading(missing, drop, as_category, numbers)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, validate, memory, seed)
     validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}

@@ -50,6 +50,7 @@ class Cells:
         codes: The indices (n,) of the cells among the k categories, -1 if missing. None without categories.
         is_ordered: Whether the user defined the order of the categories.
         first: The number of the first row, for messages.
+        is_category: Whether the type of the user's column is a category. Text with codes is not.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -64,6 +65,7 @@ class Cells:
     codes: NDArray[np.int64] | None = None
     is_ordered: bool = False
     first: int = 0
+    is_category: bool = False
 
     def expanded(self) -> "Cells":
         """Return the same cells (n,) without codes."""

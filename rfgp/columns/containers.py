@@ -46,7 +46,7 @@ def _of_pandas(column: Any) -> Cells:
     if hasattr(cells, "categories"):
         categories = read_cells(cells.categories)
         codes = np.asarray(cells.codes, dtype=np.int64)
-        return replace(categories, missing=codes < 0, codes=codes, is_ordered=True)
+        return replace(categories, missing=codes < 0, codes=codes, is_ordered=True, is_category=True)
     if getattr(kind, "tz", None) is not None:  # pandas stores such dates in UTC
         return of_array(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"))
     if not isinstance(kind, np.dtype) and hasattr(cells, "__arrow_array__"):
@@ -62,10 +62,10 @@ def _of_arrow(column: Any) -> Cells:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ExtensionArray):  # periods and intervals of pandas
         return of_objects(np.asarray(array.to_pandas(), dtype=object))
-    if "string" in str(array.type):
-        array = array.dictionary_encode()
     if isinstance(array, pa.DictionaryArray):
-        return _of_dictionary(array)
+        return replace(_of_dictionary(array), is_category=True)
+    if "string" in str(array.type):
+        return _of_dictionary(array.dictionary_encode())
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
     present = of_array(array.to_numpy(zero_copy_only=False))

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import Cells, CellType
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
-from rfgp.columns.problems import NUMBER, cell_errors, is_date, join_errors
+from rfgp.columns.problems import cell_errors, is_date, join_errors, numbers_as_text
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.messages import MISSING_LABEL, short_repr
+from rfgp.number_texts import MAX_LEVELS, are_too_many, number_of
 from rfgp.rows.names import warn_of_levels
 
-MAX_LEVELS = 50
-"""The maximum number of levels of a column that is read as indicators. Each has a lengthscale."""
 MAX_COUNTED_LEVELS = 10**6
 """The maximum number of levels of a column of a source that are counted."""
 
@@ -37,17 +36,19 @@ class LevelCounts:
         num_cells: The number of cells that are not missing.
         num_missing: The number of missing cells.
         is_boolean: Whether the cells are booleans, which need no levels.
+        is_category: Whether the user's container says that the column is a category.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
-        >>> LevelCounts.of(of_objects(["south", "north", "south"]))
-        LevelCounts(levels=('north', 'south'), num_cells=3, num_missing=0, is_boolean=False)
+        >>> LevelCounts.of(of_objects(["south", "north", "south"])).levels
+        ('north', 'south')
     """
 
     levels: tuple[Level, ...]
     num_cells: int
     num_missing: int = 0
     is_boolean: bool = False
+    is_category: bool = False
 
     @classmethod
     def of(cls, cells: Cells) -> Self:
@@ -62,7 +63,7 @@ class LevelCounts:
         codes, labels = factorize(cells)
         present = {labels[code] for code in np.unique(codes[~cells.missing])}
         levels = tuple(level for level in ordered(cells) if level in present)
-        return cls(levels, len(cells.missing) - num_missing, num_missing)
+        return cls(levels, len(cells.missing) - num_missing, num_missing, is_category=cells.is_category)
 
     def merged(self, other: "LevelCounts", key: Key) -> "LevelCounts":
         """Return the levels of these cells and of others of the same column.
@@ -89,7 +90,7 @@ class LevelCounts:
                 f"or add k.Group({key!r}) to the kernel."
             )
         is_boolean = self.is_boolean if self.num_cells else other.is_boolean
-        return LevelCounts(levels, num_cells, num_missing, is_boolean)
+        return LevelCounts(levels, num_cells, num_missing, is_boolean, self.is_category and other.is_category)
 
     @property
     def _types(self) -> str:
@@ -100,8 +101,16 @@ class LevelCounts:
 
     @property
     def is_identifier(self) -> bool:
-        """Whether each cell has a level of its own, and there are too many for indicators."""
-        return len(self.levels) == self.num_cells > MAX_LEVELS
+        """Whether there are too many different texts for levels. A category may have them."""
+        if self.is_category or len(self.levels) <= MAX_LEVELS:
+            return False
+        return len(self.levels) == self.num_cells or are_too_many(len(self.levels), self.num_cells)
+
+    @property
+    def number(self) -> str | None:
+        """An example of the numbers that the texts are, if they are too many for levels. Otherwise None."""
+        texts = [level for level in self.levels if isinstance(level, str)]
+        return None if self.is_category else number_of(texts, self.num_cells)
 
     @property
     def are_dates(self) -> bool:
@@ -179,7 +188,7 @@ def learn_indicators(
 def keys_of_many_levels(counts: Mapping[Key, LevelCounts]) -> list[Key]:
     """Return the keys of columns of text or categories with too many levels for indicators.
 
-    Columns of dates as text are not among them, nor those with a different level in each row.
+    Columns of dates or numbers as text are not among them, nor those that look like identifiers.
 
     Args:
         counts: The levels of the training data.
@@ -194,7 +203,8 @@ def keys_of_many_levels(counts: Mapping[Key, LevelCounts]) -> list[Key]:
     return [
         key
         for key, column in counts.items()
-        if len(column.levels) > MAX_LEVELS and not column.is_identifier and not column.are_dates
+        if len(column.levels) > MAX_LEVELS
+        and not (column.is_identifier or column.are_dates or column.number is not None)
     ]
 
 
@@ -220,12 +230,14 @@ def _problems(key: Key, column: LevelCounts) -> list[str]:
             f"Column {short_repr(key)} holds dates as text, such as {short_repr(column.levels[0])}. Convert it with "
             "pandas.to_datetime."
         ]
-    words = [level for level in column.levels if isinstance(level, str) and NUMBER.fullmatch(level) is None]
-    if len(column.levels) > MAX_LEVELS and len(words) < len(column.levels) / 2:
-        among = f"text such as {short_repr(words[0])} among numbers" if words else "numbers as text"
-        return [f"Column {short_repr(key)} holds {among}. Convert it with pandas.to_numeric."]
+    if (number := column.number) is not None:
+        return [f"Column {short_repr(key)} holds {numbers_as_text(key, column.levels, number)}"]
     if column.is_identifier:
-        return [f"Column {short_repr(key)} has a different level in each row, like an identifier. Drop it."]
+        sizes = f"{counted(len(column.levels), 'different text')} in {counted(column.num_cells, 'cell')}"
+        return [
+            f"Column {short_repr(key)} has {sizes}, like an identifier. Drop it, or add k.Group({key!r}) to the kernel "
+            "if the texts are levels."
+        ]
     problems = []
     if len(column.levels) > MAX_LEVELS:
         problems.append(

@@ -1,7 +1,7 @@
 """Problems of columns: sentences about cells that a kernel cannot read, each with a remedy."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_type_of
 from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.requests import ColumnSchema
+from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.counts import not_finite
 from rfgp.errors import DataError
 from rfgp.messages import short_repr
+from rfgp.number_texts import NumberFormat, example_of, numbers_remedy
 from rfgp.rows.cells import Problem
 
 S = TypeVar("S")
@@ -20,8 +21,6 @@ T = TypeVar("T")
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
 """Matches an ISO 8601 date, with or without a time."""
-NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
-"""Matches a number, with any decimal mark and separators."""
 _MAX_PROBLEMS = 8
 """The maximum number of columns whose problems one message lists."""
 
@@ -134,6 +133,26 @@ def is_date(text: str) -> bool:
     return _DATE.fullmatch(text) is not None
 
 
+def numbers_as_text(key: Key, levels: Sequence[Level], example: str) -> str:
+    """Return the end of a sentence about a column of numbers as text, with a remedy.
+
+    Args:
+        key: The key of the column.
+        levels: The different cells.
+        example: An example of the numbers.
+
+    Examples:
+        >>> from rfgp.columns.problems import numbers_as_text
+        >>> numbers_as_text("price", ["1", "2"], "2")
+        'numbers as text. Convert it with pandas.to_numeric.'
+    """
+    number = NumberFormat.of(example).pattern
+    words = (level for level in levels if isinstance(level, str) and not re.fullmatch(number, level.strip()))
+    word = next(words, None)
+    what = "numbers as text" if word is None else f"text such as {short_repr(word)} among numbers"
+    return f"{what}. {numbers_remedy(key, example)}"
+
+
 def _title(column: ColumnSchema) -> str:
     return f"Column {short_repr(column.key)}"
 
@@ -175,7 +194,7 @@ def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
     if cells.cell_type is CellType.COMPLEX:
         return [_holding(column, cells, ~cells.missing, "Use two columns, real and imaginary part.", needs)]
     if cells.cell_type is CellType.TEXT:
-        return [_holding(column, cells, *_texts(cells), needs)]
+        return [_holding(column, cells, *_texts(column.key, cells), needs)]
     if cells.cell_type is CellType.OBJECT:
         bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in REAL)
         if bad.any():
@@ -199,16 +218,18 @@ def _infinite(
     return [f"{_title(column)} has {problem}; {column.readers} reads it. Leave such rows out, or fill them."]
 
 
-def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
+def _texts(key: Key, cells: Cells) -> tuple[NDArray[np.bool_], str]:
     """Return a mask (n,) of texts among numbers to show, and a remedy."""
     if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."
-    words = _present(cells, lambda cell: NUMBER.fullmatch(cell) is None)
+    example = example_of(dict.fromkeys(filter(str.strip, cells.values[~cells.missing].tolist())), least_share=0.0)
+    if example is None:
+        return ~cells.missing, "Read it as levels with k.Group, or as indicators (see rfgp.tables.read_table)."
+    words = _present(cells, lambda cell: re.fullmatch(NumberFormat.of(example).pattern, cell.strip()) is None)
+    remedy = numbers_remedy(key, example)
     if not words.any():
-        return ~cells.missing, "Convert it with pandas.to_numeric."
-    if words.sum() < np.sum(~cells.missing):
-        return words, "Replace such cells, and convert the column with pandas.to_numeric."
-    return words, "Read it as levels with k.Group, or as indicators (see rfgp.tables.read_table)."
+        return ~cells.missing, remedy
+    return words, f"Replace such cells. {remedy}"
 
 
 def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:

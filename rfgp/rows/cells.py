@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.counts import counted
+from rfgp.number_texts import example_of, numbers_remedy
 
 _MAX_COLUMNS = 8
 """The maximum number of columns in a message."""
@@ -95,6 +96,14 @@ def remedy(problems: list[Problem], is_frame: bool) -> str:
         problems: The problems.
         is_frame: Whether the cells are from a dataframe.
     """
+    texts = (
+        ("y" if problem.column is None else problem.column, [problem.cell.strip("'")])
+        for problem in problems
+        if problem.kind == "text"
+    )
+    numbers = [(column, example) for column, text in texts if (example := example_of(text)) is not None]
+    if numbers:
+        return numbers_remedy(*numbers[0])
     if is_frame:
         options = [option for kind, option in _OPTIONS.items() if any(problem.kind == kind for problem in problems)]
         call = ", ".join(["table", "target", *options])

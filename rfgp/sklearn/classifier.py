@@ -8,9 +8,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Process
+from rfgp.number_texts import are_too_many
 from rfgp.sklearn.regressor import learn
 
 
@@ -96,6 +98,7 @@ def read_classes(y: Any) -> Any:
         y: Labels (n,), numbers or texts.
 
     Raises:
+        DataError: If there are too many different texts for classes.
         ValueError: If the labels are not classes.
 
     Examples:
@@ -103,5 +106,11 @@ def read_classes(y: Any) -> Any:
         ['a', 'b', 'a']
     """
     y = column_or_1d(y, warn=True)
+    num_texts = len({label for label in y.tolist() if isinstance(label, str)}) if y.dtype.kind in "OU" else 0
+    if are_too_many(num_texts, len(y)):
+        raise DataError(
+            f"y must have classes, got {num_texts:,} different texts in {counted(len(y), 'row')}. If they are numbers, "
+            "convert them with rfgp.tables.read_numbers and use a GPRegressor."
+        )
     check_classification_targets(y)
     return y

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 
 from rfgp.errors import DataError, IdentifierWarning
+from rfgp.number_texts import are_too_many, number_of, numbers_remedy
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.decimals import decimal_advice, number_like_cells
 from rfgp.tables.messages import counted, quoted, title
@@ -74,7 +75,8 @@ def are_all_different(column: Column) -> bool:
     """
     cells = column.cells.drop_null()
     levels = len(cells.unique())
-    return levels > MAX_LEVELS or levels == len(cells)
+    is_identifier = are_too_many(levels, len(cells)) and not column.is_category
+    return levels > MAX_LEVELS or levels == len(cells) or is_identifier
 
 
 def check_identifier(column: Column, frame: Frame) -> None:
@@ -110,7 +112,7 @@ def is_identifier(column: Column, frame: Frame) -> bool:
         frame: The file, for a remedy.
 
     Raises:
-        DataError: If the texts may be numbers or dates in another format.
+        DataError: If the texts may be numbers or dates in another format, or are too many for levels.
 
     Warns:
         IdentifierWarning: If all texts of the column differ.
@@ -126,7 +128,14 @@ def is_identifier(column: Column, frame: Frame) -> bool:
     if advice := format_advice(column, frame):
         raise column.error(f"{text_phrase(column)}. {advice}Or leave it out ({column.drop_option}).")
     cells = column.cells.drop_null()
-    if len(cells.unique()) < len(cells):
+    different = len(cells.unique())
+    if different < len(cells) and are_too_many(different, len(cells)):
+        sizes = f"{counted(different, 'different text')} in {counted(len(cells), 'cell')}"
+        raise column.error(
+            f"has {sizes}, like an identifier. Leave it out ({column.drop_option}), or use "
+            f"as_categories={quoted(column.name)} if they are levels."
+        )
+    if different < len(cells):
         return False
     begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
     warnings.warn(
@@ -170,6 +179,9 @@ def format_advice(column: Column, frame: Frame) -> str:
     cells[column.name] = number_like_cells(frame.sources[column.position])
     if advice := decimal_advice(cells, column.name, frame.text_format):
         return advice
+    texts = column.cells.drop_null()
+    if (example := number_of(texts.unique().to_pylist(), len(texts))) is not None:
+        return f"{numbers_remedy(column.name, example)} "
     cell = str(column.cells[column.unparsed_rows[0]]) if len(column.unparsed_rows) else ""
     if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
         return "Dates must be ISO (YYYY-MM-DD). "

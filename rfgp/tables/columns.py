@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import MISSING_LABEL
 from rfgp.tables import content
-from rfgp.tables.decimals import cast_or_none, cell_with_decimal_point, with_decimal_point
+from rfgp.tables.decimals import cast_or_none, cell_with_decimal_point, in_format, with_decimal_point
 from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
 
@@ -47,6 +47,8 @@ class Column:
         cells: Arrow texts (n,), null if missing. None if the file held typed values.
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
+        example: An example of the format of numbers as text. If empty, that of the file.
+        is_category: Whether the user says that the cells are categories.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
@@ -63,6 +65,8 @@ class Column:
     cells: Any = None
     is_target: bool = False
     is_level: bool = False
+    example: str = ""
+    is_category: bool = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -149,15 +153,16 @@ class Frame:
     num_rows: int
     text_format: TextFormat
 
-    def column(self, index: int, is_target: bool = False) -> Column:
+    def column(self, index: int, is_target: bool = False, example: str = "") -> Column:
         """Return the column at a position.
 
         Args:
             index: The position of the column.
             is_target: Whether the column is the target.
+            example: An example of the format of numbers as text. If empty, that of the file.
 
         Raises:
-            DataError: If the type of the column cannot be converted to numbers.
+            DataError: If the type of the column cannot be converted to numbers, or a cell is not in the format.
         """
         import pyarrow as pa
 
@@ -166,6 +171,12 @@ class Frame:
         if isinstance(source, pa.DataType):
             problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
             raise column.error(f"{problem}. {column.drop_advice}")
+        if example and is_text(source.type):
+            cells = _with_nulls(as_texts(source), self.text_format)
+            try:
+                return replace(column, values=_floats(in_format(cells, example)), cells=cells, example=example)
+            except DataError as error:
+                raise column.error(str(error)) from None
         kind, values, cells = _read(column, source, self.text_format)
         return replace(column, kind=kind, values=values, cells=cells)
 
@@ -269,12 +280,39 @@ def _read(column: Column, source: Any, text_format: TextFormat) -> tuple[ColumnT
     is_coded = t.is_dictionary(source.type)
     if is_coded:
         _check_size(column, source)
-        source = source.cast(source.type.value_type)
-    if t.is_string(source.type) or t.is_large_string(source.type):
+        source = as_texts(source)
+    if is_text(source.type):
         return _read_texts(_with_nulls(source, text_format) if is_coded else source, text_format)
     if t.is_temporal(source.type):
         return "date", _days(source), None
     return "number", _floats(source), None
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is that of texts, perhaps with a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> is_text(pa.large_string()), is_text(pa.int64())
+        (True, False)
+    """
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    return bool(t.is_string(kind) or t.is_large_string(kind))
+
+
+def as_texts(cells: Any) -> Any:
+    """Return Arrow texts (n,) without a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_texts(pa.array(["a", "a"]).dictionary_encode()).to_pylist()
+        ['a', 'a']
+    """
+    import pyarrow.types as t
+
+    return cells.cast(cells.type.value_type) if t.is_dictionary(cells.type) else cells
 
 
 def _check_size(column: Column, source: Any) -> None:

@@ -1,11 +1,12 @@
 """Decimal marks and separators of thousands: reading them, and advice if they differ from the options."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rfgp.errors import DataError
+from rfgp.number_texts import NumberFormat
 from rfgp.tables.messages import quoted, title
 from rfgp.tables.options import TextFormat
 
@@ -160,6 +161,73 @@ def _use(cells: Sequence[str], decimal: str) -> str:
         return "decimal"
     groups = _grouped(decimal, mark)
     return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "mixed"
+
+
+def in_format(cells: Any, example: str, first: int = 0) -> Any:
+    """Return the numbers (n,) of Arrow texts in the format of an example, null if a text is null.
+
+    Args:
+        cells: Arrow texts (n,).
+        example: An example of the format, such as "1.234,50 EUR".
+        first: The number of preceding rows, for messages.
+
+    Raises:
+        DataError: If a text is not in this format. The message names its row.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> in_format(pa.array(["1.234,50 EUR", "7,00 EUR"]), "1.234,50 EUR").to_pylist()
+        [1234.5, 7.0]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    form = NumberFormat.of(example)
+    cells = pc.utf8_trim_whitespace(cells)
+    is_wrong = pc.fill_null(pc.invert(pc.match_substring_regex(cells, form.pattern)), False)
+    if pc.any(is_wrong).as_py():
+        row = pc.index(is_wrong, True).as_py()
+        raise DataError(
+            f"must hold numbers such as {quoted(example)}, got {quoted(str(cells[row]))} in row {first + row}. Correct "
+            "the cell, or mark it as missing."
+        )
+    numbers = pc.replace_substring_regex(cells, form.pattern, r"\1\2\3")
+    if form.thousands is not None:
+        numbers = pc.replace_substring(numbers, form.thousands, "")
+    numbers = pc.replace_substring(numbers, form.decimal, ".")
+    return pc.replace_substring_regex(numbers, "^[+]", "").cast(pa.float64())
+
+
+def in_formats(file: Path, batches: Iterable[Any], numbers: Mapping[str, str]) -> Iterator[Any]:
+    """Yield Arrow batches in which the texts of some columns are numbers in the format of an example.
+
+    Args:
+        file: The file, for messages.
+        batches: The batches.
+        numbers: The examples by the names of columns. Columns that a batch does not have are ignored.
+
+    Raises:
+        DataError: If a cell is not in the format of its column.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> batch = pa.RecordBatch.from_pydict({"price": ["$1.50"]})
+        >>> next(in_formats(Path("table.csv"), [batch], {"price": "$3.50"}))["price"].to_pylist()
+        [1.5]
+    """
+    import pyarrow as pa
+
+    first = 0
+    for batch in batches:
+        out = {name: batch.column(name) for name in batch.schema.names}
+        for name in [name for name in out if name in numbers]:
+            texts = out[name].dictionary_decode() if pa.types.is_dictionary(out[name].type) else out[name]
+            try:
+                out[name] = in_format(texts, numbers[name], first)
+            except DataError as error:
+                raise DataError(f"{title(file)}: column {quoted(name)} {error}") from None
+        first += batch.num_rows
+        yield pa.RecordBatch.from_pydict(out) if set(numbers) & set(out) else batch
 
 
 def batch_with_numbers(file: Path, batch: Any, columns: Sequence[str], text_format: TextFormat) -> Any:

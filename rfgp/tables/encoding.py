@@ -108,9 +108,9 @@ def _choose(frame: Frame, options: ReadOptions) -> tuple[list[Column], Column]:
     else:
         indices = _wanted(frame, options.wanted, target, dropped)
     frame.check_names(indices)
-    columns = [
-        replace(frame.column(index, index == target), is_level=index in levels and index != target) for index in indices
-    ]
+    examples = {frame.find(name): example for name, example in options.numbers.items()}
+    found = [frame.column(index, index == target, examples.get(index, "")) for index in indices]
+    columns = [replace(column, is_level=column.position in levels - {target}) for column in found]
     used = all_of(frame, lambda column: _checked(frame, column, options, column.position in forced), columns)
     checked = dict(zip(indices, used, strict=True))
     output = checked.pop(target)
@@ -225,7 +225,7 @@ def _used(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> C
     is_text = forced or (column.is_level and column.kind != "number")
     if is_text and not column.missing.all():
         is_level = column.is_level or (options.categories == "levels" and not is_target)
-        return replace(column.as_text(), is_level=is_level)
+        return replace(column.as_text(), is_level=is_level, is_category=forced)
     if column.kind == "number":
         return column
     is_date = column.kind == "date"
@@ -275,7 +275,7 @@ def used_rows(frame: Frame, has_missing: NDArray[np.bool_], policy: str, remedy:
 
 def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
-        return ColumnRule(column.name, column.position, column.kind)
+        return ColumnRule(column.name, column.position, column.kind, example=column.example)
     levels = tuple(sorted(column.cells.drop_null().unique().to_pylist()))
     if column.is_level:
         return ColumnRule(column.name, column.position, "level", levels)

@@ -41,7 +41,7 @@ def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int]
 
     def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
         rule, index = rule_and_index
-        column = _follow(rule, frame.column(index))
+        column = _follow(rule, frame.column(index, example=rule.example))
         column = column.with_missing_level() if rule.role == "level" and policy == "mean" else column
         check_missing_values(column, policy)
         return column
@@ -118,7 +118,7 @@ def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
     Raises:
         DataError: If there is a class that the fitted table does not have, or a cell of another type.
     """
-    column = frame.column(index)
+    column = frame.column(index, example=rule.example)
     if rule.role != "category":
         column = _follow(rule, column)
         check_missing_values(column, "drop")

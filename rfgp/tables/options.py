@@ -1,11 +1,12 @@
 """The checked options of a reader of tables."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.number_texts import SEPARATORS, NumberFormat
 from rfgp.tables.messages import quoted
 
 Categories = Literal["error", "one-hot", "levels", "drop"]
@@ -21,8 +22,6 @@ TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 """The endings of the names of all files that can be read."""
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 """The texts that mark a missing cell by default."""
-SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
-"""The separators of thousands that are read. Non-breaking blanks and typographic apostrophes are among them."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "levels", "drop"),
     "dates": ("error", "days", "drop"),
@@ -102,6 +101,7 @@ class TableOptions(TypedDict, total=False):
     thousands: str | None
     columns: str | int | Sequence[str | int] | None
     levels: str | int | Sequence[str | int]
+    numbers: Mapping[str | int, str]
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,7 @@ class ReadOptions:
     thousands: str | None = None
     columns: str | int | Sequence[str | int] | None = None
     levels: str | int | Sequence[str | int] = ()
+    numbers: Mapping[str | int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
@@ -139,6 +140,7 @@ class ReadOptions:
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
                 raise InvalidArgumentError(f"{option} must be a list of texts, got {quoted(str(value))}.")
+        check_numbers(self.numbers)
 
     @property
     def format(self) -> TextFormat:
@@ -168,6 +170,26 @@ class ReadOptions:
 
 def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]:
     return (columns,) if isinstance(columns, str | int) else tuple(columns)
+
+
+def check_numbers(numbers: object) -> None:
+    """Check that the formats of columns are examples of numbers by the name of the column.
+
+    Args:
+        numbers: The option `numbers` of a reader.
+
+    Raises:
+        InvalidArgumentError: If it is not a dictionary, or an example is not a number.
+
+    Examples:
+        >>> check_numbers({"price": "1.234,50 EUR"})
+    """
+    if not isinstance(numbers, Mapping):
+        raise InvalidArgumentError(
+            f"numbers must be a dictionary of examples such as {{'price': '1.234,50 EUR'}}, got {quoted(str(numbers))}."
+        )
+    for example in numbers.values():
+        NumberFormat.of(example)
 
 
 def no_choice(option: str, value: object) -> InvalidArgumentError:

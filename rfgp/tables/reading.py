@@ -1,6 +1,6 @@
 """Readers of training tables, and of the inputs of later files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -8,9 +8,9 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.tables.columns import Frame, is_value
-from rfgp.tables.decimals import number_like_cells
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
+from rfgp.tables.columns import Frame, as_texts, is_value
+from rfgp.tables.decimals import in_format, number_like_cells
 from rfgp.tables.encoding import encode_table
 from rfgp.tables.frames import is_frame, read_frame
 from rfgp.tables.inputs import encode_inputs
@@ -53,6 +53,7 @@ def read_table(
     thousands: str | None = None,
     columns: str | int | Sequence[str | int] | None = None,
     levels: str | int | Sequence[str | int] = (),
+    numbers: Mapping[str | int, str] | None = None,
 ) -> Table:
     """Read a table with a target from a text file, Parquet or a dataframe.
 
@@ -82,6 +83,9 @@ def read_table(
         columns: The input columns to read, by name or position. If None, all except the target.
         levels: Columns whose texts a kernel reads as levels, by name or position. `X` has their positions among the
             sorted levels, `frame()` the texts. Columns of numbers stay numbers.
+        numbers: An example of the format of each column of numbers as text with a unit or marks of its own, by name or
+            position: `{"price": "1.234,50 EUR", "share": "12 %"}`. Units are left out, so 12 % is 12. If None, there
+            is no such column.
 
     Returns:
         The encoded table.
@@ -119,6 +123,7 @@ def read_table(
         thousands,
         columns,
         levels,
+        {} if numbers is None else numbers,
     )
     return _read(path, _kind_of(path), read_options)
 
@@ -290,6 +295,37 @@ def read_groups(
         raise texts.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
     values = np.array([str(value) for value in texts.cells.to_pylist()])
     return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)
+
+
+def read_numbers(column: Any, example: str) -> NDArray[np.float64]:  # (n,)
+    """Return the numbers (n,) of a column of text with units, decimal commas or separators of thousands.
+
+    Units are left out, so 12 % becomes 12. All cells must have the unit and the marks of the example.
+
+    Args:
+        column: Texts (n,): a series of pandas, polars or Arrow, an array or a list. Missing cells become NaN.
+        example: A number in this format, such as "1.234,50 EUR", "12 %" or "$3.50".
+
+    Raises:
+        DataError: If a cell is not in this format. The message names its row.
+        InvalidArgumentError: If the example is not a number, or its marks have two meanings.
+
+    Examples:
+        >>> read_numbers(["7,00 EUR", "1.234,50 EUR"], "1.234,50 EUR").tolist()
+        [7.0, 1234.5]
+    """
+    with requires_extra("tables"):
+        import pyarrow as pa
+
+    if hasattr(column, "to_arrow"):
+        column = column.to_arrow()
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        is_array = isinstance(column, np.ndarray)
+        column = pa.array(column.astype(object) if is_array else column, pa.string(), from_pandas=True)
+    try:
+        return np.asarray(in_format(as_texts(column), example), dtype=np.float64)
+    except DataError as error:
+        raise DataError(f"The column {error}") from None
 
 
 def _read(path: Any, kind: str, read_options: ReadOptions) -> Table:

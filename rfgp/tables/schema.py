@@ -4,11 +4,12 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.number_texts import NumberFormat
 from rfgp.tables.messages import counted, quoted
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
@@ -20,6 +21,8 @@ _WITH_LEVELS = ("category", "level")
 """The roles of columns with levels."""
 _MAX_FLOAT = sys.float_info.max
 """The largest float."""
+_OPTIONAL = ("thousands", "example")
+"""Fields that are left out of files at their defaults."""
 _NAMES_IN_FILES = {"imputed_means": "fills"}
 """Fields with another name in files, from earlier versions."""
 
@@ -34,6 +37,7 @@ class ColumnRule:
         role: "number", "category", "date" or "level". A category becomes one column of 0 and 1 for each level. A date
             becomes days since 1970-01-01T00:00 UTC. A level becomes one column of positions among the levels.
         levels: The texts of a category or of levels, sorted.
+        example: An example of the format of numbers as text, such as "1.234,50 EUR". If empty, that of the file.
 
     Examples:
         >>> ColumnRule("color", 0, "category", ("blue", "red")).encoded
@@ -44,6 +48,7 @@ class ColumnRule:
     position: int
     role: str = "number"
     levels: tuple[str, ...] = ()
+    example: str = ""
 
     @property
     def encoded(self) -> tuple[str, ...]:
@@ -145,8 +150,10 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as dicts, lists, texts and numbers, for JSON."""
         content: dict[str, Any] = {"version": _VERSION, **json.loads(json.dumps(asdict(self)))}  # tuples become lists
-        if self.thousands is None:
-            del content["thousands"]  # which older readers do not know
+        for part in (content, *content["inputs"], content["output"]):
+            for name in _OPTIONAL:
+                if not part.get(name, True):
+                    del part[name]
         return {_NAMES_IN_FILES.get(name, name): value for name, value in content.items()}
 
     @classmethod
@@ -162,11 +169,11 @@ class Schema:
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")
         names = {in_file: name for name, in_file in _NAMES_IN_FILES.items()}
-        fields = {"thousands": None, **{names.get(name, name): value for name, value in content.items()}}
-        version = fields.pop("version")
+        known = {names.get(name, name): value for name, value in content.items()}
+        version = known.pop("version")
         if type(version) is not int or version != _VERSION:
             raise _bad(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
-        schema: Schema = _decoded(cls, fields, "the schema")
+        schema: Schema = _decoded(cls, known, "the schema")
         _check(schema)
         return schema
 
@@ -197,7 +204,7 @@ def _check(schema: Schema) -> None:
     if len({rule.name for rule in rules}) < len(rules) or len({rule.position for rule in rules}) < len(rules):
         raise _bad("two columns share a name or a position")
     try:
-        _ = schema.format
+        _ = schema.format, [NumberFormat.of(rule.example) for rule in rules if rule.example]
     except InvalidArgumentError as error:
         raise _bad(str(error).rstrip(".")) from error
 
@@ -208,6 +215,7 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
         hints = get_type_hints(kind)
         if not isinstance(value, dict):
             raise _bad(f"{name} is not a dictionary")
+        value = {field.name: field.default for field in fields(kind) if field.name in _OPTIONAL} | value
         if mismatched := set(hints).symmetric_difference(value):
             raise _bad(f"{name} lacks or does not know the field {quoted(str(min(mismatched, key=str)))}")
         make: Any = kind

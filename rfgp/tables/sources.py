@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_booleans
-from rfgp.tables.decimals import batch_with_numbers
+from rfgp.tables.decimals import batch_with_numbers, in_formats
 from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
-from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
+from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers
 from rfgp.tables.parquet import opened
 from rfgp.tables.roles import Roles, Target, selected
 from rfgp.tables.text import read_header
-from rfgp.tables.typed import Reader, reader_of
+from rfgp.tables.typed import Reader, as_texts, reader_of
 
 BATCH_ROWS = 2**16
 """The number of rows of a Parquet file that are read at a time."""
@@ -38,6 +38,8 @@ class Parquet:
         columns: The names of the input columns, in order. If None, all other columns.
         noise: The name of the column of known noise variances. If None, there is none.
         sample_weight: The name of the column of weights. If None, there is none.
+        numbers: Examples of numbers with units, such as `{"price": "$3.50"}`, by the names of columns of text. If None,
+            there are no such columns.
 
     Raises:
         DataError: If a file is missing or not Parquet. While it is read, if cells are not finite numbers.
@@ -60,8 +62,10 @@ class Parquet:
         columns: Sequence[str] | None = None,
         noise: str | None = None,
         sample_weight: str | None = None,
+        numbers: Mapping[str, str] | None = None,
     ) -> None:
-        self.paths = _files(path)
+        self.paths, self._numbers = _files(path), {} if numbers is None else numbers
+        check_numbers(self._numbers)
         self._roles = Roles(target, columns, noise, sample_weight)
         inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
         _warn_of_booleans(self.paths[0], self._roles.targets)
@@ -91,7 +95,9 @@ class Parquet:
         if missing := set(columns) - set(_names(file)):
             raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
         with opened(file) as parquet:
-            yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+            yield from in_formats(
+                file, parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False), self._numbers
+            )
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column."""
@@ -119,6 +125,8 @@ class CSV:
         names: The names of the columns, for a file without a header.
         decimal: The decimal mark, "." or ",".
         thousands: The separator of groups of three digits, such as "," in 1,200. If None, numbers are not grouped.
+        numbers: Examples of numbers with units or marks of their own, such as `{"price": "1.234,50 EUR"}`, by the names
+            of columns. If None, there are no such columns.
 
     Raises:
         DataError: If the file is missing, empty, not text, separated by blanks, or has two columns of one name. While
@@ -149,8 +157,11 @@ class CSV:
         names: Sequence[str] | None = None,
         decimal: Decimal = ".",
         thousands: str | None = None,
+        numbers: Mapping[str, str] | None = None,
     ) -> None:
         self.path, self._text_format = Path(path), TextFormat(decimal, thousands=thousands)
+        self._numbers = {} if numbers is None else numbers
+        check_numbers(self._numbers)
         self._roles = Roles(target, columns, noise, sample_weight)
         self._header, self._names = read_header(self.path, self._text_format, names), names
         inputs = self._roles.inputs(self._header.names, title(self.path))
@@ -170,10 +181,13 @@ class CSV:
         Args:
             columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
         """
+        import pyarrow as pa
+
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
         for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
             for name in inputs if not readers else ():
-                readers[name] = reader_of(chunk.X[name], self._text_format)
+                is_read = pa.types.is_floating(chunk.X[name].type)
+                readers[name] = as_texts if is_read else reader_of(chunk.X[name], self._text_format)
             cells = [readers[name](chunk.X[name], self._text_format) for name in inputs]
             by_index = dict(zip(map(self._header.names.index, inputs), cells, strict=True))
             yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._header.is_named else by_index)
@@ -192,7 +206,7 @@ class CSV:
             import pyarrow as pa
             import pyarrow.csv as arrow
 
-        header, needs_parsing = self._header, self._text_format != TextFormat()
+        header, needs_parsing = self._header, self._text_format != TextFormat() or bool(self._numbers)
         if read_header(self.path, self._text_format, self._names) != header:
             raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
         number_type = pa.string() if needs_parsing else pa.float64()
@@ -211,8 +225,9 @@ class CSV:
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            for batch in batches:
-                yield batch_with_numbers(self.path, batch, columns, self._text_format) if needs_parsing else batch
+            plain = [name for name in columns if name not in self._numbers] if needs_parsing else []
+            for batch in in_formats(self.path, batches, self._numbers):
+                yield batch_with_numbers(self.path, batch, plain, self._text_format) if plain else batch
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 

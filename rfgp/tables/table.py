@@ -65,7 +65,7 @@ class Table:
     def frame(self) -> Any:
         """Return the inputs as a pandas DataFrame (n, d) to fit a model by column names.
 
-        Levels are texts, dates are times, and others are numbers.
+        Levels are categories of text, dates are times, and others are numbers.
         """
         return frame_of(self.schema.inputs, self.X)
 
@@ -116,7 +116,7 @@ class Inputs:
     def frame(self, *, has_dates: bool = True) -> Any:
         """Return the inputs as a pandas DataFrame (n, d).
 
-        Levels are texts, dates are times, and others are numbers.
+        Levels are categories of text, dates are times, and others are numbers.
 
         Args:
             has_dates: Whether dates are times. If not, they are days, for models of earlier versions.
@@ -165,7 +165,7 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: 
     index = 0
     for rule in rules:
         if rule.role == "level":
-            frame.isetitem(index, np.array(rule.levels, dtype=object)[X[:, index].astype(np.int64)])
+            frame.isetitem(index, pd.Categorical.from_codes(X[:, index].astype(np.int64), list(rule.levels)))
         elif rule.role == "date" and has_dates:
             frame.isetitem(index, times_of(X[:, index]))
         index += len(rule.encoded)

@@ -460,6 +460,13 @@ def test_columns_that_a_model_does_not_know_may_hold_text(client):
         assert [entry.filename for entry in caught] == [__file__]
 
 
+def test_numbers_as_text_on_a_cluster_are_refused(client):
+    table = pd.DataFrame({"a": X[:, 0], "price": [f"{value:.4f} EUR" for value in X[:, 1]], "y": Y})
+    rows = Partitions(dd.from_pandas(table, npartitions=3), "y", client=client)
+    with pytest.raises(rfgp.DataError, match="read_numbers"):
+        rfgp.GP(seed=0).fit(rows)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "student-t"])
 def test_likelihoods_are_summed_there(client, name):

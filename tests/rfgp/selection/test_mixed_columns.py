@@ -230,7 +230,7 @@ def test_faults_of_all_columns_come_together():
     bad = with_many(table()).assign(day=lambda frame: frame["day"].astype(str))
     bad.loc[3, "x"] = np.nan
     with pytest.raises(
-        rfgp.DataError, match=r"(?s)'store' has a different.*'day' holds dates.*'x' has 1 missing value"
+        rfgp.DataError, match=r"(?s)'store' has 150 different texts.*'day' holds dates.*'x' has 1 missing value"
     ):
         rfgp.GP(seed=0).fit(bad, "units")
 
