@@ -220,7 +220,7 @@ class GP(Process[ModelSpec]):
         if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
-        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
         with Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
 

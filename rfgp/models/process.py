@@ -28,6 +28,7 @@ from rfgp.regression import (
     reduced,
     solved_if_read,
 )
+from rfgp.regression.observing import constant_warnings
 from rfgp.saving import Saved, write
 from rfgp.selection import fit_model
 from rfgp.torch_context import unlisted, with_torch_defaults
@@ -154,10 +155,12 @@ class Process(ABC, Generic[F]):
             The model itself, with a `fit_report`.
 
         Raises:
-            DataError: If the data cannot be used. The message names the place.
+            DataError: If the data cannot be used, or a target is constant. The message names the place. Constant counts
+                and labels have a posterior at the starting values.
             CheckpointError: If the checkpoint belongs to another fit, or the file is no checkpoint.
 
         Warns:
+            ConstantTargetWarning: If counts or labels are constant, so that nothing is learned.
             ConvergenceWarning: If the optimizer stopped before it converged.
             OverfittingWarning: If there are at least as many free hyperparameters as observations.
 
@@ -172,12 +175,14 @@ class Process(ABC, Generic[F]):
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         warn_of_targets(self._spec, y)
-        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
+        constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
+        names = ("*",) if constant else names
         opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with opened as checkpoint_log, Reporter(callback, progress) as reporter:
             state, report = fit_model(begun, Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline))
         self._fitted = Fitted.of(solved_if_read(state), report)
-        for warning in (*fit_warnings(state, report, names), *self.diagnosed(report)):
+        for warning in (*constant, *fit_warnings(state, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 

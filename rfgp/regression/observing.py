@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.counts import counted
-from rfgp.errors import DataError, InvalidArgumentError, OutlierWarning
+from rfgp.errors import ConstantTargetWarning, DataError, InvalidArgumentError, OutlierWarning, arguments
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
@@ -29,10 +29,12 @@ from rfgp.rows import (
     Rows,
     TrainingArrays,
     TrainingSource,
+    in_memory,
     is_numpy_input,
     is_read_in_blocks,
     parts_of,
 )
+from rfgp.rows.arrays import constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MAX_DENSE
@@ -126,6 +128,55 @@ def outlier_warnings(spec: BaseSpec, summary: DataSummary) -> Iterator[Warning]:
             f"have errors or codes of missing values: correct or drop them. If they are right, take logarithms of "
             f"{what}{robust}."
         )
+
+
+def constant_targets(spec: BaseSpec, given: TrainingArrays | TrainingSource) -> str | None:
+    """Return a message about a target that is constant, relative to its exposures if there are any, or None.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
+    """
+    low, high, count = given.target_range
+    if isinstance(given, TrainingArrays) and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
+        low, high = torch.aminmax(given.chunk.y / given.chunk.noise.to(given.chunk.y), dim=0)
+    return constant_message(low, high, count)
+
+
+def check_targets_vary(spec: BaseSpec, given: TrainingArrays | TrainingSource) -> None:
+    """Check that a fit knows the scale of its targets.
+
+    Counts and labels in memory may be constant, because they have a posterior at the starting values.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
+
+    Raises:
+        DataError: If a target is constant. The message names its value, and its output if there are several.
+    """
+    message = constant_targets(spec, given)
+    if message is not None and not (spec.options.likelihood.is_discrete and isinstance(given, TrainingArrays)):
+        raise DataError(
+            f"{message}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
+            "given hyperparameters."
+        )
+
+
+def constant_warnings(spec: BaseSpec, rows: Rows) -> Iterator[Warning]:
+    """Yield a warning if counts or labels are constant, so that a fit keeps the starting values.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+    """
+    if spec.options.likelihood.is_discrete and not is_read_in_blocks(rows):
+        message = constant_targets(spec, TrainingArrays(*in_memory(rows, "a fit")))
+        if message is not None:
+            yield ConstantTargetWarning(
+                f"{message}, so that hyperparameters cannot be learned and keep their starting values. Check the "
+                f"column, or give other values by {arguments('start')}."
+            )
 
 
 def has_exposures(spec: BaseSpec, rows: Rows) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
-from rfgp.errors import InvalidArgumentError, NotFittedError
+from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, NotFittedError, arguments
 from rfgp.inference import unsupported
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
@@ -26,6 +26,8 @@ from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
     bound_likelihood,
     check_rows,
+    check_targets_vary,
+    constant_targets,
     has_exposures,
     inference_of,
     left_out_observations,
@@ -285,29 +287,39 @@ def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, Ou
     return SourceInputs(source, scaling, spec.inputs.dtype), OutputFormat(not isinstance(X, Tensor), like)
 
 
-def begin(spec: BaseSpec, data: Chunk) -> GPState:
+def begin(spec: BaseSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
     """Return a state at starting values from the user or from the data.
 
     Args:
         spec: The specification of the user's options.
         data: The user's data, at least two rows.
+        is_fit: Whether hyperparameters are learned, so that targets must vary. The default is False.
 
     Raises:
         DataError: If the data cannot be used. The message names the row and the column.
 
     Warns:
+        ConstantTargetWarning: If the scale of the targets is needed but not known.
         OutlierWarning: If the unit of a column or of the targets comes from its robust scale.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
     del data  # its columns are copies
+    if is_fit:
+        check_targets_vary(spec, given)
     spec, summary = summary_of(spec, given)
     for warning in outlier_warnings(spec, summary):
         warnings.warn(warning, stacklevel=4)
     spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
-    return initial_state(spec, summary, rows)
+    state, constant = initial_state(spec, summary, rows), constant_targets(spec, given)
+    if constant is not None and (spec.is_gaussian or spec.options.likelihood.is_standardized):
+        unknown = [variance.name for variance in state.spec.variances if variance.name not in state.spec.options.starts]
+        if unknown:
+            message = f"{constant}, so that its scale is unknown. Give {arguments('start')} for {', '.join(unknown)}."
+            warnings.warn(ConstantTargetWarning(message), stacklevel=4)
+    return state
 
 
 def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:

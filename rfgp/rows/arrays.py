@@ -73,11 +73,11 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, min_ro
         n: The number of rows of X.
         like: A tensor with the dtype and device of X.
         dtype: The dtype that the user selected. If None, that of X.
-        min_rows: The smallest number of rows. Targets may be constant only if it is 1.
+        min_rows: The smallest number of rows.
 
     Raises:
-        DataError: If the shape or length is wrong, there are too few rows, values are not finite, or a target is
-            constant. Also if the floating dtype differs from that of X and the user selected none.
+        DataError: If the shape or length is wrong, there are too few rows, or values are not finite. Also if the
+            floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
     if len(t) != n:
@@ -85,10 +85,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, min_ro
     if n < min_rows:
         raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
     check_dtypes(t, like, dtype)
-    t = check_targets(t, n, like)
-    if min_rows > 1:
-        check_not_constant(t.amin(0), t.amax(0), n)
-    return t
+    return check_targets(t, n, like)
 
 
 def check_dtypes(
@@ -145,32 +142,24 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     return t
 
 
-def check_not_constant(
+def constant_message(
     low: Tensor,  # () or (k,)
     high: Tensor,  # () or (k,)
     n: int,
-) -> None:
-    """Check that targets differ by more than rounding errors.
+) -> str | None:
+    """Return a message about the first target that is constant up to rounding errors, or None.
 
     Args:
         low: The smallest value of each target.
         high: The largest value of each target.
-        n: The number of rows, for messages.
-
-    Raises:
-        DataError: If a target is constant. The message names its value, and its output if there are several.
+        n: The number of rows, for the message.
     """
     constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
     if not bool(constant.any()):
-        return
-    if low.ndim == 0:
-        raise DataError(
-            f"The target is constant ({low.item():g} in all {counted(n, 'row')}); there is nothing to learn."
-        )
-    k = int(constant.nonzero()[0])
-    raise DataError(
-        f"Output {k} is constant ({low[k].item():g} in all {counted(n, 'row')}); there is nothing to learn in it."
-    )
+        return None
+    k = int(constant.reshape(-1).nonzero()[0])
+    subject = "The target" if low.ndim == 0 else f"Output {k}"
+    return f"{subject} is constant ({low.reshape(-1)[k].item():g} in all {counted(n, 'row')})"
 
 
 _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}

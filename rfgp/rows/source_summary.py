@@ -13,7 +13,6 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import DataError
 from rfgp.linalg import in_bytes
-from rfgp.rows.arrays import check_not_constant
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
 from rfgp.scaling import Affine, freedom, unit_of
 
@@ -146,11 +145,11 @@ def summarize_source(
         source: The rows. Those of a `DistributedSource` are read on the workers that hold them.
         dtype: The dtype of the inputs. If None, that of the source.
         seed: The seed of the sample. The sample depends on the rows and their order, not on the blocks.
-        is_all: Whether these are all the data, which must have two different rows.
+        is_all: Whether these are all the data, which must have two rows.
         columns: The names of the wanted columns in order. If None, those of the source.
 
     Raises:
-        DataError: If values are invalid, there are fewer than two rows, or a target is constant.
+        DataError: If values are invalid, or there are fewer than two rows.
     """
     if isinstance(source, DistributedSource):
         return source.reduce(partial(_accumulated, dtype, seed, columns), SourceAccumulator.merged).summary(is_all)
@@ -243,17 +242,14 @@ class SourceAccumulator:
             is_all: Whether these are all the data.
 
         Raises:
-            DataError: If there are fewer than two rows, a target is constant, or squares of values overflow.
+            DataError: If there are fewer than two rows, or squares of values overflow.
         """
         if self._format is None:
             raise DataError("The source must have rows, got none. Check its path or its filter.")
         count, (is_vector, is_numpy, names) = self._targets.count, self._format
         if is_all and count < 2:
             raise DataError(f"There must be at least two observations, got {count}.")
-        low, high = (v[0] if is_vector else v for v in (self._targets.low, self._targets.high))
         sample = self._sample.rows()
-        if is_all:
-            check_not_constant(low.to(sample.X.dtype), high.to(sample.X.dtype), count)
         _check_range(self._inputs, "a column of X")
         _check_range(self._targets, "y")
         kind = (self._observations, self._is_homoscedastic, is_vector, is_numpy)

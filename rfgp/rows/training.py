@@ -214,6 +214,11 @@ class TrainingArrays:
         names = complete.names if inputs.ndim == 2 else None
         return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), output_format.is_numpy)
 
+    @property
+    def target_range(self) -> tuple[Tensor, Tensor, int]:
+        """The smallest and the largest target, () or (k,) each, and the number of rows."""
+        return *torch.aminmax(self.chunk.y, dim=0), len(self.chunk.y)
+
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data. Nodes have no map of inputs."""
         inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
@@ -262,6 +267,13 @@ class TrainingSource:
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns, or None."""
         return self.source_summary.names
+
+    @property
+    def target_range(self) -> tuple[Tensor, Tensor, int]:
+        """The smallest and the largest target, () or (k,) each, and the number of rows."""
+        stats = self.source_summary
+        low, high = stats.targets.ends.to(stats.sample.X)
+        return (low[0], high[0], stats.num_rows) if stats.is_vector else (low, high, stats.num_rows)
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data."""

@@ -99,7 +99,7 @@ def dominant_period(
         12.0
     """
     points = np.unique(x)
-    if len(points) < 12:
+    if len(points) < 12 or np.ptp(y) == 0:
         return None
     gap, extent = _gap_and_extent(points)
     scaled = (x - points[0]) / extent

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError
-from rfgp.rows.arrays import check_not_constant
+from rfgp.rows.arrays import constant_message
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +79,4 @@ class Targets:
 
 def _varies(column: NDArray[Any]) -> bool:
     low, high = torch.as_tensor(column.min()), torch.as_tensor(column.max())
-    try:
-        check_not_constant(low, high, len(column))
-    except DataError:
-        return False
-    return True
+    return constant_message(low, high, len(column)) is None

@@ -157,7 +157,7 @@ def test_odd_arrays_are_read_like_plain_ones():
         with pytest.raises(rfgp.DataError, match=message):
             ExactGP().condition(x, y)
     with pytest.raises(rfgp.DataError, match="constant"):
-        ExactGP().condition(X, np.where(np.arange(120) % 2, 0.1 * 3, 0.3))
+        ExactGP().fit(X, np.where(np.arange(120) % 2, 0.1 * 3, 0.3))
     with torch.no_grad():
         assert ExactGP().fit(X, Y, fixed="noise").fit_report.converged
 
