@@ -20,6 +20,7 @@ from rfgp.errors import CouplingWarning as CouplingWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
+from rfgp.errors import ForecastWarning as ForecastWarning
 from rfgp.errors import IdentifierWarning as IdentifierWarning
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
@@ -107,6 +108,7 @@ __all__ = [
     "Exact",
     "ExactGP",
     "FileWriteError",
+    "ForecastWarning",
     "IdentifierWarning",
     "IndexColumnWarning",
     "InducingPoints",

@@ -373,6 +373,18 @@ class NewLevelWarning(RfgpWarning):
     """
 
 
+class ForecastWarning(RfgpWarning):
+    """Rows to predict are a forecast, but a model was selected by interpolation.
+
+    Examples:
+        >>> import numpy as np, rfgp, warnings
+        >>> days = np.arange("2024-01-01", "2024-03-01", dtype="datetime64[D]")
+        >>> gp = rfgp.GP(seed=0).fit({"day": days[:40]}, np.sin(np.arange(40)))  # or validate="forward"
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.ForecastWarning):
+        ...     p = gp.predict({"day": days[40:]})
+    """
+
+
 class IdentifierWarning(RfgpWarning):
     """A text column has a different text in each row and was left out.
 

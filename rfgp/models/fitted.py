@@ -1,15 +1,27 @@
 """The fitted state of a model, and warnings about a fit."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+from torch import Tensor
+
 from rfgp.counts import counted
-from rfgp.errors import BaselineNotBeatenWarning, ConvergenceWarning, OverfittingWarning, arguments
+from rfgp.errors import (
+    BaselineNotBeatenWarning,
+    ConvergenceWarning,
+    ForecastWarning,
+    OverfittingWarning,
+    arguments,
+)
 from rfgp.fitting import TIME_OVER
 from rfgp.hyperparameters import Hyperparameters
+from rfgp.messages import short_repr
 from rfgp.regression import FitReport, GPState
+from rfgp.regression.spec import spec_of
+from rfgp.rows import ends_of
 
 _SHOWN = 60
 """The maximum number of characters of one argument in the repr of a model."""
@@ -80,6 +92,31 @@ def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> I
         yield OverfittingWarning(
             f"The hyperparameters are over-fitted: {counted(count, 'observation')} cannot determine {entries} "
             "hyperparameters (try ard=False, or priors)."
+        )
+
+
+def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> Iterator[Warning]:
+    """Yield a warning if rows are a forecast, but selection was by interpolation.
+
+    Args:
+        state: The state of the model.
+        report: The report of the fit. If None, there was none.
+        inputs: The standardized rows to predict, (n, d). Rows in blocks are not checked.
+    """
+    known = report.selection.last_times if report is not None and report.selection is not None else {}
+    maps, schema = state.scaling.inputs, spec_of(state).schema if known else None
+    if maps is None or schema is None or not isinstance(inputs, Tensor) or not len(inputs):
+        return
+    first = maps.inverse(inputs.detach().amin(0))
+    later = [i for i, key in enumerate(schema.keys) if first[i] > known.get(str(key), math.inf)]
+    if later and state.rows is not None:  # an update may have added rows
+        last = maps.inverse(ends_of(state.rows)[1])
+        later = [i for i in later if first[i] > last[i]]
+    for key in (schema.keys[i] for i in later[:1]):
+        yield ForecastWarning(
+            f"All rows to predict are later than the training rows in column {short_repr(key)}, but the kernel "
+            "was selected by rows left out among the others, which says nothing of a forecast. Intervals may be far "
+            'off. Select by forecasts with validate="forward".'
         )
 
 

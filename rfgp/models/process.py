@@ -15,7 +15,7 @@ from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerpri
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
-from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
+from rfgp.models.fitted import Fitted, fit_warnings, forecast_warnings, shown_arguments
 from rfgp.models.validation import validate_inputs, warn_of_targets
 from rfgp.regression import (
     BaseSpec,
@@ -287,6 +287,9 @@ class Process(ABC, Generic[F]):
             DataError: If the inputs do not fit the data.
             InvalidArgumentError: If there is no such column, or a term has no derivative in it.
 
+        Warns:
+            ForecastWarning: If all rows are later than the training rows, and the kernel was not selected by forecasts.
+
         Examples:
             >>> import numpy as np
             >>> import rfgp
@@ -295,7 +298,11 @@ class Process(ABC, Generic[F]):
             >>> gp.predict([[np.pi / 2]]).mean.round(2)
             array([1.])
         """
-        return self.state.predict(X, derivative)
+        state = self.state
+        inputs, output_format = state.points_or_blocks(X)
+        for warning in forecast_warnings(state, self.fit_report, inputs):
+            warnings.warn(warning, stacklevel=3)
+        return state.predict_at(inputs, output_format, derivative)
 
     @with_torch_defaults()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:

@@ -131,6 +131,8 @@ class SelectionReport:
         predicted: The predicted seconds of the selection.
         baselines: The scores of baselines on the same rows, by name, with differences from the selected model.
         weights: The weights of the candidates in a selected average. Empty if a single candidate was selected.
+        last_times: The last time of the training rows, for each column of dates (days since 1970-01-01 UTC) and for a
+            single column of ascending numbers. Empty if the last rows were held out, or none was scored.
         seconds: The elapsed seconds of the selection. Comparisons of reports ignore them.
         fit_seconds: The elapsed seconds of the final fit. Comparisons of reports ignore them.
     """
@@ -147,6 +149,7 @@ class SelectionReport:
     predicted: float = 0.0
     baselines: Mapping[str, Score] = field(default_factory=dict)
     weights: tuple[float, ...] = ()
+    last_times: Mapping[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
     fit_seconds: float = field(default=0.0, compare=False)
 

@@ -224,7 +224,30 @@ class GPState:
             X: The inputs.
             derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
         """
-        prediction = predicted(self, *_points_or_blocks(self, X))
+        return self.predict_at(*self.points_or_blocks(X), derivative)
+
+    def points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
+        """Return standardized inputs, in blocks if X is a source, and their output format.
+
+        Args:
+            X: The inputs in the user's units.
+        """
+        source = inputs_source(self.spec.inputs, X)
+        if source is None:
+            return self.points(X)
+        like = self.scaling.targets.scale.new_empty(0)
+        inputs = SourceInputs(source, self.scaling, self.spec.inputs.dtype)
+        return inputs, OutputFormat(not isinstance(X, Tensor), like)
+
+    def predict_at(self, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
+        """Return the posterior of the latent function at standardized inputs.
+
+        Args:
+            inputs: The standardized inputs, (n, d) or in blocks.
+            output_format: The type of the results.
+            derivative: As for `predict`.
+        """
+        prediction = predicted(self, inputs, output_format)
         return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
@@ -276,15 +299,6 @@ class GPState:
             object.__setattr__(self, name, value)
         if self.given is not None:
             object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
-
-
-def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
-    spec, scaling = state.spec, state.scaling
-    source = inputs_source(spec.inputs, X)
-    if source is None:
-        return state.points(X)
-    like = scaling.targets.scale.new_empty(0)
-    return SourceInputs(source, scaling, spec.inputs.dtype), OutputFormat(not isinstance(X, Tensor), like)
 
 
 def begin(spec: BaseSpec, data: Chunk, *, is_fit: bool = False) -> GPState:

@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.regression import GPState
 from rfgp.regression.spec import spec_of
-from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
+from rfgp.rows import Block, ends_of, input_groups, merge_replicates, rows_in_memory
 from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
@@ -192,6 +192,23 @@ def date_column(state: GPState) -> int:
             f"{len(columns)}. Convert the time to dates, or use the column of a group."
         )
     return dates[0] if dates else 0
+
+
+def last_times(state: GPState) -> dict[str, float]:
+    """Return the last time of the rows by column, in the user's units.
+
+    Columns of times are those of dates, and a single column of ascending numbers.
+
+    Args:
+        state: The state of a model.
+    """
+    rows, columns, maps = state.require_rows(purpose="a fit"), _columns(state), state.scaling.inputs
+    if maps is None:
+        return {}
+    steps = rows_in_memory(rows).inputs.diff(dim=0)
+    is_ascending = steps.shape[1] == 1 and bool((steps >= 0).all())
+    last = maps.inverse(ends_of(rows)[1])
+    return {str(column.key): float(last[i]) for i, column in enumerate(columns) if column.is_date or is_ascending}
 
 
 def _columns(state: GPState) -> Any:

@@ -15,7 +15,7 @@ from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.regression.spec import averaged, spec_of
 from rfgp.rows import SourceRows, rows_in_memory
-from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
+from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import (
     MAX_FRACTION,
@@ -187,7 +187,13 @@ def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState], seco
         rate=FLOPS_PER_SECOND,
         predicted=halving.predicted,
         baselines=_baselines(halving, chosen) if is_scored else {},
+        last_times=_last_times(halving) if is_scored else {},
     )
+
+
+def _last_times(halving: SuccessiveHalving) -> dict[str, float]:
+    """Return the last times of the rows, unless the last rows were held out."""
+    return {} if halving.validation.groups == FORWARD else last_times(halving.validation.state)
 
 
 def _baselines(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
@@ -224,6 +230,8 @@ def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str
     rows = counted(len(halving.validation.validation_rows), "held-out row" if halving.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
     proposal = _proposal(halving.validation.state)
+    if _last_times(halving):
+        proposal = f' It says nothing of a forecast, which validate="{FORWARD}" scores.{proposal}'
     if len(chosen) > 1:
         members = ", ".join(
             f"{candidate_state.candidate.name} ({candidate_state.weight:.2g})" for candidate_state in chosen

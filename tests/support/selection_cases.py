@@ -53,10 +53,10 @@ def candidate(kernel, *approximations, followups=()):
     return Candidate(ModelOptions(kernel, approximations=chosen), tuple(followups))
 
 
-def among(*candidates, seed=0):
+def among(*candidates, seed=0, validate=None):
     """Return a model that selects among candidates."""
     chosen = rfgp.GP(seed=seed).spec.options
-    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits()))))
+    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits(), validate))))
 
 
 def spread(validation, mean, deviation=0.0):
