@@ -161,7 +161,9 @@ def is_hashable(value: Any) -> bool:
     return True
 
 
-def check_fits(subject: str, size: float, remedy: str, max_memory: float | None = None) -> None:
+def check_fits(
+    subject: str, size: float, remedy: str, max_memory: float | None = None, *, option: str = "max_memory"
+) -> None:
     """Check that a result fits into memory, before it is allocated.
 
     Args:
@@ -169,6 +171,7 @@ def check_fits(subject: str, size: float, remedy: str, max_memory: float | None 
         size: The size of the result in bytes.
         remedy: A sentence that ends the message.
         max_memory: The memory allowed, in bytes. If None, the memory of this machine.
+        option: The name of the option that is `max_memory`.
 
     Raises:
         MemoryBudgetError: If the result is larger.
@@ -179,10 +182,14 @@ def check_fits(subject: str, size: float, remedy: str, max_memory: float | None 
     """
     allowed = machine_memory() if max_memory is None else max_memory
     if not size <= allowed:
-        bound = "more than this machine has" if max_memory is None else "more than max_memory allows"
-        raise MemoryBudgetError(
-            f"{subject} take up to {size / 2**20:,.4g} MiB, {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
-        )
+        bound = "more than this machine has" if max_memory is None else f"more than {option} allows"
+        raise MemoryBudgetError(f"{subject} take up to {_mebibytes(size)}, {bound} ({_mebibytes(allowed)}). {remedy}")
+
+
+def _mebibytes(size: float) -> str:
+    """Return a number of bytes in MiB, with at least four digits of large numbers."""
+    mebibytes = size / 2**20
+    return f"{mebibytes:,.0f} MiB" if mebibytes >= 1000 else f"{mebibytes:.4g} MiB"
 
 
 def machine_memory() -> float:

@@ -69,6 +69,19 @@ class IndependentFunctions(Posterior):
         samples = [function.sample_functions(count, generator) for function in self.functions]
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, (count, b, C) at b of them, or None if a function has no weights."""
+        samples = [function.sample_values(num_points, count, generator) for function in self.functions]
+        known = [sample for sample in samples if sample is not None]
+        if len(known) < len(samples):
+            return None
+        return lambda inputs: torch.cat([sample(inputs) for sample in known], dim=2)
+
+    @property
+    def num_functions(self) -> int:
+        """The number C of functions."""
+        return len(self.functions)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) of all functions, with names such as "0.weights"."""
         return numbered(function.tensors() for function in self.functions)
@@ -146,6 +159,10 @@ class HeteroscedasticPosterior(Posterior):
             A map of the inputs of n points to (count, n, 1).
         """
         return self.function.sample_functions(count, generator)
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values of f at n points, (count, b, 1) at b of them, or None."""
+        return self.function.sample_values(num_points, count, generator)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) of f and g by name.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, check_joint_fits
 from rfgp.inference.mixture import MixturePosterior
 from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
 from rfgp.solvers import Posterior
@@ -25,11 +25,13 @@ class ConditionedGP:
         names: The names of the terms of the sum. If None, all terms.
         derivative_column: The index of the column in which the function is differentiated. If None, it is not
             differentiated.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
     """
 
     posterior: Posterior
     names: tuple[str, ...] | None = None
     derivative_column: int | None = None
+    memory: float | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -43,11 +45,11 @@ class ConditionedGP:
             inputs: The points, (n, d), or positions (n,), or blocks of them.
         """
         if isinstance(self.posterior, MixturePosterior):
-            return self.posterior.at(inputs)
-        latent = LatentDistribution(self.posterior, inputs)
+            return self.posterior.at(inputs, self.memory)
+        latent = LatentDistribution(self.posterior, inputs, self.memory)
         if self.derivative_column is not None:
             return latent
-        return with_new_levels(latent, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
+        return with_new_levels(latent, self.posterior.prior, self.names, inputs, self.memory)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -100,6 +102,7 @@ class ConditionedGP:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
+        check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
         both = [name for name in names[0] if name in names[1]]
         blocks = blocks_with_new_levels(self.posterior.prior, both)
         base = self.posterior.cross_covariance(inputs, *names)

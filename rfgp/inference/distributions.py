@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from graphs.checks import check_fits, counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.caching import ResultCache
+from rfgp.kernels.matrix import COPIES
 from rfgp.solvers import Posterior
 from rfgp.solvers.operators import LatentOperator
 
@@ -74,6 +76,20 @@ class Distribution(ABC):
         """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
         return self._cached("root", self._root)
 
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw values from the joint distribution, (count, n, k), or (count, n, C) of C functions.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        root, mean = self.root(), self.mean()
+        if len(root) != len(mean):
+            return mean + sample_functions_jointly(root, count, mean, generator)
+        standard = torch.randn(count, mean.shape[1], root.shape[1], generator=generator, dtype=root.dtype)
+        values: Tensor = mean + (standard.to(root.device) @ root.mT).mT
+        return values
+
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
         return torch.diag_embed(self.variance())
@@ -88,6 +104,7 @@ class Distribution(ABC):
         A constant that several terms share cancels, so it does not widen their intervals.
         """
         mean = self.mean()
+        check_joint_fits(len(mean))
         weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
         return LinearFunctionals(self, weights, mean.new_zeros(()))
 
@@ -117,10 +134,12 @@ class LatentDistribution(Distribution):
     Attributes:
         posterior: The posterior.
         inputs: The points, a table (n, d) or positions (n,), or blocks of them.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
     """
 
     posterior: Posterior
     inputs: Tensor | InputBlocks
+    memory: float | None = None
 
     @property
     def num_points(self) -> int | None:
@@ -137,7 +156,21 @@ class LatentDistribution(Distribution):
     def noise(self) -> "LatentDistribution | None":
         """The distribution of the log noise at the points, or None for constant noise."""
         posterior = self.posterior.noise_process
-        return None if posterior is None else self._cached("noise", lambda: LatentDistribution(posterior, self.inputs))
+        if posterior is None:
+            return None
+        return self._cached("noise", lambda: LatentDistribution(posterior, self.inputs, self.memory))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw values from the joint distribution, (count, n, k), by weights if possible.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        values = self.posterior.sample_values(len(in_memory(self.inputs)), count, generator)
+        if values is None:
+            return super().sample(count, generator)
+        return torch.cat([values(x) for x in _chunks(self.inputs, self._chunk_size)], dim=1)
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
@@ -162,9 +195,11 @@ class LatentDistribution(Distribution):
         return variances.tensor()
 
     def _covariance(self) -> Tensor:
+        check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions)
         return self.posterior.covariance(*self._joint())
 
     def _root(self) -> Tensor:
+        check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions**2)
         return self.posterior.root(*self._joint())
 
     @property
@@ -217,6 +252,15 @@ class LinearFunctionals(Distribution):
     def requires_grad(self) -> bool:
         """Whether the weights or the values require a gradient."""
         return self.weights.requires_grad or self.latent.requires_grad
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw values of the functionals from their joint distribution, (count, m, k).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        return self.weights @ (self.latent.sample(count, generator) + self.shift)
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each functional, (m, C, C)."""
@@ -336,6 +380,26 @@ def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
     raise InvalidArgumentError(
         "A joint distribution requires rows in memory, got rows that are read in blocks. Use the mean and variance, or "
         "predict at an array of some of the rows."
+    )
+
+
+def check_joint_fits(num_points: int, memory: float | None = None, num_matrices: int = 1) -> None:
+    """Check that a joint distribution of n points fits into memory, before it is computed.
+
+    Args:
+        num_points: The number n of points.
+        memory: The memory limit in bytes. If None, the memory of this machine.
+        num_matrices: The number of matrices (n, n). The default is 1.
+
+    Raises:
+        MemoryBudgetError: If it does not.
+    """
+    check_fits(
+        f"The covariances of {counted(num_points, 'point')}",
+        8.0 * COPIES * num_matrices * num_points**2,
+        "Use the mean, the variance or gp.sample_functions(...), or predict at fewer points.",
+        memory,
+        option="memory",
     )
 
 

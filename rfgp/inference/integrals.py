@@ -18,9 +18,16 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.conditioned import ConditionedGP, Terms
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, LinearFunctionals, in_memory
+from rfgp.inference.distributions import (
+    Distribution,
+    InputBlocks,
+    LatentDistribution,
+    LinearFunctionals,
+    check_joint_fits,
+    in_memory,
+)
 from rfgp.inference.mixture import MixtureDistribution, MixturePosterior
-from rfgp.inference.new_levels import LevelBlock, blocks_with_new_levels, with_new_levels
+from rfgp.inference.new_levels import LevelBlock, WithNewLevels, blocks_with_new_levels
 from rfgp.solvers import Posterior
 
 MAX_JOINT = 2**13
@@ -125,6 +132,7 @@ class BoxIntegrals(Distribution):
         corners: The corners of the boxes, standardized, (m, 2, D).
         shift: A constant that is added to the function, (k,) or ().
         names: The names of the terms of the sum. If None, all terms.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
     """
 
     posterior: Posterior
@@ -132,6 +140,7 @@ class BoxIntegrals(Distribution):
     corners: Tensor
     shift: Tensor
     names: tuple[str, ...] | None = None
+    memory: float | None = None
 
     @property
     def num_points(self) -> int:
@@ -162,6 +171,7 @@ class BoxIntegrals(Distribution):
     def _covariance(self) -> Tensor:
         root = self._feature_root
         if root is not None:
+            check_joint_fits(self.num_points, self.memory)
             return root @ root.mT
         covariance, residual = self._jointly().covariance(), self._independent_residual_variance(self.corners).diag()
         return covariance - (residual[..., None] if covariance.ndim > 2 else residual)
@@ -180,7 +190,7 @@ class BoxIntegrals(Distribution):
         return self.rule.nodes(corners), self.rule.weights(corners)
 
     def _at(self, inputs: Tensor) -> LatentDistribution:
-        return LatentDistribution(self.posterior, inputs)
+        return LatentDistribution(self.posterior, inputs, self.memory)
 
     def _functionals(self, corners: Tensor) -> LinearFunctionals:
         return self.rule.functionals(self._at, corners, self.shift)
@@ -306,9 +316,10 @@ class IntegratedGP(ConditionedGP):
         return (weights @ base.movedim(-1, 0) @ weights.mT).movedim(0, -1)
 
     def _of(self, posterior: Posterior, shift: Tensor, corners: Tensor) -> Distribution:
-        base = BoxIntegrals(posterior, self.rule, corners, shift, self.names)
+        base = BoxIntegrals(posterior, self.rule, corners, shift, self.names, self.memory)
         blocks = blocks_with_new_levels(posterior.prior, self.names)
-        return with_new_levels(base, tuple(IntegratedLevels(block, self.rule) for block in blocks), corners)
+        effects = tuple(IntegratedLevels(block, self.rule) for block in blocks)
+        return WithNewLevels(base, effects, corners, memory=self.memory) if effects else base
 
 
 # --- the number of nodes ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from rfgp.inference.distributions import (
     normal_cdf,
     quantiles_by_bisection,
 )
-from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
+from rfgp.inference.new_levels import with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
@@ -121,10 +121,15 @@ class MixturePosterior(Posterior):
             tuple(member.noise.detach() for member in members),
         )
 
-    def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
-        """Return the distribution of the latent function at n points, (n, d) or (n,)."""
+    def at(self, inputs: Tensor | InputBlocks, memory: float | None = None) -> "MixtureDistribution":
+        """Return the distribution of the latent function at n points, (n, d) or (n,).
+
+        Args:
+            inputs: The points.
+            memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+        """
         members = tuple(
-            with_new_levels(LatentDistribution(member, inputs), blocks_with_new_levels(member.prior, None), inputs)
+            with_new_levels(LatentDistribution(member, inputs, memory), member.prior, None, inputs, memory)
             for member in self.members
         )
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)

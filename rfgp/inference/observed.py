@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
-from rfgp.inference.distributions import quantiles_by_bisection, sample_functions_jointly
+from rfgp.inference.distributions import quantiles_by_bisection
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
 from rfgp.inference.unsupported import NO_EXPOSURE
@@ -165,8 +165,7 @@ class ObservedClasses(Prediction):
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
-        mean = (self.location.double() + self.latent.mean()).cpu()
-        f = mean + sample_functions_jointly(self.latent.root().cpu(), num_samples, mean, generator)
+        f = (self.location.double() + self.latent.sample(num_samples, generator)).cpu()
         return self._out(self.likelihood.sample(f, generator))
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import unsupported
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_cdf, sample_functions_jointly
+from rfgp.inference.distributions import Distribution, LinearFunctionals, check_joint_fits, normal_cdf
 from rfgp.inference.operators import ObservedOperator
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
@@ -94,7 +94,7 @@ class Prediction:
 
     @property
     def covariance(self) -> Any:
-        """The covariance matrix, (n, n) or (n, n, k)."""
+        """The covariance matrix, (n, n) or (n, n, k), or a `graphs.MemoryBudgetError` if it does not fit into memory."""
         return self._out(self.covariance_tensor())
 
     @with_torch_defaults()
@@ -180,6 +180,10 @@ class Prediction:
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution.
 
+        If there are fewer draws than points and all terms have weights, such as random features, weights are drawn. The
+        covariance is then not formed. Draws have the distribution of the covariance: they include new levels, and
+        variances that features miss.
+
         Args:
             num_samples: The number s of draws.
             seed: An integer. If None, the system's entropy is used.
@@ -190,16 +194,13 @@ class Prediction:
 
         Raises:
             InvalidArgumentError: If s is not a natural number, or both a seed and a generator are given.
+            MemoryBudgetError: If the covariance is needed and does not fit into memory.
         """
         num_samples, generator = read_draws(num_samples, seed, generator)
-        root, mean = self.latent.root(), self.latent.mean()
-        if len(root) != len(mean):
-            return self._out(self._to_units(mean + sample_functions_jointly(root, num_samples, mean, generator)))
-        count = (num_samples, mean.shape[1])
-        standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
-        values = mean + (standard.to(root.device) @ root.mT).mT
+        values = self.latent.sample(num_samples, generator)
         if self.has_noise:
-            values = values + _noise_draws(self.noise, count, len(root), generator).to(root).mT
+            count, n, k = values.shape
+            values = values + _noise_draws(self.noise, (count, k), n, generator).to(values).mT
         return self._out(self._to_units(values))
 
     def log_prob(self, y: Any) -> Any:
@@ -239,8 +240,12 @@ class Prediction:
         covariance, noise = self.latent.covariance(), _noise(self)
         if covariance.ndim == 3:  # functions with covariances of their own
             return self.scale**2 * covariance
-        noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
-        return _per_output(self, covariance + noise)
+        check_joint_fits(len(covariance), num_matrices=self.scale.numel())
+        if noise.ndim == 2:
+            return _per_output(self, covariance + noise)
+        total = covariance.clone()
+        total.diagonal().add_(noise)
+        return _per_output(self, total)
 
     def operator(self) -> ObservedOperator | None:
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
@@ -319,8 +324,8 @@ class LogNormal:
     @property
     def covariance(self) -> Any:
         """The covariance matrix, (n, n) or (n, n, k)."""
-        mean = self.mean_tensor()
-        return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
+        covariance, mean = self.log.covariance_tensor(), self.mean_tensor()
+        return self._as_log(mean[:, None] * mean * covariance.expm1())
 
     def quantile(self, probability: Any) -> Any:
         """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""

@@ -78,7 +78,7 @@ class LatentPredictive:
             count: The number of draws.
             generator: A generator on the CPU.
         """
-        f = draw_values(self.latent_moments[0], self.latent, count, generator)
+        f = draw_values(self.location, self.latent, count, generator)
         return self.likelihood.sample(f, generator)
 
     def quantile_search_start(self) -> tuple[Tensor, Tensor]:
@@ -145,8 +145,8 @@ class HeteroscedasticPredictive:
             count: The number of draws.
             generator: A generator on the CPU.
         """
-        f = draw_values(self._function_moments[0], self.latent, count, generator)
-        g = draw_values(self._noise_moments[0], self._noise, count, generator)
+        f = draw_values(self.location, self.latent, count, generator)
+        g = draw_values(torch.zeros_like(self.location), self._noise, count, generator)
         return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.base_noise * g.exp()).sqrt()
 
     def quantile_search_start(self) -> tuple[Tensor, Tensor]:
@@ -193,22 +193,16 @@ def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tens
     return (location + latent.mean()[:, 0]).double().cpu(), variance
 
 
-def draw_values(
-    mean: Tensor,  # (n,)
-    latent: Distribution,
-    count: int,
-    generator: torch.Generator,
-) -> Tensor:  # (count, n)
-    """Draw values around their means from the joint distribution.
+def draw_values(location: Tensor, latent: Distribution, count: int, generator: torch.Generator) -> Tensor:
+    """Draw values of the first function from the joint distribution at n points, (count, n).
 
     Args:
-        mean: The means, (n,).
-        latent: The joint distribution at n points.
+        location: The mean of the first function, () or (n,).
+        latent: The joint distribution at n points, without the mean of the first function.
         count: The number of draws.
         generator: A generator on the CPU.
     """
-    root = latent.root().cpu()
-    return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
+    return (location + latent.sample(count, generator)[..., 0]).double().cpu()
 
 
 def expectation(

@@ -91,6 +91,10 @@ class Options(Protocol):
         """The distribution of an observation given the latent function."""
 
     @property
+    def memory(self) -> float | None:
+        """The memory limit in bytes. If None, it follows from the machine's memory."""
+
+    @property
     def has_matrices(self) -> bool:
         """Whether matrices of all pairs of rows are used for any number of rows."""
 

@@ -41,7 +41,7 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
     rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
     prediction = predicted(state, first, output_format)
     shift = (prediction.location / prediction.scale).reshape(-1)
-    process = IntegratedGP(state.posterior, rule=rule, shift=shift)
+    process = IntegratedGP(state.posterior, memory=state.process.memory, rule=rule, shift=shift)
     prediction = dataclasses.replace(
         prediction,
         latent=process.at(corners),

@@ -181,7 +181,7 @@ class GPState:
         Raises:
             NotFittedError: If there are neither rows nor a posterior.
         """
-        return ConditionedGP(self.posterior)
+        return ConditionedGP(self.posterior, memory=self.spec.options.memory)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Return the leave-one-out distributions of observations, in the user's units.
@@ -280,7 +280,8 @@ class GPState:
         """Return the prior covariance at X in the user's units, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
         members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
-        first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
+        memory = self.spec.options.memory
+        first, *others = (member.weight * prior_kernel(member.prior, inputs, memory) for member in members)
         kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 

@@ -7,7 +7,7 @@ Source: Wilson et al. (2020), Efficiently sampling functions from Gaussian proce
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,7 +99,18 @@ class Extensions:
             k: The number of outputs of a draw.
             generator: A generator on the CPU.
         """
-        blocks = [block for block in prior.weights if names is None or block.name in names]
+        return cls.of_blocks([b for b in prior.weights if names is None or b.name in names], count, k, generator)
+
+    @classmethod
+    def of_blocks(cls, blocks: Iterable[WeightBlock], count: int, k: int, generator: torch.Generator) -> "Extensions":
+        """Draw the extensions of blocks.
+
+        Args:
+            blocks: The blocks. Those that are not on a lattice have no extension.
+            count: The number of draws.
+            k: The number of outputs of a draw.
+            generator: A generator on the CPU.
+        """
         parts = [
             (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
             for block in blocks

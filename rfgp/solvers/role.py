@@ -44,6 +44,11 @@ class Posterior(ABC):
     def width(self) -> int:
         """The number of entries of one point in memory."""
 
+    @property
+    def num_functions(self) -> int:
+        """The number C of functions that do not share a covariance."""
+        return 1
+
     @abstractmethod
     def project(self, inputs: Tensor) -> Any:
         """Return the projection of n points.
@@ -147,6 +152,22 @@ class Posterior(ABC):
         Raises:
             InvalidArgumentError: If the model is defined at given points only.
         """
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, or return None if a root of their covariance is needed or costs less.
+
+        In contrast to `sample_functions`, values include variances that are independent between points. They exclude
+        new levels, like the moments.
+
+        Args:
+            num_points: The number n of points.
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of some of the points to (count, b, k), or None. Each point is mapped once.
+        """
+        return None
 
     def __post_init__(self) -> None:
         make_contiguous(self, *self.serialized_fields)

@@ -48,6 +48,11 @@ class CoupledDensePosterior(Posterior):
         """The number of entries of one point in memory: two for each row and class."""
         return 2 * self.coefficients.numel()
 
+    @property
+    def num_functions(self) -> int:
+        """The number C of functions."""
+        return self.coefficients.shape[1]
+
     def project(self, inputs: Tensor) -> Tensor:
         """Return the covariances of n points with the training inputs, (n, n_train)."""
         return self._predicted_prior.kernel(inputs, self.inputs)
@@ -154,6 +159,11 @@ class CoupledLowRankPosterior(Posterior):
         """The number of entries of one point in memory: F for each pair of classes."""
         return self.weights.numel() * self.weights.shape[1]
 
+    @property
+    def num_functions(self) -> int:
+        """The number C of functions."""
+        return self.weights.shape[1]
+
     def project(self, inputs: Tensor) -> Tensor:
         """Return the features (n, F), 0 for terms that are not predicted."""
         phi = self.prior.dense.scaled(inputs).double()
@@ -193,6 +203,10 @@ class CoupledLowRankPosterior(Posterior):
         drawn = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
         w = self.weights + drawn.mT.reshape(count, C, F).mT
         return lambda inputs: self.project(inputs) @ w
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, (count, b, C) at b of them, or None if a root costs less."""
+        return self.sample_functions(count, generator) if count < num_points else None
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of weights and factor by name."""

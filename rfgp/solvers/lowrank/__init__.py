@@ -27,6 +27,7 @@ from rfgp.solvers.lowrank.model import summed as summed
 from rfgp.solvers.lowrank.posterior import FactorCovariance as FactorCovariance
 from rfgp.solvers.lowrank.posterior import LowRankPosterior as LowRankPosterior
 from rfgp.solvers.lowrank.posterior import RowCovariance as RowCovariance
+from rfgp.solvers.lowrank.posterior import with_noise as with_noise
 from rfgp.solvers.lowrank.solver import LowRankSolver as LowRankSolver
 from rfgp.solvers.lowrank.solver import update_gram as update_gram
 from rfgp.solvers.lowrank.statistics import Statistics as Statistics

@@ -74,6 +74,15 @@ class FactorCovariance:
         out: Tensor = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
         return out
 
+    def draws_weights(self, num_points: int, count: int) -> bool:
+        """Return whether draws of weights cost less than a root at n points.
+
+        Args:
+            num_points: The number n of points.
+            count: The number of draws.
+        """
+        return count < num_points
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the factor (F, F) by name."""
         return {"factor": self.factor}
@@ -151,6 +160,15 @@ class RowCovariance:
         e = root @ torch.randn(count, root.shape[1], k, generator=generator, dtype=torch.float64).to(self.rows)
         return z - self.rows.mT @ (self.rows @ z + e)
 
+    def draws_weights(self, num_points: int, count: int) -> bool:
+        """Return whether draws of weights cost less than a root at n points.
+
+        Args:
+            num_points: The number n of points.
+            count: The number of draws.
+        """
+        return max(count, len(self.rows)) < num_points
+
     def tensors(self) -> dict[str, Tensor]:
         """Return S (n, F) by name."""
         return {"rows": self.rows}
@@ -167,6 +185,21 @@ class RowCovariance:
 
 WeightCovariance = FactorCovariance | RowCovariance
 """The posterior covariance of weights (F,)."""
+
+
+def with_noise(values: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
+    """Return values (count, n, k) plus independent noise.
+
+    Args:
+        values: The values.
+        variance: The variances of the noise, (n,) or ().
+        generator: A generator on the CPU.
+    """
+    if not bool((variance > 0).any()):
+        return values
+    standard = torch.randn(*values.shape, generator=generator, dtype=torch.float64).to(values)
+    deviation = variance.clamp_min(1e-300).sqrt()  # the root has no gradient at 0
+    return values + deviation.expand(values.shape[1])[:, None] * standard
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +264,13 @@ class LowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        total = self.uncertainty.variance(projected)
+        return self.uncertainty.variance(projected) + self.residual_variance(inputs, projected)
+
+    def residual_variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the variances (n,) or () that the features miss."""
         if self.derivative_column is not None:
-            return total + self.missing_derivative_variances(inputs)
-        return total + self._residual.residual_variance(inputs, projected)
+            return self.missing_derivative_variances(inputs)
+        return self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
@@ -291,11 +327,34 @@ class LowRankPosterior(Posterior):
                 "This process has no functions to draw, because its residual is defined at given points only. Use "
                 "predict(X).sample(), or InducingPoints(method='sor')."
             )
-        weights = self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
+        weights = self.sample_weights(count, generator)
         extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
         if not extensions.parts:
             return lambda inputs: self.project(inputs) @ weights
         return lambda inputs: self.project(inputs) @ weights + extensions.evaluate(inputs)
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, (count, b, k) at b of them.
+
+        The result is None if a root costs less, or if features miss a part of the function that points share.
+        """
+        is_slope = self.derivative_column is not None  # beyond the rows, points share a part of it
+        shares_residual = is_slope or any(
+            b.residual is not None and not b.residual.is_noise for b in self._residual.blocks
+        )
+        if shares_residual or not self.uncertainty.draws_weights(num_points, count):
+            return None
+        weights = self.sample_weights(count, generator)
+
+        def values(inputs: Tensor) -> Tensor:
+            projected = self.project(inputs)
+            return with_noise(projected @ weights, self.residual_variance(inputs, projected), generator)
+
+        return values
+
+    def sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw weights from their posterior, (count, F, k)."""
+        return self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.

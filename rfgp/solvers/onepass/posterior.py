@@ -15,7 +15,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, Rows
 from rfgp.solvers.extensions import Extensions
-from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
+from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior, with_noise
 from rfgp.solvers.onepass.moments import SeriesMoments
 from rfgp.solvers.onepass.statistics import Statistics, assemble
 from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, weighted_sums
@@ -148,24 +148,38 @@ class SeriesPosterior(Posterior):
 
         The kernel is used outside the box of the rows only. The variance that the modes miss is excluded.
         """
-        dense = self.dense
-        weights = dense.weights + dense.uncertainty.sample(count, *dense.weights.shape, generator=generator)
-        extensions = Extensions.of(self.prior, dense.terms, count, weights.shape[2], generator)
+        values = self._functions(count, generator)
+        extensions = Extensions.of(self.prior, self.dense.terms, count, self.dense.weights.shape[1], generator)
+        return lambda inputs: values(inputs) + extensions.evaluate(inputs)
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, (count, b, k) at b of them, or None if a root costs less."""
+        is_slope = self.dense.derivative_column is not None  # beyond the rows, points share a part of it
+        if is_slope or not self.dense.uncertainty.draws_weights(num_points, count):
+            return None
+        functions = self._functions(count, generator)
+        return lambda inputs: with_noise(functions(inputs), self._missing_variance(inputs), generator)
+
+    def _functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw the sums of the features, (count, n, k)."""
+        drawn = self.dense.sample_weights(count, generator)  # (count, F, k)
+        draws = replace(self.dense, weights=drawn.movedim(0, 1).flatten(1))
+        series = SeriesMoments(draws)
 
         def functions(inputs: Tensor) -> Tensor:
-            is_out = self.is_outside(inputs)
-            if inputs.requires_grad or bool(is_out.all()):
-                return dense.project(inputs) @ weights + extensions.evaluate(inputs)
-            draws = [SeriesMoments(replace(dense, weights=draw)).mean(inputs[~is_out]) for draw in weights]
-            stacked = torch.stack(draws)
-            if not bool(is_out.any()):
-                return stacked
-            out = stacked.new_zeros(count, len(inputs), weights.shape[2])
-            out[:, ~is_out] = stacked
-            out[:, is_out] = dense.project(inputs[is_out]) @ weights + extensions.evaluate(inputs[is_out])
-            return out
+            values = self._over(inputs, series.mean, lambda phi, _: draws.mean(phi))
+            return values.reshape(len(inputs), count, -1).movedim(0, 1)
 
         return functions
+
+    def _missing_variance(self, inputs: Tensor) -> Tensor:
+        """Return the variances (n,) that the modes miss at points (n, D). They are 0 outside the box of a lattice."""
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for block in self.prior.dense.with_residuals_of(self.dense.terms).blocks:
+            if block.residual is not None and isinstance(block.design, LatticeDesign):
+                variance = block.prior_variance * block.design.residual_variance(*block.parameters)
+                total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
+        return total
 
     # --- rows ------------------------------------------------------------------------------------
 
