@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rfgp.tables.reading import read_inputs as read_inputs
     from rfgp.tables.reading import read_kinds as read_kinds
     from rfgp.tables.reading import read_names as read_names
+    from rfgp.tables.reading import read_numbers as read_numbers
     from rfgp.tables.reading import read_parquet as read_parquet
     from rfgp.tables.reading import read_table as read_table
     from rfgp.tables.sources import CSV as CSV
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
     from rfgp.tables.table import Inputs as Inputs
     from rfgp.tables.table import Table as Table
 
-_READERS = ("read_csv", "read_groups", "read_inputs", "read_kinds", "read_names", "read_parquet", "read_table")
+_READERS = (
+    "read_csv",
+    "read_groups",
+    "read_inputs",
+    "read_kinds",
+    "read_names",
+    "read_numbers",
+    "read_parquet",
+    "read_table",
+)
 _SOURCES = ("CSV", "Batches", "Parquet")
 _TABLES = ("Inputs", "Table")
 
