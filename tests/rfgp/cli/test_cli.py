@@ -788,7 +788,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
         (["mesh", "mesh.ply", "--alpha", "0"], 2, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "cotangent"),
-        (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "diffusion has none."),
+        (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "got diffusion. Leave it out."),
         (["traffic", "roads.geojson", "--boundary", "dirichlet"], 1, "boundary"),
         (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
         (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
