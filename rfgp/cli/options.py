@@ -82,6 +82,28 @@ HoldoutBy = Annotated[
         "is left out of the inputs, for a held-out value is one that the model has never seen."
     ),
 ]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of exposures, such as hours or populations, by which the mean of a count is multiplied."
+    ),
+]
+PredictedExposure = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]"
+    ),
+]
+NoiseColumn = Annotated[
+    str | None, typer.Option(help="A column of known noise variances, in squared units of the target, to be added.")
+]
+WeightColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of weights: a row of weight w counts as w repeated observations. Precisions "
+        "belong into --noise-column, as variances."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +42,7 @@ def predict(
     id: Annotated[
         list[str] | None, typer.Option(help="A column of the table to copy into the predictions. Repeatable.")
     ] = None,
+    exposure: options.PredictedExposure = None,
     missing: Annotated[
         str | None,
         typer.Option(
@@ -71,15 +72,16 @@ def predict(
         raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
     check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
     given = options.spelling(decimal, thousands, comment, encoding, None)
-    gp, inputs, target = _opened(model, file, missing, given, missing_mark or (), carried)
+    gp, inputs, schema = _opened(model, file, missing, given, missing_mark or (), carried)
     if terms:
         _check_terms(gp, len(inputs.rows))
+    exposures = _exposures(gp, inputs, (file, schema), exposure)
     with progress(visible=out is not None and not as_json) as report:
-        table = _predicted(gp, inputs, terms, report)
+        table = _predicted(gp, inputs, exposures, terms, report)
     if out is None:
         print(table.text(), end="")
     else:
-        _write(table, out, inputs, target, "" if missing else ", as in the fit", as_json)
+        _write(table, out, inputs, schema.target, "" if missing else ", as in the fit", as_json)
 
 
 @dataclass
@@ -125,8 +127,8 @@ def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: s
 
 def _opened(
     model: Path, file: Path, missing: str | None, given: Mapping[str, Any], marks: Sequence[str], carried: Sequence[str]
-) -> tuple[Any, Any, str]:
-    """Return the model, the inputs of a table, and the name of the target."""
+) -> tuple[Any, Any, Any]:
+    """Return the model, the inputs of a table, and the schema by which it was read."""
     checks.check_model_file(model)
     checks.check_inputs(file, missing, given)
     from rfgp.tables import read_inputs
@@ -134,7 +136,7 @@ def _opened(
     gp, schema = _open_model(model)
     schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
     inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
-    return gp, inputs, schema.target
+    return gp, inputs, schema
 
 
 def _open_model(path: Path) -> tuple[Any, Any]:
@@ -149,6 +151,25 @@ def _open_model(path: Path) -> tuple[Any, Any]:
             "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
         )
     return gp, Schema.from_dict(gp.metadata["schema"])
+
+
+def _exposures(gp: Any, inputs: Any, source: tuple[Path, Any], given: str | None) -> Any:
+    """Return the exposures (n,) of the rows, or None if neither the command nor the fit has any.
+
+    `source` is the table with the schema by which it is read.
+    """
+    import numpy as np
+
+    from rfgp.tables import read_number_column
+
+    column = gp.metadata.get("exposure") if given is None else given
+    if column is None:
+        return None
+    try:
+        return np.full(len(inputs.rows), float(column))
+    except ValueError:
+        file, schema = source
+        return read_number_column(file, column, rows=inputs.rows, **asdict(schema.format))
 
 
 def _check_terms(gp: Any, num_rows: int) -> None:
@@ -176,7 +197,7 @@ def _rows_of(gp: Any, inputs: Any) -> Any:
     return inputs.frame(has_dates=any(column.is_date for column in gp.spec.schema.columns)).iloc
 
 
-def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predictions:
+def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: Any) -> _Predictions:
     """Return the predictions of all rows, with their scores if the targets are known."""
     import numpy as np
 
@@ -189,7 +210,7 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
         report("Predicting", first, total)
         chunk = slice(first, first + size)
         prediction = gp.predict(rows[chunk])
-        columns = _columns(prediction, bool(gp.metadata.get("log")))
+        columns = _columns(prediction, bool(gp.metadata.get("log")), None if exposures is None else exposures[chunk])
         if inputs.y is not None:
             y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
             squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
@@ -202,11 +223,11 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
     return table
 
 
-def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
+def _columns(prediction: Any, is_log: bool, exposure: Any) -> tuple[Any, ...]:
     """Return the mean, sd of the function, sd of an observation, and its 95 % interval, each (n,), in its units."""
     import numpy as np
 
-    observed = prediction.observed()
+    observed = prediction.observed() if exposure is None else prediction.observed(exposure=exposure)
     if getattr(observed, "likelihood", None) is not None:
         ends = observed.quantile([0.025, 0.975])
         return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), *ends

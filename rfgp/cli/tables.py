@@ -57,6 +57,9 @@ def fit(
     test_share: Annotated[float, typer.Option(help="The share of the rows that are held out to score the fit.")] = 0.1,
     holdout: options.Holdout = "random",
     holdout_by: options.HoldoutBy = None,
+    exposure: options.Exposure = None,
+    noise_column: options.NoiseColumn = None,
+    weight_column: options.WeightColumn = None,
     fit_rows: Annotated[
         int, typer.Option(help="The maximum number of rows from which hyperparameters of a given kernel are learned.")
     ] = 4000,
@@ -79,7 +82,9 @@ def fit(
     request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, validate, memory, seed)
     validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     validation |= {"holdout": holdout, "holdout_by": holdout_by}
-    job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"))
+    given = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
+    columns = {name: column for name, column in given.items() if column is not None}
+    job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"), columns)
     study, counts = job.run(with_data, visible=not as_json)
     _tell(study, job.folder, counts, as_json)
 
@@ -116,6 +121,7 @@ class _Job:
         request: The options of the model.
         validation: Options of `study_table`, and the column of groups that are held out together.
         folder: The folder of the results.
+        columns: The columns of `exposure`, `noise` and `sample_weight` by these names.
     """
 
     file: Path
@@ -125,6 +131,7 @@ class _Job:
     request: ModelRequest
     validation: dict[str, Any]
     folder: Path
+    columns: dict[str, str]
 
     @property
     def outputs(self) -> tuple[Path, Path]:
@@ -139,18 +146,25 @@ class _Job:
         names = self._checked()
         from rfgp.files import made_folder, write_atomically
         from rfgp.report import table_report
+        from rfgp.tables import read_number_column
 
         with progress(visible=visible) as report:
             report("Reading", 0, 0)
             model = self._model(names, report)
             table = self._table(model, report)
             suggested = () if self.log else suggest_logarithm(table, model)
-            study = self._study(table, model, report)
+            path = resolve(self.file, "fit")
+            form = table_options(self.file, self.reading)
+            given = {
+                name: read_number_column(path, column, rows=table.rows, **form) for name, column in self.columns.items()
+            }
+            study = self._study(table, model, given, report)
             report("Writing", 0, 0)
             study = replace(study, notes=(*study.notes, *suggested))
             page = table_report(study, table, settings=self._settings(), command=command_line())
             with made_folder(self.folder):
-                _save(study, table, self.outputs[0], with_data, self.log)
+                metadata = {"log": self.log, "exposure": self.columns.get("exposure")}
+                _save(study, table, self.outputs[0], with_data, given, metadata)
                 write_atomically(self.outputs[1], page.encode())
         return study, (len(table.y), table.num_rows)
 
@@ -161,7 +175,18 @@ class _Job:
         check_outputs(self.outputs, (check_input(self.file),))
         names = checks.check_table(self.file, self.target, self.reading, group=self.validation["holdout_by"])
         self.request.check_columns(names, self.validation["holdout_by"])
+        self._check_row_columns(names)
         return names
+
+    def _check_row_columns(self, names: tuple[str, ...] | None) -> None:
+        """Check that columns of exposures, noise and weights exist, and suit the likelihood."""
+        from rfgp.tables.columns import find_column
+
+        for column in self.columns.values():
+            if names is not None:
+                find_column(names, column)
+        if self.log and "noise" in self.columns:
+            raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
 
     def _model(self, names: tuple[str, ...] | None, report: Any) -> TableModel:
         """Return the kernel and the approximations, checked."""
@@ -176,26 +201,27 @@ class _Job:
     def _table(self, model: TableModel, report: Any) -> Any:
         """Return the table, with the logarithms of the targets if these are fitted."""
         by = self.validation["holdout_by"]
-        reading = {**self.reading, "drop": (*self.reading["drop"], *((by,) if by else ()))}
+        others = [column for column in (by, *self.columns.values()) if column is not None]
+        reading = {**self.reading, "drop": tuple(dict.fromkeys((*self.reading["drop"], *others)))}
         table = open_table(self.file, self.target, reading, report, model.reading)
         if self.target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
         _say_of_classes(table, self.request.likelihood)
         return in_logarithms(table) if self.log else table
 
-    def _study(self, table: Any, model: TableModel, report: Any) -> Any:
-        """Return the study of a model that is fitted to a table."""
+    def _study(self, table: Any, model: TableModel, given: dict[str, Any], report: Any) -> Any:
+        """Return the study of a model that is fitted to a table, with exposures, noise or weights (n,) by name."""
         from rfgp.report import study_table
 
         validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
         if (by := self.validation["holdout_by"]) is not None:
             validation |= _groups(self.file, by, self.reading, table, validation["holdout"])
         title = f"{self.file.name}, target {table.target}"
-        return study_table(table, model.gp(), title=title, report=report, **validation)
+        return study_table(table, model.gp(), title=title, row_options=given, report=report, **validation)
 
     def _settings(self) -> dict[str, Any]:
         """Return the options that the report lists."""
-        given = {**asdict(self.request), **self.reading}
+        given = {**asdict(self.request), **self.reading, **self.columns}
         return {name: value for name, value in given.items() if value not in (None, ()) and name != "missing_marks"}
 
 
@@ -298,13 +324,13 @@ def in_logarithms(table: Any) -> Any:
     return replace(table, y=np.log(table.y), target=f"log of {table.target}")
 
 
-def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> None:
+def _save(study: Any, table: Any, path: Path, with_data: bool, given: dict[str, Any], metadata: dict[str, Any]) -> None:
     """Save the model at the hyperparameters of the study, conditioned on all rows.
 
-    The data are saved if the model needs them or `with_data` is set.
+    The data are saved if the model needs them or `with_data` is set. `given` has the exposures, noise or weights (n,).
     """
     from rfgp.saving import row_terms
 
-    final = copy(study.model).condition(table.frame(), table.y)
-    final.metadata = {"schema": table.schema.to_dict(), "log": log}
+    final = copy(study.model).condition(table.frame(), table.y, **given)
+    final.metadata = {"schema": table.schema.to_dict(), **metadata}
     final.save(path, data=with_data or bool(row_terms(final.spec)))

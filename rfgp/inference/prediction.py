@@ -94,7 +94,10 @@ class Prediction:
 
     @property
     def covariance(self) -> Any:
-        """The covariance matrix, (n, n) or (n, n, k), or a `graphs.MemoryBudgetError` if it does not fit into memory."""
+        """The covariance matrix, (n, n) or (n, n, k).
+
+        It raises a `graphs.MemoryBudgetError` if it does not fit into memory.
+        """
         return self._out(self.covariance_tensor())
 
     @with_torch_defaults()

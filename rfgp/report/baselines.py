@@ -48,7 +48,12 @@ class Baseline(NamedTuple):
     rmse: float
 
 
-def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
+def baselines_of_rows(
+    table: Table,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    exposure: NDArray[np.float64] | None = None,  # (count,)
+) -> tuple[Baseline, ...]:
     """Return the baselines of a table.
 
     Distances are between standardized columns.
@@ -57,13 +62,15 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
         table: The table.
         train: The rows (n,) to which the baselines are fitted.
         test: The rows (k,) that they predict.
+        exposure: The exposures of all rows, so that baselines are of targets per exposure. If None, ones.
     """
-    rows, y, X = train[:MAX_ROWS], table.y, _numbers(table)
+    factor = np.ones(len(table.y)) if exposure is None else exposure
+    rows, y, X = train[:MAX_ROWS], table.y / factor, _numbers(table)
     center, spread = X[rows].mean(axis=0), X[rows].std(axis=0)
     known, queries = ((X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
     near = nearest(known[:MAX_NEAR], queries)
     name = "nearest row" if len(train) <= MAX_NEAR else f"nearest of {MAX_NEAR:,} rows"
-    return _scored(known, y[rows], queries, y[test], BaselinePrediction(name, y[rows][near]))
+    return _scored(known, y[rows], queries, table.y[test], BaselinePrediction(name, y[rows][near]), factor[test])
 
 
 def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
@@ -127,12 +134,13 @@ def _scored(
     queries: NDArray[np.float64],  # (k, d)
     observed: NDArray[np.float64],  # (k,)
     near: BaselinePrediction,
+    factor: NDArray[np.float64] | float = 1.0,  # (k,)
 ) -> tuple[Baseline, ...]:
     ones = _with_one(known)
     line = np.linalg.lstsq(ones.T @ ones, ones.T @ values, rcond=1e-12)[0]
     constant = BaselinePrediction("mean", np.full(len(queries), values.mean()))
     predictions = (constant, near, BaselinePrediction("linear model", _with_one(queries) @ line))
-    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in predictions)
+    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - factor * mean) ** 2)))) for name, mean in predictions)
 
 
 def _with_one(X: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from rfgp import metrics
@@ -32,6 +33,9 @@ from rfgp.tables import Table
 
 FIT_ROWS = 4000
 """The maximum number of rows to which hyperparameters are fitted, unless the model takes a number of its own."""
+
+
+_OF_ROW_OPTIONS = "Models with exposures, known noise or weights of rows are not compared with the exact process."
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +173,7 @@ def study_table(
     holdout: str = "random",
     groups: ArrayLike | None = None,  # (n,)
     split_by: str = "groups",
+    row_options: Mapping[str, NDArray[np.float64]] | None = None,
     report: Report | None = None,
 ) -> Study:
     """Fit a model to a part of a table, and evaluate it on the rest.
@@ -190,6 +195,8 @@ def study_table(
         groups: Numbers or texts (n,), such as stations or patients. Rows of one group are in the same set, and standard
             errors count groups. If None, copies of a row are a group.
         split_by: The name of the groups, for the report.
+        row_options: The arguments `noise`, `sample_weight` and `exposure` (n,) of `GP.fit` by name. Held-out rows have
+            their own noise and exposure, and count once each. If None, there are none.
         report: A function of the step as text, the steps done, and their total or 0 if unknown. If None, there is no
             report.
 
@@ -219,23 +226,28 @@ def study_table(
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     if groups is not None and holdout == "last":
         raise InvalidArgumentError('groups need holdout="random", got holdout="last", which takes rows by order alone.')
-    given = None if groups is None else group_numbers(groups, len(table.y))
+    grouped = None if groups is None else group_numbers(groups, len(table.y))
     copies = repeat_groups(table.X, table.y)
-    kinds = copies if given is None else given
+    kinds = copies if grouped is None else grouped
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
     fit_rows = len(train) if _takes_all_rows(model) else fit_rows
-    study = _fit_and_predict(title, model, input_frame(table, model), table.y, train, test, fit_rows, show)
+    given = row_options or {}
+    frame = input_frame(table, model)
+    study = _fit_and_predict(title, model, frame, table.y, train, test, fit_rows, show, given)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
-    compared = compare_rows(table, model, train, test, title, seed, show) if compare else NOT_COMPARED
+    compared = NOT_COMPARED
+    if compare:
+        of_plain_rows = compare_rows(table, model, train, test, title, seed, show) if not given else None
+        compared = of_plain_rows or Compared(None, without_comparison(model) or _OF_ROW_OPTIONS)
     making = {
         "share of the held-out part": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
-    baselines = baselines_of_rows(table, train, test)
+    baselines = baselines_of_rows(table, train, test, given.get("exposure"))
     notes = (
-        *_seen(copies, train, test, "order" if given is None else "groups"),
+        *_seen(copies, train, test, "order" if grouped is None else "groups"),
         *of_selection(model),
         *of_baselines(baselines, study.rmse),
         *_left_out(compared, compare),
@@ -250,7 +262,7 @@ def study_table(
         notes=notes,
         groups=None if kinds is None else kinds[test],
         holdout=holdout,
-        split_by="" if given is None else split_by,
+        split_by="" if grouped is None else split_by,
         is_log=is_of_logarithms(table),
     )
 
@@ -362,6 +374,7 @@ def _fit_and_predict(
     test: NDArray[np.int64],
     most: int,
     show: Report,
+    row_options: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Study:
     """Fit the model to some training items, condition it on all of them, and predict the others."""
     seconds, start = {}, time.perf_counter()
@@ -374,13 +387,21 @@ def _fit_and_predict(
         show(stage, now.iteration, now.iterations)
 
     show(f"Fitting {len(first):,} observations", 0, 0)
-    model.fit(rows[first], targets[first], max_iterations=200, progress=progress)
+    given = row_options or {}
+    some: dict[str, Any] = {name: values[first] for name, values in given.items()}
+    model.fit(rows[first], targets[first], max_iterations=200, progress=progress, **some)
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
-        model.condition(rows[train], targets[train])
+        model.condition(rows[train], targets[train], **{name: values[train] for name, values in given.items()})
     model.predict(rows[:1])  # factorizes
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
-    prediction, spread = model.predict(rows[test]), float(targets[train].std(ddof=1))
+    prediction: Prediction = model.predict(rows[test])
+    spread = float(targets[train].std(ddof=1))
+    if "exposure" in given:
+        prediction = prediction.observed(exposure=given["exposure"][test])
+    if "noise" in given:
+        known = torch.as_tensor(given["noise"][test]) / prediction.scale.double() ** 2
+        prediction = replace(prediction, noise=prediction.noise + known, has_noise=True)
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
     seconds["predict the held-out part"] = time.perf_counter() - start
     return Study(title, model, train, test, targets[test], prediction, spread, seconds)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rfgp.tables.reading import read_inputs as read_inputs
     from rfgp.tables.reading import read_kinds as read_kinds
     from rfgp.tables.reading import read_names as read_names
+    from rfgp.tables.reading import read_number_column as read_number_column
     from rfgp.tables.reading import read_numbers as read_numbers
     from rfgp.tables.reading import read_parquet as read_parquet
     from rfgp.tables.reading import read_table as read_table
@@ -33,6 +34,7 @@ _READERS = (
     "read_inputs",
     "read_kinds",
     "read_names",
+    "read_number_column",
     "read_numbers",
     "read_parquet",
     "read_table",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
-from rfgp.tables.columns import Frame, as_texts, is_value
+from rfgp.tables.columns import Column, Frame, as_texts, is_value
 from rfgp.tables.decimals import in_format, number_like_cells
 from rfgp.tables.encoding import encode_table
 from rfgp.tables.frames import is_frame, read_frame
@@ -285,9 +285,7 @@ def read_groups(
         ...     read_groups(file, "station").tolist()
         [0, 1, 0]
     """
-    read_options, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
-    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options.format, names=read_options.names)
-    texts = frame.column(frame.find(column)).as_text()
+    texts = _column(path, column, options).as_text()
     chosen = np.arange(len(texts.cells)) if rows is None else rows
     missing = np.asarray(texts.missing)[chosen]
     if missing.any():
@@ -326,6 +324,49 @@ def read_numbers(column: Any, example: str) -> NDArray[np.float64]:  # (n,)
         return np.asarray(in_format(as_texts(column), example), dtype=np.float64)
     except DataError as error:
         raise DataError(f"The column {error}") from None
+
+
+def read_number_column(
+    path: str | Path,
+    column: str | int,
+    *,
+    rows: NDArray[np.int64] | None = None,  # (n,)
+    **options: Unpack[TableOptions],
+) -> NDArray[np.float64]:
+    r"""Return the number of each row (n,) in a column, such as its exposure, noise variance or weight.
+
+    Args:
+        path: The file.
+        column: The name or position of a column of numbers.
+        rows: The rows of interest (n,), as for `read_groups`. If None, all N rows.
+        **options: Options of `read_table`. Only those about the format of the file have an effect.
+
+    Raises:
+        DataError: If the file cannot be read, or a cell is missing or not a number.
+        InvalidArgumentError: If there is no such column.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "table.csv"
+        ...     _ = file.write_text("hours,visits\n2,1\n4,3\n")
+        ...     read_number_column(file, "hours").tolist()
+        [2.0, 4.0]
+    """
+    found = _column(path, column, options)
+    chosen = np.arange(len(found.values)) if rows is None else rows
+    if found.kind != "number":
+        raise found.error(f"must hold numbers, got {found.kind}s.")
+    if len(missing := chosen[found.missing[chosen]]):
+        raise found.error(f"has no value in row {int(missing[0])}. Give each row a value.")
+    return np.asarray(found.values[chosen], dtype=np.float64)
+
+
+def _column(path: str | Path, column: str | int, options: TableOptions) -> Column:
+    """Return one column of a file."""
+    read_options, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
+    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options.format, names=read_options.names)
+    return frame.column(frame.find(column))
 
 
 def _read(path: Any, kind: str, read_options: ReadOptions) -> Table:

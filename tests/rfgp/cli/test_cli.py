@@ -688,6 +688,45 @@ def test_traffic_kernel_reads_properties_of_roads(limits, monkeypatch, capsys, t
 
 
 @pytest.mark.slow
+def test_exposures_scale_counts_in_fits_and_predictions(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, hours = rng.uniform(-2, 2, 200), rng.choice([1.0, 5.0, 20.0], 200)
+    y = rng.poisson(np.exp(0.5 + np.sin(2 * x)) * hours)
+    pd.DataFrame({"x": x, "hours": hours, "visits": y}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", tmp_path / "t.csv", "--likelihood", "poisson", "--kernel", "RBF(x)", "--out", tmp_path / "o"]
+    wrong = json.loads(succeed(monkeypatch, capsys, *arguments, "--json")[0])
+    right = json.loads(succeed(monkeypatch, capsys, *arguments, "--exposure", "hours", "--json")[0])
+    assert right["rmse"] < 0.5 * wrong["rmse"]
+    assert 5 * right["nlpd"] < 4 * wrong["nlpd"]
+    assert right["rmse"] < min(right["baselines"].values()) < min(wrong["baselines"].values())
+    command = ["predict", tmp_path / "o" / "model.safetensors", tmp_path / "t.csv"]
+    for options, exposure in (((), hours), (("--exposure", "2"), 2.0), (("--exposure", "x"), None)):
+        if exposure is None:
+            assert "must be positive" in fail(monkeypatch, capsys, *command, *options)
+            continue
+        found = csv.DictReader(io.StringIO(succeed(monkeypatch, capsys, *command, *options)[0]))
+        law = rfgp.load(command[1]).predict({"x": x}).observed(exposure=exposure)
+        np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "name"), [("--noise-column", "noise"), ("--weight-column", "sample_weight")])
+def test_columns_of_noise_and_weights_are_no_inputs(option, name, monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, given = rng.uniform(-2, 2, 80), rng.choice([0.7, 1.3], 80)
+    y = np.sin(2 * x) + np.sqrt(given) * rng.standard_normal(80)
+    pd.DataFrame({"x": x, "given": given, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", tmp_path / "t.csv", "--approximation", "Exact", "--out", tmp_path / "o", "--no-compare"]
+    succeed(monkeypatch, capsys, *arguments, "--kernel", "RBF()", option, "given")
+    gp = rfgp.load(tmp_path / "o" / "model.safetensors")
+    assert gp.kernel.terms()[0].factors[0].columns == ("x",)
+    mean = gp.predict({"x": x}).mean
+    np.testing.assert_allclose(gp.condition({"x": x}, y, **{name: given}).predict({"x": x}).mean, mean, rtol=1e-9)
+    assert np.abs(gp.condition({"x": x}, y).predict({"x": x}).mean - mean).max() > 1e-3
+    assert "Did you mean 'given'" in fail(monkeypatch, capsys, *arguments, option, "givn")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["file", "values"])
 def test_mesh_kernel_reads_further_columns(source, monkeypatch, capsys, tmp_path):
     ball, rng = trimesh.creation.icosphere(2), np.random.default_rng(0)
@@ -748,7 +787,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
         (["mesh", "mesh.ply", "--alpha", "0"], 2, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "cotangent"),
-        (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "diffusion has none."),
+        (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "got diffusion. Leave it out."),
         (["traffic", "roads.geojson", "--boundary", "dirichlet"], 1, "boundary"),
         (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
         (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
