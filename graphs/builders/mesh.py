@@ -26,7 +26,7 @@ _ROUNDING = 1e-12
 _SHORT = 1e-2
 """The ratio of a side to the longest side of its face below which weights other than "unit" warn.
 
-On a sphere with 20 such sides, standard deviations were wrong by more than the prior's for 1e-2 and less.
+On a sphere with 40 such vertices, predictions of values with standard deviation 0.6 were wrong by up to 11.
 """
 MERGE = "mesh.merge_vertices(merge_tex=True, merge_norm=True)"
 """The call of trimesh that merges vertices at one place, also if their textures or normals differ."""
