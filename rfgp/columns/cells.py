@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from numbers import Complex, Integral, Real
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.days import objects_to_days, to_days
+from rfgp.columns.days import Times, in_known_unit, of_objects_in_time
 
 
 class CellType(StrEnum):
@@ -45,12 +45,15 @@ class Cells:
 
     Attributes:
         cell_type: The type of the cells that are not missing.
-        values: Numbers, days of dates and durations, or objects, a tensor or array (n,). With codes, (k,) categories.
+        values: Numbers, times or objects, a tensor or array (n,). With codes, (k,) categories. Dates are on the clock
+            of their zone, as datetime64, and durations are timedelta64.
         missing: Whether each cell is missing, (n,). The value of a missing cell is arbitrary.
         codes: The indices (n,) of the cells among the k categories, -1 if missing. None without categories.
         is_ordered: Whether the user defined the order of the categories.
         first: The number of the first row, for messages.
         is_category: Whether the type of the user's column is a category. Text with codes is not.
+        zone: The time zone or the UTC offsets of dates, as in `days.Times`, or "".
+        offsets: The offsets of dates from UTC in seconds, as `values`. None without a zone.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -66,13 +69,21 @@ class Cells:
     is_ordered: bool = False
     first: int = 0
     is_category: bool = False
+    zone: str = ""
+    offsets: NDArray[np.int64] | None = None
 
     def expanded(self) -> "Cells":
         """Return the same cells (n,) without codes."""
         if self.codes is None:
             return self
         values = self.values[self.codes] if len(self.values) else np.zeros(len(self.codes))
-        return Cells(self.cell_type, values, self.missing, first=self.first)
+        offsets = None if self.offsets is None else self.offsets[self.codes]
+        return Cells(self.cell_type, values, self.missing, first=self.first, zone=self.zone, offsets=offsets)
+
+    @property
+    def times(self) -> Times:
+        """Dates or durations (n,)."""
+        return Times(self.values, self.zone, self.offsets)
 
 
 def of_tensor(
@@ -108,8 +119,8 @@ def of_array(
     Examples:
         >>> import numpy as np
         >>> from rfgp.columns.cells import of_array
-        >>> of_array(np.array(["1970-01-03"], dtype="datetime64[D]")).values.tolist()
-        [2.0]
+        >>> of_array(np.array(["1970-01-03"], dtype="datetime64[D]")).cell_type.value
+        'dates'
     """
     if isinstance(values, np.ma.MaskedArray):
         cells = of_array(values.data)
@@ -118,8 +129,7 @@ def of_array(
     if kind in _BY_DTYPE:
         return Cells(_BY_DTYPE[kind], values, np.isnan(values))
     if kind in "Mm":
-        days = to_days(values)
-        return Cells(CellType.DATE if kind == "M" else CellType.DURATION, days, np.isnan(days))
+        return of_times(Times(in_known_unit(values)))
     return of_objects(values.tolist() if kind == "U" else values.astype(object))
 
 
@@ -142,11 +152,37 @@ def of_objects(
     present = cells[~missing] if missing.any() else cells
     types = set(map(type, present.tolist()))
     cell_type = _common({cell_type_of(python_type) for python_type in types})
+    if cell_type in (CellType.DATE, CellType.DURATION):
+        times = of_objects_in_time(present)
+        offsets = None if times.offsets is None else _spread(times.offsets, ~missing)
+        return replace(of_times(Times(_spread(times.values, ~missing), times.zone, offsets)), missing=missing)
     values = present if types == {str} else _CONVERT[cell_type](present)
-    if len(values) < len(cells):
-        values, known = np.zeros(len(cells), dtype=values.dtype), values
-        values[~missing] = known
-    return Cells(cell_type, values, missing)
+    return Cells(cell_type, _spread(values, ~missing), missing)
+
+
+def of_times(times: Times) -> Cells:
+    """Return the cells of dates or durations. NaT is missing.
+
+    Args:
+        times: The dates on their clock, or the durations, (n,).
+
+    Examples:
+        >>> from rfgp.columns.cells import of_times
+        >>> from rfgp.columns.days import Times
+        >>> of_times(Times(np.array(["NaT"], "M8[s]"))).missing.tolist()
+        [True]
+    """
+    cell_type = CellType.DATE if times.values.dtype.kind == "M" else CellType.DURATION
+    return Cells(cell_type, times.values, np.isnat(times.values), zone=times.zone, offsets=times.offsets)
+
+
+def _spread(values: Any, present: NDArray[np.bool_]) -> Any:
+    """Return values of the n cells that are present, with zeros elsewhere, (n,)."""
+    if len(values) == len(present):
+        return values
+    spread = np.zeros(len(present), dtype=values.dtype)
+    spread[present] = values
+    return spread
 
 
 def objects(values: Iterable[Any]) -> NDArray[Any]:
@@ -279,8 +315,6 @@ _CONVERT: dict[CellType, Callable[[NDArray[Any]], NDArray[Any]]] = {
     CellType.INTEGER: _integers,
     CellType.NUMBER: _numbers,
     CellType.COMPLEX: lambda cells: cells,
-    CellType.DATE: objects_to_days,
-    CellType.DURATION: objects_to_days,
     CellType.TEXT: lambda cells: objects(map(str.__str__, cells)),
     CellType.OBJECT: lambda cells: cells,
 }

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from rfgp.columns.cells import Cells, of_array, of_objects, of_tensor
+from rfgp.columns.cells import Cells, of_array, of_objects, of_tensor, of_times
+from rfgp.columns.days import in_known_unit, on_clock, zone_name
 from rfgp.errors import requires_extra
 
 
@@ -48,7 +49,7 @@ def _of_pandas(column: Any) -> Cells:
         codes = np.asarray(cells.codes, dtype=np.int64)
         return replace(categories, missing=codes < 0, codes=codes, is_ordered=True, is_category=True)
     if getattr(kind, "tz", None) is not None:  # pandas stores such dates in UTC
-        return of_array(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"))
+        return _on_clock(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"), kind.tz)
     if not isinstance(kind, np.dtype) and hasattr(cells, "__arrow_array__"):
         return _of_arrow(cells.__arrow_array__())
     return of_array(np.asarray(column))
@@ -68,8 +69,16 @@ def _of_arrow(column: Any) -> Cells:
         return _of_dictionary(array.dictionary_encode())
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
-    present = of_array(array.to_numpy(zero_copy_only=False))
+    numbers = array.to_numpy(zero_copy_only=False)
+    present = of_array(numbers)
+    if getattr(array.type, "tz", None) is not None:
+        present = _on_clock(numbers, array.type.tz)
     return replace(present, missing=present.missing | np.asarray(array.is_null()))
+
+
+def _on_clock(times: Any, zone: Any) -> Cells:
+    """Return the cells (n,) of times in UTC, on the clock of a zone."""
+    return of_times(on_clock(in_known_unit(times), zone_name(zone)))
 
 
 def _of_dictionary(array: Any) -> Cells:

@@ -87,5 +87,7 @@ def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
 
 def _python_values(cell_type: CellType, values: Any) -> list[Level]:
     """Return the values (n,) of levels as plain Python objects, floats as integers."""
+    if cell_type in (CellType.DATE, CellType.DURATION):
+        return list(map(str, values))
     listed = as_numpy(values).tolist()
     return list(map(int, listed)) if cell_type is CellType.NUMBER else list(listed)

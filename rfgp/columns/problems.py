@@ -69,9 +69,20 @@ def type_errors(column: ColumnSchema, cells: Cells) -> list[str]:
     elif cell_type is not CellType.DATE:
         cell_type = CellType.NUMBER
     if cell_type is known:
-        return []
+        return _zone_errors(column, cells) if column.is_date else []
     remedy = f"Convert it to {known}, as in the training data."
     return [f"{_title(column)} must hold {known}, got {cell_type}; {column.readers} reads it. {remedy}"]
+
+
+def _zone_errors(column: ColumnSchema, cells: Cells) -> list[str]:
+    """Return the error of dates that lack the time zone of the training data, or have one that these lack."""
+    if bool(column.zone) == bool(cells.zone):
+        return []
+    expected = f"a time zone, as the training data ({column.zone})" if column.zone else "no time zone"
+    got = f"dates in {cells.zone}" if cells.zone else "dates without one"
+    name = column.zone if column.zone and column.zone[0] not in "+-" else "Europe/Berlin"
+    remedy = f"tz_localize('{name}')" if column.zone else "tz_localize(None)"
+    return [f"{_title(column)} must have {expected}, got {got}; {column.readers} reads it. Use {remedy} of pandas."]
 
 
 def collect_errors(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:
@@ -175,7 +186,9 @@ def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: s
     cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
     cell_type = cells.cell_type if cells.cell_type is not CellType.OBJECT else cell_type_of(type(cell))
     description = f"values of type {type(cell).__name__}" if cell_type is CellType.OBJECT else str(cell_type)
-    word = str(np.datetime64(int(cell // 1), "D")) if cells.cell_type is CellType.DATE else short_repr(cell)
+    is_time = cells.cell_type in (CellType.DATE, CellType.DURATION)
+    word = str(cells.values[row].astype("M8[D]" if cells.cell_type is CellType.DATE else "m8[s]")) if is_time else ""
+    word = word or short_repr(cell)
     problem = Problem(column.key, description, cells.first + row, word, int(np.sum(bad)))
     return _sentence(column, problem, needs, remedy)
 
@@ -200,6 +213,8 @@ def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
         if bad.any():
             return [_holding(column, cells, bad, "Make all of its cells numbers, or all of them dates.", needs)]
     values = cells.values
+    if cells.cell_type in (CellType.DATE, CellType.DURATION):
+        return []
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = np.array([as_float(cell) for cell in values.tolist()])
     return _infinite(column, as_numpy(values), cells.first)

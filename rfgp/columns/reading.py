@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.columns.cells import Cells, CellType, as_float, as_numpy
+from rfgp.columns.days import converted, origin_of, to_days
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import codes_of, factorize, factorize_values, ordered
 from rfgp.columns.problems import cell_errors, type_errors
@@ -17,6 +18,8 @@ from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.messages import one_line, short_repr
 
+_EXACT = 2**53
+"""The largest integer up to which float64 represents all integers."""
 _MAX_LABELS = 8
 """The maximum number of unknown labels in one message."""
 
@@ -44,7 +47,8 @@ def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
     if column.kind is ColumnKind.NODE:
         positions_of(column, cells.expanded())
         return column
-    return replace(column, is_date=cells.cell_type is CellType.DATE)
+    cells = cells.expanded()
+    return replace(column, is_date=cells.cell_type is CellType.DATE, zone=cells.zone, origin=_origin(column, cells))
 
 
 def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
@@ -96,7 +100,38 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
         return torch.from_numpy(codes_of(cells, column.levels))
     if column.kind is ColumnKind.NODE:
         return torch.from_numpy(positions_of(column, cells.expanded()).astype(np.float64))
-    return _floating(cells.expanded().values)
+    return _differences(column, cells.expanded())
+
+
+def _origin(column: ColumnSchema, cells: Cells) -> int:
+    """Return the first date in attoseconds, or the first of large integers. It is 0 for others."""
+    if column.kind is not ColumnKind.NUMBER:
+        return 0
+    if cells.cell_type is CellType.DATE:
+        return origin_of(cells.values)
+    if cells.cell_type is not CellType.INTEGER or not len(cells.values):
+        return 0
+    first, largest = (int(cells.values[0]), max(abs(int(cells.values.max())), abs(int(cells.values.min()))))
+    return first if largest > _EXACT else 0
+
+
+def _differences(column: ColumnSchema, cells: Cells) -> Tensor:
+    """Return the numbers (n,) of cells, minus the origin of the column."""
+    if column.is_date:
+        try:
+            return _floating(to_days(converted(cells.times, column.zone), column.origin))
+        except DataError as error:
+            raise DataError(f"Column {short_repr(column.key)} {error}") from error
+    if cells.cell_type is CellType.DURATION:
+        return _floating(to_days(cells.values))
+    values, origin = cells.values, column.origin
+    if not origin:
+        return _floating(values)
+    if isinstance(values, Tensor):
+        return _floating(values - origin)
+    if cells.cell_type is CellType.INTEGER:
+        return _floating(np.array([value - origin for value in values.tolist()], dtype=np.float64))
+    return _floating((values - float(origin)) - float(origin - int(float(origin))))
 
 
 def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:

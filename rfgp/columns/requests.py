@@ -74,9 +74,12 @@ class ColumnSchema:
         key: The column's name, or its number in an array.
         kind: The kind of the column.
         terms: The names of the terms that read it.
-        is_date: Whether the training data have dates, which are read as days since 1970-01-01 UTC.
+        is_date: Whether the training data have dates, which are read as days on the clock of their zone.
         levels: The levels of the training data, sorted or in the order of a pandas category. Empty for other kinds.
         nodes: The graph of the labels. None for other kinds.
+        zone: The time zone of the dates, their UTC offsets as in "+01:00 +02:00", or "" without a zone.
+        origin: An integer that is subtracted before numbers become floating: the first date in attoseconds since 1970,
+            or the first of large integers.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -90,6 +93,8 @@ class ColumnSchema:
     is_date: bool = False
     levels: tuple[Level, ...] = ()
     nodes: NodeTable | None = None
+    zone: str = ""
+    origin: int = 0
 
     @property
     def num_levels(self) -> int:

@@ -189,13 +189,13 @@ class Schema:
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> Schema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True),)).describe(0)
-            "column 'day', a date (days since 1970-01-01 UTC)"
+            >>> Schema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True, zone="Europe/Berlin"),)).describe(0)
+            "column 'day', a date (days on the clock of Europe/Berlin)"
         """
         column = self.columns[index]
         description = f"a {_WORDS.get(column.kind)}"
         if column.is_date:
-            description = "a date (days since 1970-01-01 UTC)"
+            description = f"a date (days{' on the clock of ' * bool(column.zone)}{column.zone})"
         if column.kind is ColumnKind.LEVEL:
             description = counted(column.num_levels, "level")
         return f"column {short_repr(column.key)}, {description}"

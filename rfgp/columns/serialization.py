@@ -12,6 +12,10 @@ from rfgp.messages import short_repr
 _VERSION = 1
 """The version of the format."""
 _FIELDS = ("key", "kind", "terms", "is_date", "levels")
+_MAX_ORIGIN = 10**40
+"""The smallest integer that is too large for an origin, in attoseconds."""
+_OPTIONAL = {"zone": "", "origin": 0}
+"""Fields that are left out at their defaults, with these."""
 
 
 def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
@@ -51,7 +55,10 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
         raise _bad(f"its version must be {_VERSION}, got {short_repr(entries['version'])}")
     if type(entries["columns"]) is not list:
         raise _bad(f"columns must be a list, got {short_repr(entries['columns'])}")
-    rules = [_fields(entry, _FIELDS, "a column") for entry in entries["columns"]]
+    rules = [
+        _OPTIONAL | _fields(entry, (*_FIELDS, *_OPTIONAL.keys() & _keys(entry)), "a column")
+        for entry in entries["columns"]
+    ]
     for rule in rules:
         _check(rule)
     num_nodes = sum(rule["kind"] == ColumnKind.NODE for rule in rules)
@@ -72,13 +79,16 @@ def _encoded(column: ColumnSchema) -> dict[str, Any]:
         "terms": list(column.terms),
         "is_date": column.is_date,
         "levels": list(column.levels),
-    }
+    } | {name: getattr(column, name) for name in _OPTIONAL if getattr(column, name)}
 
 
 def _decoded(rule: dict[str, Any], nodes: NodeTable | None) -> ColumnSchema:
     kind = ColumnKind(rule["kind"])
     check_nodes(kind, nodes)
-    return ColumnSchema(rule["key"], kind, tuple(rule["terms"]), rule["is_date"], tuple(rule["levels"]), nodes)
+    of_times = rule["zone"], rule["origin"]
+    return ColumnSchema(
+        rule["key"], kind, tuple(rule["terms"]), rule["is_date"], tuple(rule["levels"]), nodes, *of_times
+    )
 
 
 def _fields(entry: Any, names: tuple[str, ...], title: str) -> dict[str, Any]:
@@ -89,6 +99,10 @@ def _fields(entry: Any, names: tuple[str, ...], title: str) -> dict[str, Any]:
     if mismatched:
         raise _bad(f"{title} lacks or does not know the field {short_repr(min(map(str, mismatched)))}")
     return entry
+
+
+def _keys(entry: Any) -> set[Any]:
+    return set(entry) if type(entry) is dict else set()
 
 
 def _check(rule: dict[str, Any]) -> None:
@@ -103,6 +117,10 @@ def _check(rule: dict[str, Any]) -> None:
     is_number = kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
     if type(rule["is_date"]) is not bool or (rule["is_date"] and not is_number):
         raise _bad(f"is_date of {short_repr(key)} must be true or false, and false unless it is a number")
+    if type(rule["zone"]) is not str or (rule["zone"] and not rule["is_date"]):
+        raise _bad(f"zone of {short_repr(key)} must be a text, and empty unless it is a date")
+    if type(rule["origin"]) is not int or (rule["origin"] and not is_number) or abs(rule["origin"]) >= _MAX_ORIGIN:
+        raise _bad(f"origin of {short_repr(key)} must be an integer below 1e40, and 0 unless it is a number")
     if type(levels) is not list or bool(levels) != (kind == ColumnKind.LEVEL):
         raise _bad(
             f"{short_repr(key)} must have a list of levels if its kind is {ColumnKind.LEVEL.value!r}, otherwise an "

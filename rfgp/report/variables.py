@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rfgp.columns import ColumnKind
+from rfgp.columns.containers import read_cells
 from rfgp.columns.days import to_days
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule
-from rfgp.tables.table import times_of
+from rfgp.tables.table import dates_of
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 """The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
@@ -35,6 +36,7 @@ class Variable:
         levels: The levels of a category.
         is_typical_of_row: Whether the typical value is that of the first row, as for coordinates.
         is_discrete: Whether the typical value is the most frequent one.
+        zone: The time zone of dates, or "".
 
     Examples:
         >>> Variable("color", CATEGORY, None, {"color=red": "red", "color=blue": "blue"}).cells(["red"])
@@ -48,6 +50,7 @@ class Variable:
     levels: tuple[Any, ...] = ()
     is_typical_of_row: bool = False
     is_discrete: bool = False
+    zone: str = ""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -64,8 +67,10 @@ class Variable:
             frame: The dataframe (n, d).
         """
         if self.column is not None:
+            if self.role == DATE:
+                return to_days(read_cells(frame[self.column]).values)
             cells: NDArray[Any] = frame[self.column].to_numpy()
-            return to_days(cells) if self.role == DATE else cells
+            return cells
         shares = frame[list(self.indicators)].to_numpy()
         levels: NDArray[Any] = np.array(list(self.indicators.values()), dtype=object)
         return np.asarray(levels[shares.argmax(axis=1)])
@@ -103,7 +108,7 @@ class Variable:
         by_column = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
         if self.column is None:
             return by_column
-        return {self.column: times_of(known) if self.role == DATE else known, **by_column}
+        return {self.column: dates_of(known, self.zone) if self.role == DATE else known, **by_column}
 
 
 def is_of_logarithms(table: Table) -> bool:
@@ -231,7 +236,8 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[ColumnKind]) -> Variable:
     indicators = {name: level for name, level in zip(rule.encoded, levels, strict=False) if name in frame.columns}
     is_discrete = bool(kinds & {ColumnKind.LEVEL, ColumnKind.NODE})
     role = CATEGORY if rule.role == _LEVEL else rule.role
-    return Variable(rule.name, role, column, indicators, rule.levels, ColumnKind.COORDINATE in kinds, is_discrete)
+    is_point = ColumnKind.COORDINATE in kinds
+    return Variable(rule.name, role, column, indicators, rule.levels, is_point, is_discrete, rule.zone)
 
 
 def _kinds(model: GP) -> dict[str, set[ColumnKind]]:

@@ -49,6 +49,7 @@ class Column:
         is_level: Whether a kernel reads the cells as levels.
         example: An example of the format of numbers as text. If empty, that of the file.
         is_category: Whether the user says that the cells are categories.
+        times: Dates on their clock, as `rfgp.columns.days.Times`. None for other columns.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
@@ -67,6 +68,12 @@ class Column:
     is_level: bool = False
     example: str = ""
     is_category: bool = False
+    times: Any = None
+
+    @property
+    def zone(self) -> str:
+        """The time zone or the UTC offsets of dates, or ""."""
+        return "" if self.times is None else self.times.zone
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -122,7 +129,19 @@ class Column:
 
     def take(self, rows: NDArray[np.int64]) -> "Column":
         """Return the cells at positions `rows` (m,)."""
-        return replace(self, values=self.values[rows], cells=None if self.cells is None else self.cells.take(rows))
+        cells = None if self.cells is None else self.cells.take(rows)
+        times = None if self.times is None else self.times._replace(values=self.times.values[rows], offsets=None)
+        return replace(self, values=self.values[rows], cells=cells, times=times)
+
+    def with_times(self, times: Any) -> "Column":
+        """Return the column as a column of dates.
+
+        Args:
+            times: Dates on their clock, as `rfgp.columns.days.Times`.
+        """
+        from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
+
+        return replace(self, kind="date", values=to_days(times.values), times=times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +196,11 @@ class Frame:
                 return replace(column, values=_floats(in_format(cells, example)), cells=cells, example=example)
             except DataError as error:
                 raise column.error(str(error)) from None
-        kind, values, cells = _read(column, source, self.text_format)
-        return replace(column, kind=kind, values=values, cells=cells)
+        try:
+            return _read(column, source, self.text_format)
+        except DataError as error:  # of zones
+            begin = column.error("")
+            raise error if str(error).startswith(str(begin)) else column.error(str(error)) from None
 
     def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
         """Return the cells of a column in `rows` (m,) as texts, "" if null. Texts that mark missing cells are kept.
@@ -273,8 +295,8 @@ def is_readable(kind: Any) -> bool:
     return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
 
 
-def _read(column: Column, source: Any, text_format: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
-    """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
+def _read(column: Column, source: Any, text_format: TextFormat) -> Column:
+    """Return the column with the kind, the values (n,), the texts (n,) if any, and the dates of Arrow's cells."""
     import pyarrow.types as t
 
     is_coded = t.is_dictionary(source.type)
@@ -282,10 +304,12 @@ def _read(column: Column, source: Any, text_format: TextFormat) -> tuple[ColumnT
         _check_size(column, source)
         source = as_texts(source)
     if is_text(source.type):
-        return _read_texts(_with_nulls(source, text_format) if is_coded else source, text_format)
+        return _read_texts(column, _with_nulls(source, text_format) if is_coded else source, text_format)
     if t.is_temporal(source.type):
-        return "date", _days(source), None
-    return "number", _floats(source), None
+        from rfgp.columns.containers import read_cells
+
+        return column.with_times(read_cells(source).times)
+    return replace(column, values=_floats(source))
 
 
 def is_text(kind: Any) -> bool:
@@ -345,25 +369,24 @@ def _with_nulls(cells: Any, text_format: TextFormat) -> Any:
     return pc.if_else(is_missing, pa.scalar(None, cells.type), cells)
 
 
-def _read_texts(cells: Any, text_format: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
+def _read_texts(column: Column, cells: Any, text_format: TextFormat) -> Column:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
-        return "number", _floats(with_decimal_point(cells, text_format)), cells
+        return replace(column, values=_floats(with_decimal_point(cells, text_format)), cells=cells)
     except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
         cells = _with_nulls(cells, text_format)
     numbers = with_decimal_point(cells, text_format)
     is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
     numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
+    column = replace(column, values=values, cells=cells)
     if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
-        return "number", values, cells
+        return column
     if all_match(cells, BOOLEAN):
-        return "number", _floats(cells.cast(pa.bool_())), cells
-    if all_match(cells, DATE):
-        return "date", _days(timestamps(cells)), cells
-    return "text", values, cells
+        return replace(column, values=_floats(cells.cast(pa.bool_())))
+    return column.with_times(times_of_texts(cells)) if all_match(cells, DATE) else replace(column, kind="text")
 
 
 def all_match(cells: Any, pattern: str) -> bool:
@@ -379,40 +402,49 @@ def all_match(cells: Any, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
 
 
-_ISO_REPLACEMENTS = (  # Arrow's reader of times needs a time, no blank before the zone, and a zone
-    (r"^(.{10})$", r"\1T00:00"),
-    (r" ?[Zz]$", ""),
-    (r" ([+-])", r"\1"),
-    (r"^(.{11}[0-9:.]+)$", r"\1Z"),
-)
+_OFFSET = r"^(.{11}[0-9:.]+) ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+"""The pattern of a time with an offset from UTC."""
 
 
-def timestamps(cells: Any) -> Any:
-    """Return the times (n,) of ISO 8601 dates, null for dates that do not exist.
+def times_of_texts(cells: Any) -> Any:
+    """Return ISO 8601 dates (n,) on the clock as they are written, as `rfgp.columns.days.Times`.
+
+    Dates that do not exist become NaT.
+
+    Args:
+        cells: Arrow texts (n,).
+
+    Raises:
+        DataError: If some times have an offset from UTC and others do not.
 
     Examples:
         >>> import pyarrow as pa
-        >>> timestamps(pa.array(["2026-01-01", "2026-02-30"])).is_null().to_pylist()
-        [False, True]
+        >>> times = times_of_texts(pa.array(["2026-01-01T00:00+01:00", "2026-02-30T00:00+01:00"]))
+        >>> times.zone, np.isnat(times.values).tolist()
+        ('+01:00', [False, True])
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for pattern, replacement in _ISO_REPLACEMENTS:
-        cells = pc.replace_substring_regex(cells, pattern, replacement)
-    is_fine = pc.any(pc.match_substring_regex(cells, r"[.][0-9]{7}")).as_py()
-    kind = pa.timestamp("ns" if is_fine else "us", "UTC")
+    from rfgp.columns.days import Times, common_zone, offset_seconds, zone_of_offset
+
+    has_offset = pc.fill_null(pc.match_substring_regex(cells, _OFFSET), False)
+    num_offsets = pc.sum(has_offset).as_py() or 0
+    if num_offsets and num_offsets < len(cells) - cells.null_count:
+        raise DataError("holds dates with and without an offset from UTC. Write all of them alike.")
+    local = pc.replace_substring_regex(pc.replace_substring_regex(cells, _OFFSET, r"\1"), r"^(.{10})$", r"\1T00:00")
+    kind = pa.timestamp("ns" if pc.any(pc.match_substring_regex(local, r"[.][0-9]{7}")).as_py() else "us")
     try:
-        return cells.cast(kind)
+        stamps = local.cast(kind)
     except pa.ArrowInvalid:
-        return pa.array([cast_or_none(cell, kind) for cell in cells], kind)
-
-
-def _days(array: Any) -> NDArray[np.float64]:
-    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN if missing."""
-    from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
-
-    return to_days(np.asarray(array))
+        stamps = pa.array([cast_or_none(cell, kind) for cell in local], kind)
+    values = np.asarray(stamps)
+    if not num_offsets:
+        return Times(values)
+    names = pc.replace_substring_regex(cells, _OFFSET, r"\2").fill_null("").to_pylist()
+    seconds = {name: offset_seconds(name) if name else 0 for name in set(names)}
+    zone = common_zone({zone_of_offset(seconds[name]) for name in seconds if name})
+    return Times(values, zone, np.array([seconds[name] for name in names], dtype=np.int64))
 
 
 def is_value(cell: str, text_format: TextFormat) -> bool:

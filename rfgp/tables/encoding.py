@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.days import to_days
 from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
@@ -26,7 +27,7 @@ from rfgp.tables.columns import Column, Frame
 from rfgp.tables.messages import counted, quoted, title
 from rfgp.tables.options import ReadOptions
 from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Table
+from rfgp.tables.table import Table, times_of
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -74,7 +75,8 @@ def encode_table(frame: Frame, options: ReadOptions) -> Table:
         **asdict(frame.text_format),
     )
     X = with_imputed_means(X, schema)
-    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
+    times = exact_times(inputs)
+    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows, times)
 
 
 def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
@@ -275,7 +277,7 @@ def used_rows(frame: Frame, has_missing: NDArray[np.bool_], policy: str, remedy:
 
 def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
-        return ColumnRule(column.name, column.position, column.kind, example=column.example)
+        return ColumnRule(column.name, column.position, column.kind, example=column.example, zone=column.zone)
     levels = tuple(sorted(column.cells.drop_null().unique().to_pylist()))
     if column.is_level:
         return ColumnRule(column.name, column.position, "level", levels)
@@ -311,6 +313,20 @@ def encoded_matrix(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDAr
         X[:, start : start + codes.shape[1]] = codes
         start += codes.shape[1]
     return X
+
+
+def exact_times(columns: Iterable[Column]) -> dict[str, NDArray[np.datetime64]]:
+    """Return the dates (n,) that days do not represent to the microsecond, by the names of the columns.
+
+    Args:
+        columns: The columns.
+
+    Examples:
+        >>> exact_times([Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))])
+        {}
+    """
+    dates = {column.name: column.times.values for column in columns if column.times is not None}
+    return {name: times for name, times in dates.items() if not np.array_equal(times, times_of(to_days(times)))}
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:

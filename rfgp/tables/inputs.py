@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.days import Times, converted
 from rfgp.errors import DataError
 from rfgp.rows.names import is_index_name, warn_of_levels
 from rfgp.tables.column_errors import check_dates, check_missing_values, text_phrase
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, used_rows, with_imputed_means
+from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, exact_times, used_rows, with_imputed_means
 from rfgp.tables.messages import counted, did_you_mean, listed, title
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs
@@ -58,7 +59,7 @@ def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int]
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
     texts = {frame.names[index]: frame.texts(index, rows) for index in others}
-    return Inputs(with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts)
+    return Inputs(with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts, exact_times(columns))
 
 
 def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
@@ -109,7 +110,24 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
             f"{hint}"
         )
     check_dates(column)
-    return column
+    return _on_clock(rule, column) if rule.role == "date" else column
+
+
+def _on_clock(rule: ColumnRule, column: Column) -> Column:
+    """Return a column of dates on the clock of the fitted table.
+
+    Raises:
+        DataError: If only one of the two has a time zone, or offsets from UTC that the other does not have.
+    """
+    if bool(rule.zone) != bool(column.zone):
+        expected = (
+            f"a time zone, as the fitted table ({rule.zone})" if rule.zone else "no time zone, as the fitted table"
+        )
+        raise column.error(f"must have {expected}, got {column.zone or 'none'}. Write the dates alike.")
+    try:
+        return column.with_times(Times(converted(column.times, rule.zone), rule.zone))
+    except DataError as error:
+        raise column.error(str(error)) from None
 
 
 def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:

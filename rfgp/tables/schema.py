@@ -21,7 +21,7 @@ _WITH_LEVELS = ("category", "level")
 """The roles of columns with levels."""
 _MAX_FLOAT = sys.float_info.max
 """The largest float."""
-_OPTIONAL = ("thousands", "example")
+_OPTIONAL = ("thousands", "example", "zone")
 """Fields that are left out of files at their defaults."""
 _NAMES_IN_FILES = {"imputed_means": "fills"}
 """Fields with another name in files, from earlier versions."""
@@ -35,9 +35,10 @@ class ColumnRule:
         name: The column's name, or its position if the file has no header.
         position: Its position in the file, from 0.
         role: "number", "category", "date" or "level". A category becomes one column of 0 and 1 for each level. A date
-            becomes days since 1970-01-01T00:00 UTC. A level becomes one column of positions among the levels.
+            becomes days since 1970-01-01T00:00. A level becomes one column of positions among the levels.
         levels: The texts of a category or of levels, sorted.
         example: An example of the format of numbers as text, such as "1.234,50 EUR". If empty, that of the file.
+        zone: The time zone or the UTC offsets of dates, whose days are on its clock. Empty without a zone.
 
     Examples:
         >>> ColumnRule("color", 0, "category", ("blue", "red")).encoded
@@ -49,6 +50,7 @@ class ColumnRule:
     role: str = "number"
     levels: tuple[str, ...] = ()
     example: str = ""
+    zone: str = ""
 
     @property
     def encoded(self) -> tuple[str, ...]:

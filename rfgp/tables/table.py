@@ -32,6 +32,7 @@ class Table:
         classes: The sorted levels of a text target. None for numbers.
         rows: The positions (n,) of the rows in the file, from 0 after the header. By default, all.
         num_rows: The number of rows of the file, at least n.
+        times: Dates (n,) that days do not represent to the microsecond, by the names of columns.
 
     Examples:
         >>> import numpy as np
@@ -47,6 +48,7 @@ class Table:
     classes: tuple[str, ...] | None = None
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     num_rows: int = 0
+    times: Mapping[str, NDArray[np.datetime64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.schema.inputs:
@@ -67,7 +69,7 @@ class Table:
 
         Levels are categories of text, dates are times, and others are numbers.
         """
-        return frame_of(self.schema.inputs, self.X)
+        return frame_of(self.schema.inputs, self.X, self.times)
 
     def check_numeric_target(self, most_classes: int = 0) -> None:
         """Check that the target is numeric, or has few enough classes.
@@ -99,6 +101,7 @@ class Inputs:
         y: Targets (n,), or None if the file has no target column, or missing values in it.
         rules: The rules of the columns, with the levels of this file after those of the fitted table.
         passthrough: The texts of further columns (n,) by name.
+        times: Dates (n,) that days do not represent to the microsecond, by the names of columns.
 
     Examples:
         >>> import numpy as np
@@ -112,6 +115,7 @@ class Inputs:
     y: NDArray[np.float64] | None = None
     rules: tuple[ColumnRule, ...] = ()
     passthrough: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    times: Mapping[str, NDArray[np.datetime64]] = field(default_factory=dict)
 
     def frame(self, *, has_dates: bool = True) -> Any:
         """Return the inputs as a pandas DataFrame (n, d).
@@ -121,7 +125,7 @@ class Inputs:
         Args:
             has_dates: Whether dates are times. If not, they are days, for models of earlier versions.
         """
-        return frame_of(self.rules, self.X, has_dates=has_dates)
+        return frame_of(self.rules, self.X, self.times, has_dates=has_dates)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -129,7 +133,7 @@ class Inputs:
 
 
 def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Return days (n,) since 1970-01-01 UTC as datetime64 times (n,).
+    """Return days (n,) since 1970-01-01 as datetime64 times (n,).
 
     They are in microseconds, or in seconds beyond `_MAX_MICROSECOND_DAYS`.
 
@@ -145,12 +149,43 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
     return np.round(days * per_day).astype(f"datetime64[{unit}]")
 
 
-def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
+def dates_of(days: NDArray[np.float64], zone: str, times: NDArray[np.datetime64] | None = None) -> Any:
+    """Return days (n,) on the clock of a zone as dates of pandas (n,), with the zone if it has a name.
+
+    Args:
+        days: Days since 1970-01-01.
+        zone: The time zone, UTC offsets, or "".
+        times: The dates to the nanosecond. If None, they are rounded to microseconds. NaT is replaced by the days.
+
+    Examples:
+        >>> import numpy as np
+        >>> dates_of(np.array([0.5]), "Europe/Berlin")[0].isoformat()
+        '1970-01-01T12:00:00+01:00'
+    """
+    with requires_extra("tables"):
+        import pandas as pd
+
+    values = times_of(days)
+    dates = pd.Series(values if times is None else np.where(np.isnat(times), values, times))
+    if zone and " " not in zone:  # any hour of the two that are alike has the same clock
+        first = np.zeros(len(dates), dtype=bool)
+        dates = dates.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
+    return dates.array
+
+
+def frame_of(
+    rules: Sequence[ColumnRule],
+    X: NDArray[np.float64],
+    times: Mapping[str, NDArray[np.datetime64]] | None = None,
+    *,
+    has_dates: bool = True,
+) -> Any:
     """Return encoded inputs (n, d) as a DataFrame with levels and dates.
 
     Args:
         rules: The encodings of the columns.
         X: Encoded inputs (n, d).
+        times: Dates (n,) that days do not represent to the microsecond, by the names of columns. If None, none.
         has_dates: Whether dates are times. If not, they are days.
 
     Examples:
@@ -167,6 +202,6 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: 
         if rule.role == "level":
             frame.isetitem(index, pd.Categorical.from_codes(X[:, index].astype(np.int64), list(rule.levels)))
         elif rule.role == "date" and has_dates:
-            frame.isetitem(index, times_of(X[:, index]))
+            frame.isetitem(index, dates_of(X[:, index], rule.zone, (times or {}).get(rule.name)))
         index += len(rule.encoded)
     return frame

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from rfgp.tables.columns import BOOLEAN, DATE, all_match, timestamps
+from rfgp.errors import DataError
+from rfgp.tables.columns import BOOLEAN, DATE, all_match, times_of_texts
 from rfgp.tables.decimals import with_decimal_point
 from rfgp.tables.options import TextFormat
 
@@ -73,9 +74,19 @@ def as_dates(cells: Any, text_format: TextFormat) -> Any:
         >>> as_dates(pa.array(["2024-02-29"]), TextFormat())[0].as_py().date().isoformat()
         '2024-02-29'
     """
+    import pyarrow as pa
+
     if not all_match(cells, DATE):
         return cells
-    dates = timestamps(cells)
+    times = times_of_texts(cells)
+    if " " in times.zone:
+        raise DataError(
+            f"Dates of a file in batches must have one offset from UTC, got {times.zone}. Use rfgp.tables.read_table."
+        )
+    values = times.values if times.offsets is None else times.values - times.offsets.astype("m8[s]")
+    dates = pa.array(values)
+    if times.zone:
+        dates = dates.cast(pa.timestamp(dates.type.unit, times.zone))
     return dates if dates.null_count == cells.null_count else cells  # some days do not exist
 
 

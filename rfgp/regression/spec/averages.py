@@ -176,7 +176,10 @@ def _keys(schema: Schema) -> str:
 
 def _columns_of(schema: Schema) -> list[tuple[Any, ...]]:
     """Return everything in a schema that determines how rows are read."""
-    return [(c.key, c.kind, c.is_date, c.levels, None if c.nodes is None else id(c.nodes)) for c in schema.columns]
+    return [
+        (c.key, c.kind, c.is_date, c.zone, c.origin, c.levels, None if c.nodes is None else id(c.nodes))
+        for c in schema.columns
+    ]
 
 
 def _are_equal(a: Affine | None, b: Affine | None) -> bool:
