@@ -34,6 +34,7 @@ from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OutlierWarning as OutlierWarning
+from rfgp.errors import OverdispersionWarning as OverdispersionWarning
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
 from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
@@ -125,6 +126,7 @@ __all__ = [
     "NotFittedError",
     "NotPositiveDefiniteError",
     "OutlierWarning",
+    "OverdispersionWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",

@@ -353,6 +353,18 @@ class OutlierWarning(RfgpWarning):
     """
 
 
+class OverdispersionWarning(RfgpWarning):
+    """Counts vary more than Poisson counts do: use likelihood="negative-binomial".
+
+    Examples:
+        >>> import numpy as np, rfgp, warnings
+        >>> X, counts = np.linspace(0, 1, 60)[:, None], np.tile([0, 0, 2, 0, 9, 31], 10)
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=1.0), "poisson", seed=0)
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.OverdispersionWarning):
+        ...     gp = gp.fit(X, counts, fixed="lengthscale")
+    """
+
+
 class IndexColumnWarning(RfgpWarning):
     """A column without a name may be a saved dataframe's index: name it to use it.
 

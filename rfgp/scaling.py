@@ -89,7 +89,7 @@ def unit_of(
 
 MAX_RATIO = 10.0
 """The largest ratio of the standard deviation of a column to its robust scale at which the former is its unit."""
-_NORMAL_RANGE = 1.35
+NORMAL_RANGE = 1.35
 """The interquartile range of a normal distribution, in standard deviations."""
 _ROUNDING = 1e-14
 """The spread of a column, relative to its values, up to which it is rounding error."""
@@ -194,7 +194,7 @@ class Affine:
         columns = x.detach().reshape(len(x), -1).unbind(1)
         quartiles = np.array([_quartiles(column, weight) for column in columns]).reshape(-1, 3).T
         low, median, high = (torch.from_numpy(q).reshape(self.scale.shape).to(self.scale) for q in quartiles)
-        scale = (high - low) / _NORMAL_RANGE
+        scale = (high - low) / NORMAL_RANGE
         ratio = self.scale / scale
         is_exact = scale > _ROUNDING * torch.maximum(low.abs(), high.abs())
         chosen = is_exact & (ratio > MAX_RATIO) & (ratio < torch.finfo(scale.dtype).max ** 0.25)

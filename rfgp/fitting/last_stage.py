@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +18,37 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
-from rfgp.scaling import unit_of
+from rfgp.scaling import NORMAL_RANGE, unit_of
 from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, solve
 from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 200
 """The minimum number of rows for a correlation of neighbors' errors."""
+
+
+_FEWEST = 50
+"""The minimum number of rows for a test of outliers. With fewer its rate of false alarms is larger."""
+FALSE_ALARM = 1e-4
+"""The probability that errors of well-specified data are called outliers."""
+
+
+class LeftOutScores(NamedTuple):
+    """The scores of leave-one-out predictions.
+
+    Attributes:
+        calibration: The mean squared z-score.
+        log_prob: The mean log density of an observation, in the user's units.
+        neighbors: The correlation of the errors of nearest rows, or NaN.
+        outliers: The numbers of the rows with more than half of the squared errors, -1 if they are not known.
+    """
+
+    calibration: float
+    log_prob: float
+    neighbors: float
+    outliers: tuple[int, ...]
+
+
 CHECKED_ROWS = 2000
 """The maximum number of rows whose leave-one-out predictions are reported."""
 
@@ -47,7 +72,7 @@ def solve_scales_and_condition(
     fit, inference = _solved(fit, reports, is_done, learned)
     jacobian = fit.state.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
-    calibration, log_prob, neighbors = _check(fit, inference, learned)
+    calibration, log_prob, neighbors, outliers = _check(fit, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
@@ -66,6 +91,7 @@ def solve_scales_and_condition(
         mean_squared_zscore=if_finite(calibration),
         leave_one_out=if_finite(log_prob),
         residual_autocorrelation=if_finite(neighbors),
+        outliers=outliers,
         effective_dof_fraction=inference.effective_dof_fraction,
     )
 
@@ -82,11 +108,12 @@ def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState,
     """
     with torch.no_grad():
         inference = fit.state.infer(fit.rows)
-        calibration, log_prob, neighbors = (if_finite(value) for value in _check(fit, inference, None))
+        scores = _check(fit, inference, None)
+        calibration, log_prob, neighbors = map(if_finite, scores[:3])
         report = replace(
             report, mean_squared_zscore=calibration, leave_one_out=log_prob, residual_autocorrelation=neighbors
         )
-        report = replace(report, effective_dof_fraction=inference.effective_dof_fraction)
+        report = replace(report, outliers=scores.outliers, effective_dof_fraction=inference.effective_dof_fraction)
         return fit.state.replace(given=inference.posterior()), report
 
 
@@ -127,22 +154,29 @@ def _statistics(fit: TermFit) -> Statistics:
     return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
 
 
-def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
-    """Return the leave-one-out calibration, log density and neighbors' correlation."""
+def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftOutScores:
+    """Return the scores of leave-one-out predictions."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.split.test
+    numbers: Tensor | None = torch.arange(len(fit.rows))
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
+        if learned is None and len(fit.pool) == len(fit.rows) > len(rows):
+            numbers = fit.order[: len(rows)]
+        elif learned is not None or len(fit.pool) < len(fit.rows):
+            numbers = None
     elif learned is not None:
         all_rows = fit.state.infer(gathered(JoinedRows([rows, learned.rows_except_test])))
         mean, variance = all_rows.leave_one_out()
-        moments = mean[: len(rows)], variance[: len(rows)]
+        moments, numbers = (mean[: len(rows)], variance[: len(rows)]), None
     else:
         rows, moments = gathered(fit.rows), inference.leave_one_out()
-    return left_out(fit.state, moments, rows)
+    scores = left_out(fit.state, moments, rows)
+    found = [-1 if numbers is None else int(numbers[index]) for index in scores.outliers]
+    return scores._replace(outliers=tuple(found))
 
 
-def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
-    """Return the leave-one-out calibration, log density and neighbors' correlation.
+def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> LeftOutScores:
+    """Return the scores of leave-one-out predictions.
 
     Args:
         state: The state, at its hyperparameters.
@@ -150,8 +184,8 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
         rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
 
     Returns:
-        The mean squared z-score, the mean log density of an observation in the user's units, and the correlation of the
-        errors of nearest rows. The correlation is NaN if a column is not numeric.
+        The mean squared z-score, the mean log density of an observation in the user's units, the correlation of the
+        errors of nearest rows, and the outliers. The correlation is NaN if a column is not numeric.
     """
     mean, variance = of_observations(moments, rows, state.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
@@ -161,7 +195,37 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
     has_numeric_columns = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_numeric_columns else math.nan
-    return float(errors.square().mean()), float(log_prob) + jacobian, neighbors
+    return LeftOutScores(float(errors.square().mean()), float(log_prob) + jacobian, neighbors, outliers_of(errors))
+
+
+def outliers_of(
+    errors: Tensor,  # (b, k)
+) -> tuple[int, ...]:
+    """Return the rows with more than half of the squared errors of one output, the largest first, or none.
+
+    Outliers are beyond the range of b normal errors with the interquartile range of these errors, up to a probability
+    of 1e-4. At least 50 rows are needed.
+
+    Args:
+        errors: The leave-one-out errors over their standard deviations, (b, k).
+
+    Examples:
+        >>> errors = torch.linspace(-2, 2, 100, dtype=torch.float64)[:, None]
+        >>> errors[[3, 7]] = 40.0
+        >>> outliers_of(errors)
+        (3, 7)
+    """
+    e = errors.detach().cpu()
+    if e.shape[1] != 1 or len(e) < _FEWEST or not bool(torch.isfinite(e).all()):
+        return ()
+    low, middle, high = torch.quantile(e[:CHECKED_ROWS, 0], e.new_tensor([0.25, 0.5, 0.75]))
+    limit = -float(torch.special.ndtri(torch.tensor(0.5 * FALSE_ALARM / len(e), dtype=torch.float64)))
+    squares = (e[:, 0] - middle).square()
+    is_far = squares > ((high - low) / NORMAL_RANGE * limit).square()
+    if float(squares[is_far].sum()) <= 0.5 * float(squares.sum()):
+        return ()
+    order = squares.argsort(descending=True, stable=True)
+    return tuple(order[: int(is_far.sum())].tolist())
 
 
 def if_finite(value: float) -> float | None:

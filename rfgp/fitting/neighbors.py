@@ -256,12 +256,13 @@ def conditioned_on_all_rows(
         inference = state.infer(rows)
         total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
         is_checked = len(rows) <= MAX_CHECKED
-        left = left_out(state, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
-        calibration, log_prob, neighbors = map(if_finite, left)
+        left = left_out(state, inference.leave_one_out(), rows) if is_checked else None
+        calibration, log_prob, neighbors = (None,) * 3 if left is None else map(if_finite, left[:3])
         report = replace(
             last.merged_with(reports),
             converged=converged,
             message=words or message,
+            outliers=() if left is None else left.outliers,
             log_marginal_likelihood=total,
             likelihood_error=inference.likelihood_error,
             mean_squared_zscore=calibration,

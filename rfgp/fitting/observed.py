@@ -6,10 +6,12 @@ features, its search starts at the end of a cheaper fit, by Laplace's approximat
 is no cheaper fit for several classes.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.basis import learn_basis
@@ -17,13 +19,14 @@ from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import fit_coarsely, grow
+from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import inference_of, left_out_observations
 from rfgp.regression.spec import with_basis_of
 from rfgp.regression.state import at_starting_values
-from rfgp.rows import is_read_in_blocks
+from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
 
@@ -48,6 +51,53 @@ LATTICE_ROWS = 2000
 """The number of rows above which the search on lattices is that under a Gaussian likelihood."""
 
 Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
+
+
+_FEWEST = 50
+"""The minimum number of rows for a test of dispersion. With fewer its rate of false alarms is larger."""
+
+
+def dispersion_of(
+    predicted: LeaveOneOut,
+    y: Tensor,  # (n,)
+    *,
+    is_white: bool,
+) -> tuple[float, float]:
+    """Return the mean squared z-score of counts, and its excess over 1 in standard deviations.
+
+    The variance of a squared z-score is 2 plus the excess kurtosis. That is 1 / v + 6 (v - m) / m^2 for a negative
+    binomial distribution with the mean m and the variance v of the leave-one-out prediction. If the log rate of a row
+    says nothing of other rows, it is noise that counts as dispersion: v is the variance m of Poisson counts.
+
+    Args:
+        predicted: The leave-one-out predictions.
+        y: The counts, (n,).
+        is_white: Whether the log rates of different rows are independent.
+    """
+    m, v = (torch.as_tensor(moment).double().cpu() for moment in (predicted.mean, predicted.variance))
+    v = m if is_white else v
+    mean = float(((y.cpu() - m).square() / v).mean())
+    variance = float((2 + 1 / v + 6 * (v - m).clamp_min(0) / m.square()).mean()) / len(y)
+    return mean, (mean - 1) / math.sqrt(variance)
+
+
+NEAR_BOUND = 2.0
+"""The ratio of a lengthscale to its lower bound up to which different rows are called independent."""
+
+
+def _is_white(state: GPState) -> bool:
+    """Return whether all stationary terms have lengthscales near their lower bounds."""
+    values, quantities = state.hyperparameters, state.hyperparameters.space.quantities
+    names = [
+        f"{prefix}lengthscale"
+        for term in spec_of(state).terms
+        for factor, _, prefix in term.parts()
+        if factor.measure is not None
+    ]
+    known = [name for name in names if name in quantities]
+    return bool(known) and all(
+        bool((values.standardized(name) < NEAR_BOUND * quantities[name].bounds[0]).all()) for name in known
+    )
 
 
 def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
@@ -158,12 +208,17 @@ def _with_posterior_and_report(
     inference = state.infer(rows) if inference is None else inference
     total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
     state = state.replace(given=inference.posterior())
-    left_out = None
+    left_out, dispersion = None, None
     if not is_read_in_blocks(rows):
-        left_out = float(left_out_observations(state, rows, inference).log_prob.mean())
+        predicted = left_out_observations(state, rows, inference)
+        left_out = float(predicted.log_prob.mean())
+        if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
+            dispersion = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
+    if dispersion is not None:
+        report = replace(report, mean_squared_zscore=dispersion[0], dispersion_zscore=dispersion[1])
     return state, report.merged_with(reports)

@@ -105,6 +105,8 @@ class Poisson(_Counts, Likelihood):
         (30,)
     """
 
+    has_fixed_dispersion: ClassVar[bool] = True
+
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f.
 

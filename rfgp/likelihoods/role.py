@@ -125,6 +125,8 @@ class Likelihood(ABC):
     """The largest ratio of the latent variance to its start under Laplace's approximation."""
     takes_exposure: ClassVar[bool] = False
     """Whether e^f is a mean, so that rows may have an exposure."""
+    has_fixed_dispersion: ClassVar[bool] = False
+    """Whether the mean of an observation determines its variance, which the data may exceed."""
     latent_deviation: ClassVar[float | None] = None
     """The scale of the default prior of each term's latent standard deviation. If None, there is no prior."""
     is_discrete: ClassVar[bool] = False

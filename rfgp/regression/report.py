@@ -53,6 +53,10 @@ class FitReport:
         leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
         residual_autocorrelation: The correlation of the leave-one-out errors of these rows with those of their nearest
             rows. It is about 0 if the model leaves only noise. None if it was not computed.
+        outliers: The numbers of the rows that have more than half of the squared leave-one-out errors, -1 if a number
+            is not known.
+        dispersion_zscore: For Poisson counts, the excess of `mean_squared_zscore` over 1 in its standard deviations for
+            well-specified counts. None if it was not computed.
         effective_dof_fraction: The fraction of the F weights that the data determine, (F - tr A^-1) / F. Near 1 there
             are too few features. None if there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood` if conjugate gradients estimated it, else 0.
@@ -81,6 +85,8 @@ class FitReport:
     residual_autocorrelation: float | None = None
     likelihood_error: float = 0.0
     selection: SelectionReport | None = None
+    outliers: tuple[int, ...] = ()
+    dispersion_zscore: float | None = None
 
     def __repr__(self) -> str:
         bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""

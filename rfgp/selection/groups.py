@@ -99,13 +99,13 @@ def dominant_period(
         12.0
     """
     points = np.unique(x)
-    if len(points) < 12 or np.ptp(y) == 0:
+    if len(points) < 12:
         return None
     gap, extent = _gap_and_extent(points)
     scaled = (x - points[0]) / extent
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
     cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), 0.25)
-    if not len(cycles):
+    if not len(cycles) or np.abs(residual).max() <= 1e-12 * np.abs(y).max():
         return None
 
     def explained_fraction(count: Any) -> Any:

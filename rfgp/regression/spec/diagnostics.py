@@ -4,8 +4,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rfgp.approximations import Approximation, EquispacedFourier, InducingPoints, RandomFeatures, TermData, Vecchia
+from rfgp.counts import counted
 from rfgp.errors import (
     LatentVarianceWarning,
+    OutlierWarning,
+    OverdispersionWarning,
     OverfittingWarning,
     PoorFeaturesWarning,
     UnderfittingWarning,
@@ -14,6 +17,7 @@ from rfgp.errors import (
 )
 from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
+from rfgp.messages import listed
 from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 
@@ -27,6 +31,10 @@ STRUCTURED = 0.3
 """The residual autocorrelation above which a fit warns. For 200 rows its standard error is 0.09."""
 NEGLIGIBLE = 1e-7
 """The noise below which residuals are not checked for structure, relative to its upper bound."""
+DISPERSED = 7.0
+"""The `dispersion_zscore` above which counts are called overdispersed.
+
+For at least 50 counts whose rates are known to 50 % it is exceeded with a probability below 1e-4 in simulations."""
 DOMINATED = 1e3
 """The ratio of the mean to the median of a count, far from the rows, above which a fit warns."""
 GIVEN_UP = 0.01
@@ -82,6 +90,30 @@ def fit_warnings(
         yield OverfittingWarning(
             f"Learned frequencies were rejected for fixed ones ({report.message.rpartition('; ')[2]}). There may be "
             "too few rows to learn from, or enough frequencies already."
+        )
+
+
+def misfit_warnings(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if outliers inflate the noise, or counts are overdispersed.
+
+    For well-specified data each warning has a probability below 1e-4.
+
+    Args:
+        report: The report of the fit.
+    """
+    if report.outliers:
+        known = [str(row) for row in report.outliers if row >= 0]
+        found = counted(len(report.outliers), "row") + f" ({listed(known)})" * bool(known)
+        yield OutlierWarning(
+            f"The noise should be typical of all rows, got {found} with more than half of the squared leave-one-out "
+            "errors. They inflate the noise and the error bars of the others. Correct or drop them, or use "
+            "likelihood='student-t' (or 'heteroscedastic' if the noise depends on the inputs)."
+        )
+    if (report.dispersion_zscore or 0.0) > DISPERSED:
+        yield OverdispersionWarning(
+            "Counts should vary around their rates as Poisson counts do, got a mean squared leave-one-out error of "
+            f"{report.mean_squared_zscore:.1f} times the expected one. The counts are overdispersed, and the log rate "
+            "follows their noise. Use likelihood='negative-binomial'."
         )
 
 

@@ -24,7 +24,7 @@ from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
-from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
+from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings, misfit_warnings
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, open_keys, table_of, with_levels_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
@@ -304,6 +304,7 @@ class ModelSpec(BaseSpec):
             yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
         if report is not None:
             yield from latent_warnings(values, self.terms, self.options.likelihood)
+            yield from misfit_warnings(report)
         if report is not None and self.is_gaussian and self.schema is not None:
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
