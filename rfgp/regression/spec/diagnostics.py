@@ -8,6 +8,7 @@ from rfgp.errors import (
     LatentVarianceWarning,
     OverfittingWarning,
     PoorFeaturesWarning,
+    TermWarning,
     UnderfittingWarning,
     VarianceStarvationWarning,
     arguments,
@@ -80,6 +81,11 @@ def fit_warnings(
             f"{vanished}{_given_up(values, terms, columns)}"
             f"{_remedies(used, is_fixed=is_fixed)}, add a term such as k.Matern() with Vecchia(), or try another "
             f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
+        )
+    for name in (name for name in report.at_bounds if name.endswith("period")):
+        yield TermWarning(
+            f"{name} is at an end of its range, so the data may have another period. Start nearer to it, because a fit "
+            "changes a period by at most a factor of 2."
         )
     if report.mean_squared_zscore is not None and report.mean_squared_zscore > MISCALIBRATED:
         yield OverfittingWarning(

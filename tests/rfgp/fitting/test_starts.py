@@ -50,3 +50,28 @@ def test_terms_on_the_same_columns_start_at_different_scales(approximation):
     ratio = values["rough.outputscale"] / values["smooth.outputscale"]
     assert ratio.item() == pytest.approx(0.25)
     assert values["one.outputscale"].item() == pytest.approx(values["smooth.outputscale"].item())
+
+
+def series(seed=0):
+    """Return times (150,) and a wave (150,) of period 2 pi with noise."""
+    x = np.linspace(0, 20, 150)
+    return x, np.sin(x) + 0.3 * np.random.default_rng(seed).standard_normal(150)
+
+
+@pytest.mark.parametrize("start", [3.2, 4.0, 10.0])
+@pytest.mark.parametrize("trend", [False, True])
+def test_learned_periods_are_found_within_their_bounds(start, trend):
+    """A search found only a period near its start, in silence."""
+    x, y = series()
+    season = k.Periodic("x", start, learn_period=True, name="season")
+    kernel = season + k.RBF("x") if trend else season
+    gp = rfgp.GP(kernel, seed=0).fit({"x": x}, y + 0.1 * x * trend)
+    assert gp.hyperparameters["season.period"].item() == pytest.approx(2 * np.pi, abs=0.1)
+    assert np.std(gp.predict({"x": x}).mean - np.sin(x) - 0.1 * x * trend) < 0.15
+
+
+@pytest.mark.parametrize("start", [3.0, 1.0])
+def test_learned_periods_outside_their_bounds_warn(start):
+    x, y = series()
+    with pytest.warns(rfgp.RfgpWarning, match="period"):
+        rfgp.GP(k.Periodic("x", start, learn_period=True), seed=0).fit({"x": x}, y)
