@@ -23,7 +23,7 @@ from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, solve
 from rfgp.solvers.onepass import OnePassSolver
 
-_FEW_NEIGHBORS = 200
+_FEW_NEIGHBORS = 20
 """The minimum number of rows for a correlation of neighbors' errors."""
 
 
@@ -241,7 +241,7 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of errors of nearest rows, or NaN for fewer than 200.
+    """Return the correlation of errors of nearest rows, or NaN for fewer than 20.
 
     Under the true model it is at most 0: leave-one-out errors D C^-1 y have the covariance D C^-1 D, and its entries
     for neighbors are negative.

@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from scipy.signal import lombscargle
 from torch import Tensor
 
 from rfgp.columns import ColumnKind
@@ -37,6 +39,8 @@ MULTIPLIERS = (1.0, 0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
 A search from a long lengthscale can end with noise alone."""
+NUM_PEAKS, MAX_CYCLES = 3, 10_000
+"""The number of periods that are compared, and the maximum number of frequencies of the periodogram."""
 NEIGHBOR_ADVANTAGE = 10.0
 """The nats by which a shorter lengthscale of neighbors must be more likely than the present one."""
 COMPARED_ROWS = 1000
@@ -244,6 +248,51 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
         ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
         values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], NEIGHBOR_ADVANTAGE)
     return values
+
+
+def with_likelier_periods(fit: TermFit) -> ParameterValues:
+    """Return values with learned periods at peaks of the periodogram of the targets, if those are likelier.
+
+    The likelihood has a narrow maximum for each period, so that a search from another one does not find it.
+
+    Args:
+        fit: The fit at its starting values.
+    """
+    values, periods = fit.values, list[tuple[str, int]]()
+    for _, indices, prefix in (part for term in fit.spec.terms for part in term.parts()):
+        periods += [(f"{prefix}period", indices[0])] if f"{prefix}period" in fit.free else []
+    if not periods or fit.plan.is_continued:
+        return values
+    rows = fit.subset(SCREENED_ROWS)
+    log_likelihood = marginal_likelihood(fit.state, rows)
+    for name, index in periods:
+        low, high = (float(bound) for bound in values.space.quantities[name].bounds)
+        period = float(values.standardized(name))
+        peaks = _peaks(rows.inputs[:, index], rows.targets[:, 0], low, high)
+        ends = [values, *(values.shifted(**{name: math.log(peak / period)}) for peak in peaks)]
+        with torch.no_grad():
+            values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], MIN_ADVANTAGE)
+    return values
+
+
+def _peaks(
+    x: Tensor,  # (n,)
+    y: Tensor,  # (n,)
+    low: float,
+    high: float,
+) -> list[float]:
+    """Return the periods in a range with the largest peaks of the periodogram around a quadratic trend."""
+    x_values, y_values = x.double().cpu().numpy(), y.double().cpu().numpy()
+    extent = float(np.ptp(x_values))
+    cycles = np.arange(extent / high, extent / low, 0.25)[:MAX_CYCLES]
+    if len(np.unique(x_values)) <= 3 or not len(cycles):
+        return []
+    points = (x_values - x_values.min()) / extent
+    residual = y_values - np.polyval(np.polyfit(points, y_values, 2), points)
+    power = np.r_[0.0, lombscargle(points, residual, 2 * np.pi * cycles, floating_mean=True), 0.0]
+    is_peak = (power[1:-1] >= power[:-2]) & (power[1:-1] >= power[2:])
+    best = np.argsort(np.where(is_peak, -power[1:-1], 0.0), kind="stable")[:NUM_PEAKS]
+    return [float(extent / cycles[i]) for i in best]
 
 
 def _screened_names(fit: TermFit) -> list[str]:

@@ -17,7 +17,14 @@ from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import SMALL, Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
-from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
+from rfgp.fitting.starts import (
+    first_rows,
+    is_one_field,
+    likelier_starts,
+    screened,
+    starts_of_field,
+    with_likelier_periods,
+)
 from rfgp.fitting.state_space import fit_state_space
 from rfgp.fitting.subsets import MIN_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
@@ -79,6 +86,8 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     rows, prior = state.require_rows(purpose="a fit"), state.prior()
     if is_one_field(spec_of(state)):
         return _fit_field(state, plan)
+    if state.spec.is_gaussian and any(name.endswith("period") for name in state.hyperparameters.space.free(plan.fixed)):
+        state = state.replace(hyperparameters=with_likelier_periods(TermFit.of(state, plan)))
     if prior.neighbors is not None and state.spec.is_gaussian and not (prior.precisions or prior.graph_features):
         is_learned = bool(learned_frequencies(TermFit.of(state, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(state, plan)

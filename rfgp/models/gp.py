@@ -69,7 +69,7 @@ class GP(Process[ModelSpec]):
             plus 8 ms a row, at most 30 min. The result is then reproducible.
         validate: The validation rows of a selection. "forward" holds out the last rows by the column of dates, or by
             the only column. The key of a column keeps rows with equal values together. If None, rows are chosen at
-            random, and rows with equal inputs stay together.
+            random, and rows with equal inputs stay together, except for replicates of categories and of few inputs.
 
     Raises:
         InvalidArgumentError: If an option has a wrong type or value, or does not match the kernel.

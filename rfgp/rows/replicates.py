@@ -30,13 +30,14 @@ def input_groups(
     return np.unique(hashes, return_inverse=True)[1].reshape(-1)
 
 
-def merge_replicates(rows: Block) -> Block:
+def merge_replicates(rows: Block, num_parts: int = 1) -> Block:
     """Return one row for each distinct input, with mean, count and sum of squares.
 
     The Gaussian likelihood and its gradient are those of all rows, from the factor of a smaller matrix.
 
     Args:
         rows: The rows, without known noise.
+        num_parts: The maximum number of rows for each distinct input, among which its replicates are divided.
 
     Examples:
         >>> import torch
@@ -47,7 +48,7 @@ def merge_replicates(rows: Block) -> Block:
         >>> sorted(torch.cat(columns, dim=1).tolist())
         [[0.0, 1.0, 0.0], [4.0, 2.0, 2.0]]
     """
-    groups = torch.from_numpy(input_groups(rows.inputs))
+    groups = torch.from_numpy(_divided(input_groups(rows.inputs), num_parts))
     first = torch.from_numpy(np.unique(groups.numpy(), return_index=True)[1])
     if len(first) == len(rows):
         return rows
@@ -60,3 +61,15 @@ def merge_replicates(rows: Block) -> Block:
         squares = squares + rows.replicate_sum_of_squares
     merged_squares = torch.zeros_like(means).index_add(0, groups, squares)
     return Block(rows.inputs[first], means, None, weight, rows.given_output_weights, merged_squares)
+
+
+def _divided(
+    groups: NDArray[np.int64],  # (n,)
+    num_parts: int,
+) -> NDArray[np.int64]:  # (n,)
+    """Return the numbers of parts of groups, whose sizes differ by at most 1."""
+    order = np.argsort(groups, kind="stable")
+    rank = np.empty_like(groups)
+    rank[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order])
+    parts: NDArray[np.int64] = np.unique(num_parts * groups + rank % num_parts, return_inverse=True)[1].reshape(-1)
+    return parts

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.signal import lombscargle
+from torch import Tensor
 
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.regression import GPState
@@ -17,6 +19,12 @@ from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
 """The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
+NUM_FOLDS = 5
+"""The number of folds."""
+MIN_INPUTS = 10
+"""The number of distinct inputs below which each is left out only in part.
+
+Two inputs in each fold are the fewest from which the others may be predicted."""
 MAX_MERGED = 4000
 """The maximum number of rows whose replicates are merged."""
 DATE_PERIODS = (1.0, 7.0, 365.2425)
@@ -104,6 +112,8 @@ def dominant_period(
     gap, extent = _gap_and_extent(points)
     scaled = (x - points[0]) / extent
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
+    if np.abs(residual).max() <= 1e-9 * np.abs(y).max():  # rounding errors
+        return None
     cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), 0.25)
     if not len(cycles) or np.abs(residual).max() <= 1e-12 * np.abs(y).max():
         return None
@@ -128,8 +138,9 @@ def dominant_period(
 def merged_rows(state: GPState) -> tuple[Block, int]:
     """Return the rows in memory, and the number of rows of the fit.
 
-    If there are few rows, replicates are merged, and the number is that of the merged rows. For rows that are read in
-    blocks, the rows in memory are a sample, and the number is that of all rows.
+    If there are few rows, replicates are merged, and the number is that of the merged rows. If new rows have inputs of
+    known ones, an input keeps up to `NUM_FOLDS` rows, so that each is predicted from the others. For rows that are read
+    in blocks, the rows in memory are a sample, and the number is that of all rows.
 
     Args:
         state: The state of the model before the fit.
@@ -137,20 +148,48 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
     rows = state.require_rows(purpose="a fit")
     block = rows_in_memory(rows)
     merges_replicates = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
-    merged = merge_replicates(block) if merges_replicates else block
+    merged = merge_replicates(block, NUM_FOLDS if has_known_inputs(state, block) else 1) if merges_replicates else block
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
     return block, len(rows)
 
 
-def duplicate_labels(rows: Block) -> Any:
-    """Return the group of each row (n,), rows with close inputs together.
+def has_known_inputs(state: GPState, rows: Block) -> bool:
+    """Return whether new rows can be expected to have the inputs of known rows.
 
-    If that would merge more than half of the rows, the inputs have to be equal.
+    This is the case if there are replicates, and fewer than `MIN_INPUTS` distinct inputs, or fewer than two for each
+    level of a category. Without its replicates, the level of such an input would be unknown.
 
     Args:
+        state: The state of the model before the fit.
         rows: The rows.
     """
+    num_inputs = _num_distinct(rows.inputs)
+    if num_inputs == len(rows):
+        return False
+    columns, indicators = _columns(state), spec_of(state).options.indicators
+    named = [{*(f"{key}={level}" for level in levels)} if levels else {key} for key, levels in indicators.items()]
+    named += [{column.key} for column in columns if column.kind is ColumnKind.LEVEL]
+    indices = [[i for i, column in enumerate(columns) if column.key in keys] for keys in named]
+    return num_inputs < MIN_INPUTS or any(2 * _num_distinct(rows.inputs[:, some]) > num_inputs for some in indices)
+
+
+def _num_distinct(inputs: Tensor) -> int:
+    return int(input_groups(inputs).max()) + 1
+
+
+def duplicate_labels(state: GPState, rows: Block) -> Any:
+    """Return the group of each row (n,), rows with close inputs together.
+
+    If that would merge more than half of the rows, the inputs have to be equal. If new rows have inputs of known ones,
+    each row is a group.
+
+    Args:
+        state: The state of the model before the fit.
+        rows: The rows.
+    """
+    if has_known_inputs(state, rows):
+        return np.arange(len(rows))
     close, equal = input_groups(rows.inputs, SPACING), input_groups(rows.inputs)
     return close if 2 * (close.max() + 1) > equal.max() + 1 else equal
 

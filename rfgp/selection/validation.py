@@ -8,7 +8,7 @@
 - Held out, for many rows: held-out rows are predicted given *all* the others, because neighbors gain from density. This
   does not depend on the number of rows that the hyperparameters were fitted to. "forward" holds out the last rows.
 
-Rows with equal inputs stay together.
+Rows with equal inputs stay together, unless new rows are expected to have known inputs.
 """
 
 import math
@@ -33,7 +33,7 @@ from rfgp.regression.state import predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import FEW_ROWS, Candidate
-from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_rows
+from rfgp.selection.groups import FORWARD, NUM_FOLDS, date_column, duplicate_labels, group_labels, merged_rows
 
 MAX_LEFT_OUT = 1000
 """The maximum number of rows of a leave-one-out score."""
@@ -41,8 +41,6 @@ HELD_OUT_FRACTION = 0.2
 """The fraction of rows that are held out."""
 MAX_HELD_OUT = 4000
 """The maximum number of rows that are held out."""
-NUM_FOLDS = 5
-"""The number of folds."""
 ROWS_PER_HYPERPARAMETER = 20
 """The rows per hyperparameter of a sum of two kernels below which folds are used."""
 SUBSET_ITERATIONS = 15
@@ -130,7 +128,7 @@ class Validation:
         if groups == FORWARD:
             order = rows.inputs[:, date_column(state)].argsort()
         else:
-            of_rows = duplicate_labels(rows) if groups is None else group_labels(state, rows, groups)
+            of_rows = duplicate_labels(state, rows) if groups is None else group_labels(state, rows, groups)
             labels = torch.from_numpy(of_rows)
             num_groups = int(labels.max()) + 1
             if num_groups < 2 and groups is not None:

@@ -11,6 +11,7 @@ from rfgp.errors import (
     OverdispersionWarning,
     OverfittingWarning,
     PoorFeaturesWarning,
+    TermWarning,
     UnderfittingWarning,
     VarianceStarvationWarning,
     arguments,
@@ -29,6 +30,10 @@ EXHAUSTED = 0.9
 Above it the median test variance is 0.22 to 0.46 of the exact one, see `benchmarks/papers/own/starvation.py`."""
 STRUCTURED = 0.3
 """The residual autocorrelation above which a fit warns. For 200 rows its standard error is 0.09."""
+STRUCTURED_ROWS = 200
+"""The number of rows below which a fit warns of autocorrelation only if a term has vanished.
+
+The limit is then larger, in proportion to the standard error."""
 NEGLIGIBLE = 1e-7
 """The noise below which residuals are not checked for structure, relative to its upper bound."""
 DISPERSED = 7.0
@@ -47,6 +52,7 @@ def fit_warnings(
     terms: Sequence[BoundTerm],
     approximations: Mapping[str, Approximation],
     columns: Sequence[object],
+    num_rows: int,
 ) -> Iterator[Warning]:
     """Yield warnings about a fit under a Gaussian likelihood.
 
@@ -56,7 +62,11 @@ def fit_warnings(
         terms: The terms.
         approximations: Their approximations by name.
         columns: The keys of the columns.
+        num_rows: The number of rows.
     """
+    vanished = _vanished(values, terms)
+    limit = STRUCTURED * max(1.0, math.sqrt(STRUCTURED_ROWS / num_rows))
+    has_rows = num_rows >= STRUCTURED_ROWS or bool(vanished)
     used = [approximations[term.name] for term in terms]
     features = [approximation for approximation in used if isinstance(approximation, RandomFeatures)]
     is_fixed = bool(features) and report.frequencies == "fixed"
@@ -72,13 +82,18 @@ def fit_warnings(
             "variance of the latent function between and far from the data is too small (variance starvation), and "
             f"the noise is too large. Raise {arguments('num_frequencies')}{learn}."
         )
-    elif (report.residual_autocorrelation or 0) > STRUCTURED and not is_local and _has_noise(values):
+    elif has_rows and (report.residual_autocorrelation or 0) > limit and not is_local and _has_noise(values):
         yield UnderfittingWarning(
             "The leave-one-out errors of neighboring rows have a correlation of "
             f"{report.residual_autocorrelation:.2f}, so part of the fitted noise is structure that the model misses. "
-            f"{_given_up(values, terms, columns)}"
+            f"{vanished}{_given_up(values, terms, columns)}"
             f"{_remedies(used, is_fixed=is_fixed)}, add a term such as k.Matern() with Vecchia(), or try another "
             f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
+        )
+    for name in (name for name in report.at_bounds if name.endswith("period")):
+        yield TermWarning(
+            f"{name} is at an end of its range, so the data may have another period. Start nearer to it, because a fit "
+            "changes a period by at most a factor of 2."
         )
     if report.mean_squared_zscore is not None and report.mean_squared_zscore > MISCALIBRATED:
         yield OverfittingWarning(
@@ -165,6 +180,22 @@ def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
 def _has_noise(values: ParameterValues) -> bool:
     _, largest = values.space.quantities["noise"].bounds
     return bool(values.standardized("noise") > NEGLIGIBLE * largest)
+
+
+def _vanished(values: ParameterValues, terms: Sequence[BoundTerm]) -> str:
+    """Return a sentence about terms whose variances are at their lower bounds, or nothing."""
+    names = []
+    for term in terms:
+        if term.outputscale in values.space.names:
+            least, _ = values.space.quantities[term.outputscale].bounds
+            names += [repr(term.name)] if bool((values.standardized(term.outputscale) <= 1.001 * least).all()) else []
+    if not names:
+        return ""
+    which = f"The term {names[0]} has" if len(names) == 1 else f"The terms {', '.join(names)} have"
+    return (
+        f"{which} vanished: the variance is at its lower bound. Start at another lengthscale or period, which a fit "
+        "changes by at most a factor of 2. "
+    )
 
 
 def _given_up(values: ParameterValues, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:

@@ -305,8 +305,8 @@ class ModelSpec(BaseSpec):
         if report is not None:
             yield from latent_warnings(values, self.terms, self.options.likelihood)
             yield from misfit_warnings(report)
-        if report is not None and self.is_gaussian and self.schema is not None:
-            yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
+        if report is not None and rows is not None and self.is_gaussian and self.schema is not None:
+            yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys, len(rows))
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""

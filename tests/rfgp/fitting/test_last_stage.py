@@ -45,6 +45,6 @@ def test_neighbor_correlation():
     centered = errors - errors.mean(0)
     expected = (centered * centered[near]).sum() / centered.square().sum()
     assert neighbor_correlation(points, errors + 3) == pytest.approx(expected.item(), rel=1e-12)
-    assert math.isnan(neighbor_correlation(points[:199], errors[:199]))
+    assert math.isnan(neighbor_correlation(points[:19], errors[:19]))
     twins, opposite = torch.cat([points, points]), torch.cat([errors, -errors])  # each the nearest of the other
     assert neighbor_correlation(twins, opposite) == pytest.approx(-1, rel=1e-12)

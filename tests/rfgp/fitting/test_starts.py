@@ -63,3 +63,28 @@ def test_long_field_is_found_beside_another_term():
     rows = [{name: values[part] for name, values in X.items()} for part in (train, test)]
     gp = rfgp.GP(k.Mesh(ball) + k.Linear("t"), seed=0).fit(rows[0], y[train])
     assert rfgp.metrics.rmse(y[test], gp.predict(rows[1])) < 0.1
+
+
+def series(seed=0):
+    """Return times (150,) and a wave (150,) of period 2 pi with noise."""
+    x = np.linspace(0, 20, 150)
+    return x, np.sin(x) + 0.3 * np.random.default_rng(seed).standard_normal(150)
+
+
+@pytest.mark.parametrize("start", [3.2, 4.0, 10.0])
+@pytest.mark.parametrize("trend", [False, True])
+def test_learned_periods_are_found_within_their_bounds(start, trend):
+    """A search found only a period near its start, in silence."""
+    x, y = series()
+    season = k.Periodic("x", start, learn_period=True, name="season")
+    kernel = season + k.RBF("x") if trend else season
+    gp = rfgp.GP(kernel, seed=0).fit({"x": x}, y + 0.1 * x * trend)
+    assert gp.hyperparameters["season.period"].item() == pytest.approx(2 * np.pi, abs=0.1)
+    assert np.std(gp.predict({"x": x}).mean - np.sin(x) - 0.1 * x * trend) < 0.15
+
+
+@pytest.mark.parametrize("start", [3.0, 1.0])
+def test_learned_periods_outside_their_bounds_warn(start):
+    x, y = series()
+    with pytest.warns(rfgp.RfgpWarning, match="period"):
+        rfgp.GP(k.Periodic("x", start, learn_period=True), seed=0).fit({"x": x}, y)

@@ -87,6 +87,27 @@ def test_copies_of_rows_do_not_improve_scores(approximation):
     assert all(trial.last.value < -1.2 for trial in gp.selection.trials if trial.scores)
 
 
+LEVELS = np.repeat(np.arange(3), 20)
+DESIGNS = {
+    "categories": {"a": np.array(["lo", "mid", "hi"])[LEVELS]},
+    "few numbers": {"a": LEVELS / 2},
+    "booleans": {"a": LEVELS > 0},
+    "categories and numbers": {"a": np.repeat(list("abcdefghijklmno"), 4), "size": np.repeat(np.arange(15) % 4, 4)},
+    "two columns": {"a": np.array(["lo", "mid", "hi"])[LEVELS], "b": np.tile([0.0, 1.0], 30)},
+}
+
+
+@pytest.mark.filterwarnings("error::rfgp.BaselineNotBeatenWarning")
+@pytest.mark.parametrize("design", DESIGNS)
+def test_scores_of_designs_are_those_of_new_repeats(design):
+    """Each level was predicted without any row of it, and the table called uninformative."""
+    X, rng = DESIGNS[design], np.random.default_rng(0)
+    f = 3 * np.sin(7.0 * np.unique(X["a"], return_inverse=True)[1])
+    y, again = (f + 0.1 * rng.standard_normal(60) for _ in range(2))
+    gp = among(*(candidate(kernel, rfgp.Exact()) for kernel in (k.RBF(), k.Matern()))).fit(X, y)
+    assert gp.selection.chosen.last.value == pytest.approx(gp.predict(X).observed().log_prob(again).mean(), abs=0.3)
+
+
 # --- candidates -----------------------------------------------------------------------------------------
 
 
