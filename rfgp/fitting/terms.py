@@ -14,7 +14,7 @@ from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
-from rfgp.fitting.maximize import SMALL, Objective, Plan, ended_early, maximize
+from rfgp.fitting.maximize import Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
@@ -26,7 +26,7 @@ from rfgp.rows import Block, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MAX_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
-from rfgp.threads import in_one_thread
+from rfgp.threads import SMALL, in_one_thread
 from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
