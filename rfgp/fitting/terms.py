@@ -7,6 +7,7 @@ from typing import cast
 import torch
 
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.basis import fit_basis_functions, learn_basis
@@ -22,7 +23,7 @@ from rfgp.fitting.state_space import fit_state_space
 from rfgp.fitting.subsets import MIN_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.rows import Block, gathered
+from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MAX_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
@@ -83,9 +84,9 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         is_learned = bool(learned_frequencies(TermFit.of(state, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(state, plan)
     if state.spec.is_gaussian and onepass.supports(prior, rows):
-        with in_one_thread(len(rows) <= SMALL):
+        with in_one_thread(_is_small(prior, rows)):
             return fit_lattices(TermFit.of(state, plan), fit_terms)
-    with in_one_thread(len(rows) <= SMALL):
+    with in_one_thread(_is_small(prior, rows)):
         if state.spec.is_gaussian and chain.supports(prior):
             return fit_state_space(TermFit.of(state, plan))
         if prior.neighbors is not None or prior.precisions or prior.graph_features or uses_cg(prior, rows):
@@ -94,6 +95,12 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             return fit_observed(state, plan, fit_terms)
         with torch.no_grad():
             return fit_basis_functions(TermFit.of(state, plan))
+
+
+def _is_small(prior: Prior, rows: Rows) -> bool:
+    """Return whether an evaluation costs no more than that of an exact kernel on `SMALL` rows."""
+    size = min(len(rows), prior.num_features) if prior.has_weights_only else len(rows)
+    return len(rows) * size**2 <= SMALL**3
 
 
 # --- sparse terms ----------------------------------------------------------------------------------
