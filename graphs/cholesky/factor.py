@@ -1,16 +1,14 @@
 """The Cholesky factor of a sparse symmetric positive definite matrix."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from graphs.cholesky.analysis import Analysis
 from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
+from graphs.threads import single_threaded_blas
 
 Floats = NDArray[np.float64]
 
@@ -180,23 +178,3 @@ class Factor:
         out = np.empty_like(x)
         out[self.analysis.order] = x
         return out
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, so that results are reproducible.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.cholesky.factor import single_threaded_blas
-        >>> with single_threaded_blas():
-        ...     float((np.eye(2) @ np.eye(2)).sum())
-        2.0
-    """
-    with _controller().limit(limits=1, user_api="blas"):
-        yield

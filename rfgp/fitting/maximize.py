@@ -24,10 +24,6 @@ from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
-SMALL = 1000
-"""The maximum number of rows of a fit in one thread.
-
-Threads with little work wait for each other: 600 rows on two busy cores took ten times the processor time."""
 MIN_GAIN = 1e-5
 """The smallest gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.basis import fit_basis_functions, learn_basis
@@ -14,7 +15,7 @@ from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
-from rfgp.fitting.maximize import SMALL, Objective, Plan, ended_early, maximize
+from rfgp.fitting.maximize import Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import (
@@ -29,11 +30,11 @@ from rfgp.fitting.state_space import fit_state_space
 from rfgp.fitting.subsets import MIN_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.rows import Block, gathered
+from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MAX_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
-from rfgp.threads import in_one_thread
+from rfgp.threads import SMALL, in_one_thread
 from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
@@ -92,9 +93,9 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         is_learned = bool(learned_frequencies(TermFit.of(state, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(state, plan)
     if state.spec.is_gaussian and onepass.supports(prior, rows):
-        with in_one_thread(len(rows) <= SMALL):
+        with in_one_thread(_is_small(prior, rows)):
             return fit_lattices(TermFit.of(state, plan), fit_terms)
-    with in_one_thread(len(rows) <= SMALL):
+    with in_one_thread(_is_small(prior, rows)):
         if state.spec.is_gaussian and chain.supports(prior):
             return fit_state_space(TermFit.of(state, plan))
         if prior.neighbors is not None or prior.precisions or prior.graph_features or uses_cg(prior, rows):
@@ -103,6 +104,12 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             return fit_observed(state, plan, fit_terms)
         with torch.no_grad():
             return fit_basis_functions(TermFit.of(state, plan))
+
+
+def _is_small(prior: Prior, rows: Rows) -> bool:
+    """Return whether an evaluation costs no more than that of an exact kernel on `SMALL` rows."""
+    size = min(len(rows), prior.num_features) if prior.has_weights_only else len(rows)
+    return len(rows) * size**2 <= SMALL**3
 
 
 # --- sparse terms ----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
-from rfgp.torch_context import with_torch_defaults
+from rfgp.threads import computed
 
 NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
 NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
@@ -296,7 +296,7 @@ class MixturePrediction(Prediction):
         components = list(self.parts())
         return self._out(_mixture_cdf(components, check_values(y, self.mean_tensor(), may_be_one=True)))
 
-    @with_torch_defaults()
+    @computed
     def quantile(self, probability: Any) -> Any:
         """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
         components, mean = list(self.parts()), self.mean_tensor()
@@ -309,7 +309,7 @@ class MixturePrediction(Prediction):
         components = list(self.parts())
         return self._out(_mixture_log_prob(components, check_values(y, self.mean_tensor())))
 
-    @with_torch_defaults()
+    @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n), each draw from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -322,7 +322,7 @@ class MixturePrediction(Prediction):
                 draws[rows] = member.sample(len(rows), generator=generator)
         return self._out(draws)
 
-    @with_torch_defaults()
+    @computed
     def linear(self, weights: Any) -> "MixturePrediction":
         """Return the joint distribution of linear functionals with weights (m, n) or (n,)."""
         functionals = super().linear(weights)

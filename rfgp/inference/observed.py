@@ -19,7 +19,7 @@ from rfgp.inference.unsupported import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.scaling import Affine
-from rfgp.torch_context import with_torch_defaults
+from rfgp.threads import computed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,12 +119,12 @@ class ObservedClasses(Prediction):
         """The most probable classes, (n,)."""
         return self._out(self._probabilities().argmax(-1))
 
-    @with_torch_defaults()
+    @computed
     def mean_tensor(self) -> Tensor:
         """Return the probabilities (n, C), float64 tensor."""
         return self._probabilities().clone()
 
-    @with_torch_defaults()
+    @computed
     def variance_tensor(self) -> Tensor:
         """Return the variances of the classes' indicators, (n, C), float64 tensor."""
         p = self._probabilities()
@@ -149,7 +149,7 @@ class ObservedClasses(Prediction):
         labels = torch.arange(p.shape[1], dtype=values.dtype)
         return self._out((p * (labels <= values[:, None])).sum(1))
 
-    @with_torch_defaults()
+    @computed
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of labels, (n,), or (q, n) for q probabilities.
 
@@ -161,7 +161,7 @@ class ObservedClasses(Prediction):
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
-    @with_torch_defaults()
+    @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -250,12 +250,12 @@ class ObservedPrediction(Prediction):
                 "exposure=...) instead, with exposure=1.0 for observations of one unit."
             )
 
-    @with_torch_defaults()
+    @computed
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,), float64 tensor."""
         return self._unit * self._moments()[0]
 
-    @with_torch_defaults()
+    @computed
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
@@ -280,7 +280,7 @@ class ObservedPrediction(Prediction):
         values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
         return self._out(self._predictive.cdf(values))
 
-    @with_torch_defaults()
+    @computed
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of observations, (n,), or (q, n) for q probabilities.
 
@@ -292,7 +292,7 @@ class ObservedPrediction(Prediction):
         quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
-    @with_torch_defaults()
+    @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw observations from the joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -407,5 +407,7 @@ def observations(
     p = prediction
     common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
     if likelihood.num_latents > 1:
-        return ObservedClasses(*common, likelihood=likelihood)
-    return ObservedPrediction(*common, likelihood=likelihood, offset=offset, is_per_unit=is_per_unit)
+        return ObservedClasses(*common, likelihood=likelihood, is_small=p.is_small)
+    return ObservedPrediction(
+        *common, likelihood=likelihood, offset=offset, is_per_unit=is_per_unit, is_small=p.is_small
+    )

@@ -16,10 +16,21 @@ from rfgp.inference.distributions import Distribution, LinearFunctionals, check_
 from rfgp.inference.operators import ObservedOperator
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
-from rfgp.torch_context import unlisted, with_torch_defaults
+from rfgp.threads import computed
+from rfgp.torch_context import unlisted
 
 
-@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@unlisted(
+    "latent",
+    "location",
+    "scale",
+    "template",
+    "mean_tensor",
+    "variance_tensor",
+    "covariance_tensor",
+    "operator",
+    "is_small",
+)
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """The joint Gaussian distribution at n points, in the user's units. k independent outputs add an axis.
@@ -38,6 +49,7 @@ class Prediction:
         has_noise: Whether the distribution includes the noise.
         of_observations: A function that returns the distribution of observations for a prediction of the latent
             function. If None, the likelihood is Gaussian.
+        is_small: Whether rows and points are so few that one thread computes.
 
     Examples:
         >>> import rfgp
@@ -56,6 +68,7 @@ class Prediction:
     as_numpy: bool
     has_noise: bool = False
     of_observations: "Callable[[Prediction], Prediction] | None" = None
+    is_small: bool = field(default=False, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
@@ -100,7 +113,7 @@ class Prediction:
         """
         return self._out(self.covariance_tensor())
 
-    @with_torch_defaults()
+    @computed
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal distributions.
 
@@ -141,7 +154,7 @@ class Prediction:
         mean = self.mean_tensor()
         return self._out(normal_cdf(check_values(y, mean, may_be_one=True) - mean, _deviation(self)))
 
-    @with_torch_defaults()
+    @computed
     def linear(
         self,
         weights: Any,  # (n,) or (m, n)
@@ -179,7 +192,7 @@ class Prediction:
         unsupported.check_closed_form(self._has_closed_form, unsupported.NO_LOGARITHM)
         return LogNormal(self)
 
-    @with_torch_defaults()
+    @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution.
 
@@ -223,12 +236,12 @@ class Prediction:
         variance, mean = self.variance_tensor(), self.mean_tensor()
         return self._out(normal_log_prob(check_values(y, mean), mean, variance))
 
-    @with_torch_defaults()
+    @computed
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
         return self._to_units(self.latent.mean())
 
-    @with_torch_defaults()
+    @computed
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         variance, noise = self.latent.variance(), _noise(self)
@@ -236,7 +249,7 @@ class Prediction:
             return self.scale**2 * variance
         return _per_output(self, variance + (noise.diagonal() if noise.ndim == 2 else noise))
 
-    @with_torch_defaults()
+    @computed
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         unsupported.check_closed_form(self._has_closed_form, unsupported.NO_COVARIANCE)

@@ -33,6 +33,7 @@ from rfgp.regression.spec import (
 from rfgp.saving import row_terms
 from rfgp.selection import AutoSpace, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
+from rfgp.threads import SMALL, computed, in_one_thread
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -221,10 +222,10 @@ class GP(Process[ModelSpec]):
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
-        with Reporter(progress=progress) as reporter:
+        with in_one_thread(begun.num_observations <= SMALL), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
 
-    @with_torch_defaults()
+    @computed
     def with_approximation(self, approximation: Any) -> Self:
         """Return a copy of the model with other approximations.
 
@@ -249,7 +250,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(approximated(self.state, read_approximation(approximation)))
 
-    @with_torch_defaults()
+    @computed
     def exact(self) -> Self:
         """Return a copy of the model without approximations.
 
@@ -268,7 +269,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(each_changed(self.state, lambda member: approximated(member, Exact())))
 
-    @with_torch_defaults()
+    @computed
     def evidence_bounds(self) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood at current hyperparameters.
 

@@ -32,6 +32,7 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graph import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.rows import gathered
+from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -219,7 +220,7 @@ class GraphGP(GP):
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
-    @with_torch_defaults()
+    @computed
     def exact(self) -> Self:
         """Return a copy of the model without approximations.
 
@@ -229,7 +230,7 @@ class GraphGP(GP):
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
 
-    @with_torch_defaults()
+    @computed
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
         """Estimate the error of the features without the exact process.
 

@@ -31,12 +31,13 @@ from rfgp.regression import (
 from rfgp.regression.observing import constant_warnings
 from rfgp.saving import Saved, write
 from rfgp.selection import fit_model
+from rfgp.threads import SMALL, computed, in_one_thread
 from rfgp.torch_context import unlisted, with_torch_defaults
 
 F = TypeVar("F", bound=BaseSpec)
 
 
-@unlisted("of", "spec", "state", "diagnosed")
+@unlisted("of", "spec", "state", "diagnosed", "is_small")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -93,6 +94,11 @@ class Process(ABC, Generic[F]):
             NotFittedError: If there are no data yet.
         """
         return self._needed().live
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread computes, because there are few rows."""
+        return self._fitted is not None and self.num_observations <= SMALL
 
     @property
     def num_observations(self) -> int:
@@ -179,10 +185,13 @@ class Process(ABC, Generic[F]):
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
-        with opened as checkpoint_log, Reporter(callback, progress) as reporter:
-            state, report = fit_model(begun, Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline))
-        self._fitted = Fitted.of(solved_if_read(state), report)
-        for warning in (*constant, *fit_warnings(state, report, names), *self.diagnosed(report)):
+        with in_one_thread(begun.num_observations <= SMALL):
+            with opened as checkpoint_log, Reporter(callback, progress) as reporter:
+                plan = Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline)
+                state, report = fit_model(begun, plan)
+            self._fitted = Fitted.of(solved_if_read(state), report)
+            found = (*constant, *fit_warnings(state, report, names), *self.diagnosed(report))
+        for warning in found:
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -210,11 +219,13 @@ class Process(ABC, Generic[F]):
             self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
         else:
             self._fitted = replace(fitted, state=conditioned(fitted.now(), data))
-        for warning in self.diagnosed():
+        with in_one_thread(self.is_small):
+            found = tuple(self.diagnosed())
+        for warning in found:
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @with_torch_defaults()
+    @computed
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -249,7 +260,7 @@ class Process(ABC, Generic[F]):
 
     # --- results ---------------------------------------------------------------------------------
 
-    @with_torch_defaults()
+    @computed
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood in the user's units, 0-d.
 
@@ -258,7 +269,7 @@ class Process(ABC, Generic[F]):
         fitted = self._needed()
         return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
-    @with_torch_defaults()
+    @computed
     def leave_one_out(self) -> LeaveOneOut:
         """Return the predictive distribution of each observation given all others.
 
@@ -269,7 +280,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.leave_one_out()
 
-    @with_torch_defaults()
+    @computed
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior of the latent function in the user's units.
 
@@ -304,7 +315,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return state.predict_at(inputs, output_format, derivative)
 
-    @with_torch_defaults()
+    @computed
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
         """Return the joint posterior of integrals of the function over boxes.
 
@@ -337,7 +348,7 @@ class Process(ABC, Generic[F]):
         """
         return integrated(self.state, low, high, columns)
 
-    @with_torch_defaults()
+    @computed
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, which can be evaluated at any inputs.
 
@@ -361,7 +372,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.sample_functions(num_samples, seed)
 
-    @with_torch_defaults()
+    @computed
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the function in the user's units.
 

@@ -53,6 +53,7 @@ from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
+from rfgp.threads import SMALL
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -388,9 +389,10 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
         None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
     )
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
+    is_small = max(state.num_observations, len(inputs)) <= SMALL
     if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, of_observations=of_observations)
-    return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
+        return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small)
+    return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs, is_small=is_small)
 
 
 def _column(state: GPState, key: Any) -> tuple[int, Tensor]:

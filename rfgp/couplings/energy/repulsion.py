@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.couplings.energy.potential import Potential
+from rfgp.threads import single_threaded_blas
 
 Array = NDArray[Any]
 
@@ -63,9 +64,7 @@ class Repulsion:
         Yields:
             The object itself.
         """
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:
+        with single_threaded_blas(), ThreadPoolExecutor(cores()) as pool:
             self._pool = pool
             try:
                 yield self
