@@ -57,6 +57,30 @@ def test_json_is_all_that_reaches_standard_output(monkeypatch, capsys):
     assert len(json.loads(out)["draws"]) == 4
 
 
+@pytest.mark.slow
+def test_compare_takes_a_kernel_and_names_a_poor_model(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, store, nothing = rng.uniform(-2, 2, 80), rng.choice(["a", "b"], 80), rng.standard_normal(80)
+    y = np.sin(2 * x) + (store == "a") + 0.1 * rng.standard_normal(80)
+    pd.DataFrame({"x": x, "store": store, "y": y, "nothing": nothing}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("compare", tmp_path / "t.csv", "--num-train", "50", "--num-test", "30", "--draws", "1", "--size", "8")
+    kernel = ("--target", "y", "--kernel", "RBF(x) + Group(store)")
+    out, err = succeed(monkeypatch, capsys, *arguments, *kernel, "--json")
+    (exact,) = json.loads(out)["exact"]
+    assert exact["r_squared"] > 0.9
+    assert "store" in exact["hyperparameters"]
+    assert "poor" not in err
+    out, err = succeed(monkeypatch, capsys, *arguments, "--target", "nothing", "--kernel", "RBF(x)", "--json")
+    assert json.loads(out)["exact"][0]["r_squared"] < 0.1
+    assert "No approximation of a poor model is worth comparing" in " ".join(err.split())
+    for wrong, word in (
+        ("Group(store)", "random features"),
+        ("RBF(z)", "no column 'z'"),
+        ("diffusion", "RBF(diffusion)"),
+    ):
+        assert word in fail(monkeypatch, capsys, *arguments, "--kernel", wrong)
+
+
 @pytest.fixture
 def stations(tmp_path):
     """A file of 240 rows of 24 stations, which are texts, in the order of time."""
