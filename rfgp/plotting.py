@@ -17,15 +17,20 @@ from rfgp.axes import save as save
 from rfgp.axes import to_png as to_png
 from rfgp.compare import Comparison
 from rfgp.counts import counted
+from rfgp.effects.effects import CURVE, LEVELS, MAP, Effect, Scale, effect_of, scale_of
+from rfgp.effects.variables import DATE, Variable, as_dates
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
 from rfgp.inference.prediction import Prediction
+from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
+from rfgp.tables.table import times_of
 
 with requires_extra("plot"):
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
@@ -78,6 +83,111 @@ def plot_prediction_band(
         axes.plot(*map(np.asarray, data), ".", color="black", markersize=4, label="data")
     axes.legend(frameon=False)
     return axes
+
+
+def plot_term(
+    gp: GP,
+    name: str,
+    X: Any,
+    *,
+    column: str | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Plot the effect of one term along its columns: its posterior mean with a 95 % band.
+
+    A term of one number is a curve, with its data as ticks below. A term of categories is a point with a bar for each,
+    and a term of two numbers a map of the mean. Effects are minus their mean over the points. For counts and positive
+    values they are factors of the mean.
+
+    Args:
+        gp: A fitted model.
+        name: The name of the term, as in `gp.kernel.terms()`.
+        X: The inputs over whose range the term is drawn, such as those of the fit: a dataframe, a dict of columns or an
+            array (n, d).
+        column: The column along which a term of several columns is drawn. The others are at typical values: medians, or
+            the most frequent category. If None, the term must have one column, or two of numbers.
+        axes: The axes to draw on. If None, new ones.
+
+    Raises:
+        InvalidArgumentError: If there is no such term, or a column must be named.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.plotting import plot_term
+        >>> X = {"t": np.linspace(0, 30, 90)}
+        >>> kernel = k.RBF("t", name="trend") + k.Periodic("t", period=7.0, name="season")
+        >>> gp = rfgp.GP(kernel, seed=0).condition(X, np.sin(2 * np.pi * X["t"] / 7) + X["t"] / 10)
+        >>> plot_term(gp, "season", X).get_xlabel()
+        't'
+    """
+    effect, scale = effect_of(gp, name, X, column), scale_of(gp.spec.options.likelihood, "the target")
+    axes = axes or new_axes()
+    draw = {CURVE: _draw_curve, LEVELS: _draw_levels, MAP: _draw_map}.get(effect.shape, _draw_points)
+    draw(axes, effect, scale)
+    axes.set_title(_plain(f"{name}, others at typical values" if effect.is_partial else name))
+    return axes
+
+
+def _draw_curve(axes: Axes, effect: Effect, scale: Scale) -> None:
+    x, data = (_positions(effect.variables[0], part) for part in (effect.values[0], np.unique(effect.data[0])))
+    low, high = (scale.shown(effect.mean + side * 1.96 * effect.std) for side in (-1, 1))
+    axes.fill_between(x, low, high, color=COLORS[0], alpha=0.25, linewidth=0, label="95 %")
+    axes.plot(x, scale.shown(effect.mean), color=COLORS[0], label="mean")
+    axes.axhline(float(scale.shown(0.0)), color="black", linewidth=0.6, linestyle=":")
+    axes.plot(data, np.full(len(data), 0.015), "|", color="0.4", transform=axes.get_xaxis_transform())
+    _label_axis(axes.xaxis, effect.variables[0])
+    axes.set_ylabel(_plain(scale.name))
+    axes.legend(frameon=False)
+
+
+def _draw_levels(axes: Axes, effect: Effect, scale: Scale) -> None:
+    (variable,), (values,), mean = effect.variables, effect.values, scale.shown(effect.mean)
+    low, high = (scale.shown(effect.mean + side * 1.96 * effect.std) for side in (-1, 1))
+    rows = np.arange(len(mean))
+    axes.errorbar(mean, rows, xerr=[mean - low, high - mean], fmt="o", color=COLORS[0], capsize=3)
+    axes.axvline(float(scale.shown(0.0)), color="black", linewidth=0.6, linestyle=":")
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    axes.set_yticks(rows, list(map(_plain, as_dates(values) if variable.role == DATE else texts)))
+    axes.set(xlabel=_plain(scale.name), ylabel=_plain(variable.name), ylim=(-0.7, len(rows) - 0.3))
+
+
+def _draw_map(axes: Axes, effect: Effect, scale: Scale) -> None:
+    x, y = (_positions(*pair) for pair in zip(effect.variables, effect.values, strict=True))
+    shown = axes.pcolormesh(x, y, scale.shown(effect.mean), cmap=COLOR_MAPS["mean"], shading="gouraud")
+    data = (_positions(*pair) for pair in zip(effect.variables, effect.data, strict=True))
+    axes.plot(*data, ".", color="white", markersize=2, alpha=0.6)
+    _finish_plane(axes, shown, effect, scale)
+
+
+def _draw_points(axes: Axes, effect: Effect, scale: Scale) -> None:
+    x, y = (_positions(*pair) for pair in zip(effect.variables, effect.values, strict=True))
+    shown = axes.scatter(x, y, c=scale.shown(effect.mean), cmap=COLOR_MAPS["mean"], s=14)
+    _finish_plane(axes, shown, effect, scale)
+
+
+def _finish_plane(axes: Axes, shown: ScalarMappable, effect: Effect, scale: Scale) -> None:
+    assert axes.figure is not None
+    axes.figure.colorbar(shown, ax=axes, label=_plain(scale.name))
+    _label_axis(axes.xaxis, effect.variables[0])
+    _label_axis(axes.yaxis, effect.variables[1])
+
+
+def _label_axis(axis: Axis, variable: Variable) -> None:
+    axis.set_label_text(_plain(variable.name))
+    if variable.role == DATE:
+        axis.set_tick_params(labelrotation=30)
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not read as a formula."""
+    return text.replace("$", r"\$")
+
+
+def _positions(variable: Variable, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values (n,) of a number or a date for an axis."""
+    return times_of(np.asarray(values, dtype=np.float64)) if variable.role == DATE else values
 
 
 def plot_calibration(
@@ -382,7 +492,7 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
     """
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
-    figure.suptitle(comparison.title.replace("$", r"\$"))
+    figure.suptitle(_plain(comparison.title))
     parts = figure.subfigures(rows, 1, squeeze=False)[:, 0]
     left, middle, right = parts[0].subplots(1, 3)
     plot_kernel_error(comparison, axes=left)

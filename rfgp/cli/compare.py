@@ -18,6 +18,7 @@ from rfgp.cli.common import (
     stem,
     table_options,
 )
+from rfgp.cli.models import ModelRequest
 
 Target = Annotated[
     str | None,
@@ -109,7 +110,14 @@ def compare(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     metric: options.Metric = None,
-    kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help='Tables: a sum of terms, as "Matern(t, nu=1.5) + Group(store)", of which the first one with random '
+            "features is approximated [default: RBF of all columns]. Graphs: diffusion or regularized-laplacian "
+            "[default: diffusion]."
+        ),
+    ] = None,
     halt: Annotated[float, typer.Option(help="Graphs: the probability that a walker halts at a step.")] = 0.1,
     num_train: Annotated[
         int | None,
@@ -125,7 +133,10 @@ def compare(
     seed: options.Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
-    """Fit the exact process, approximate it under every coupling, and compare."""
+    """Fit the exact process, approximate it under every coupling, and compare.
+
+    If the exact process explains less than 10 % of the variance of the test targets, the command says so.
+    """
     reading = options.reading(missing, drop, as_category, numbers) | {"categories": "one-hot", "dates": "days"}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "p_halt": halt}
@@ -149,17 +160,18 @@ def _compare(
 
     from rfgp.files import check_folder, made_folder, write_atomically
 
-    checks.check_comparison(protocol, *amount)
-    if is_field(file):
-        known_input(file, "compare")
-    else:
-        checks.check_table(file, protocol["target"], reading, "compare")
+    request, names = _checked(file, protocol, reading, amount)
     if out is not None:
         check_folder(out)
     from rfgp.compare import Plan, compare_file, to_json
 
     with progress(visible=not as_json) as report:
         path, reading = resolve(file, "compare", report), table_options(file, reading)
+        if request is not None:
+            from rfgp.tables import read_names
+
+            model = request.build(names or read_names(path, **reading))
+            reading, protocol = model.reading(reading), {**protocol, "kernel": model.kernel}
         if out is not None:
             check_outputs((out / f"{stem(path)}.json", out / f"{stem(path)}.png"), (path,))
         comparison, fields = compare_file(path, table_options=reading, plan=Plan(*amount), report=report, **protocol)
@@ -170,6 +182,29 @@ def _compare(
         _publish(comparison, fields() if fields and picture else None, picture, as_json=as_json)
 
 
+def _checked(
+    file: Path, protocol: dict[str, Any], reading: dict[str, Any], amount: tuple[int, int, int]
+) -> tuple[ModelRequest | None, tuple[str, ...] | None]:
+    """Check all options before torch is loaded.
+
+    The results are the request of the kernel of a table, and the names of its columns, if they are known.
+    """
+    kernel, on_graph = protocol["kernel"], is_field(file)
+    checks.check_comparison({**protocol, "kernel": kernel if on_graph and kernel else "diffusion"}, *amount)
+    if on_graph:
+        known_input(file, "compare")
+        return None, None
+    request = None if kernel is None else ModelRequest(kernel)
+    if request is not None:
+        request.check()
+        if request.is_auto or protocol["ard"]:
+            raise typer.BadParameter("--kernel must be a sum of terms, without auto and without --ard.")
+    names = checks.check_table(file, protocol["target"], reading, "compare")
+    if request is not None:
+        request.check_columns(names, None)
+    return request, names
+
+
 def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: bool = False) -> None:
     """Print a comparison, and draw it if a picture is requested."""
     from rfgp.compare import to_json, to_table
@@ -178,6 +213,8 @@ def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: boo
         print(to_json(comparison))
     else:
         console.print(to_table(comparison))
+    if comparison.remark:
+        say(comparison.remark, as_json=as_json)
     if picture is not None:
         from rfgp.plotting import draw_comparison, save
 

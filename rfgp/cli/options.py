@@ -177,7 +177,7 @@ Inference = Annotated[
 Likelihood = Annotated[
     str,
     typer.Option(
-        help="The distribution of an observation: gaussian, bernoulli (two classes), poisson, negative-binomial, "
-        "gamma, student-t or heteroscedastic (the noise is a function of the inputs too)."
+        help="The distribution of an observation: gaussian, bernoulli (two classes), categorical (several classes), "
+        "poisson, negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too)."
     ),
 ]

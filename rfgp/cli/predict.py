@@ -62,7 +62,8 @@ def predict(
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
 
-    Columns are found by their names. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
+    Columns are found by their names. For several classes, the columns are the most probable one and the probability of
+    each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
     or a logarithm.
     """
     if as_json and out is None:
@@ -77,7 +78,10 @@ def predict(
         _check_terms(gp, len(inputs.rows))
     exposures = _exposures(gp, inputs, (file, schema), exposure)
     with progress(visible=out is not None and not as_json) as report:
-        table = _predicted(gp, inputs, exposures, terms, report)
+        if "classes" in gp.metadata:
+            table = _predicted_classes(gp, inputs, schema.classes, report)
+        else:
+            table = _predicted(gp, inputs, exposures, terms, report)
     if out is None:
         print(table.text(), end="")
     else:
@@ -183,6 +187,8 @@ def _check_terms(gp: Any, num_rows: int) -> None:
             "--terms requires at least two rows, got 1. Effects are differences from their mean over the rows of the "
             "table, so add rows to compare with."
         )
+    if "classes" in gp.metadata:
+        raise InvalidArgumentError("--terms requires one function, got a model of several classes. Leave it out.")
     if gp.members:
         raise InvalidArgumentError(
             f"--terms requires one model, got an average of {len(gp.members)}. Fit one with --kernel."
@@ -220,6 +226,31 @@ def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: A
         table.rows += zip(inputs.rows[chunk].tolist(), *texts, *numbers, strict=True)
     if inputs.y is not None:
         table.figures = {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
+    return table
+
+
+def _predicted_classes(gp: Any, inputs: Any, known: Sequence[str] | None, report: Any) -> _Predictions:
+    """Return the most probable class and all probabilities of each row, with the accuracy if the targets are known.
+
+    `known` has the texts of the targets, or None for numbers.
+    """
+    import numpy as np
+
+    names, total, right = gp.metadata["classes"], len(inputs.rows), 0
+    table = _Predictions((_RESULTS[0], *inputs.passthrough, "class", *(f"p_{name}" for name in names)))
+    rows = _rows_of(gp, inputs)
+    for first in range(0, total, _CHUNK):
+        report("Predicting", first, total)
+        chunk = slice(first, first + _CHUNK)
+        probabilities = np.asarray(gp.predict(rows[chunk]).observed().probabilities)
+        labels = [names[i] for i in probabilities.argmax(axis=1)]
+        if inputs.y is not None:
+            given = [known[int(value)] if known else f"{value:g}" for value in inputs.y[chunk]]
+            right += sum(label == value for label, value in zip(labels, given, strict=True))
+        texts = [column[chunk] for column in inputs.passthrough.values()]
+        table.rows += zip(inputs.rows[chunk].tolist(), *texts, labels, *probabilities.T.tolist(), strict=True)
+    if inputs.y is not None:
+        table.figures = {"accuracy": right / total}
     return table
 
 

@@ -85,6 +85,9 @@ def fit(
     given = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
     columns = {name: column for name, column in given.items() if column is not None}
     job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"), columns)
+    if likelihood == "categorical":
+        job.run_classes(with_data, as_json)
+        return
     study, counts = job.run(with_data, visible=not as_json)
     _tell(study, job.folder, counts, as_json)
 
@@ -168,6 +171,33 @@ class _Job:
                 write_atomically(self.outputs[1], page.encode())
         return study, (len(table.y), table.num_rows)
 
+    def run_classes(self, with_data: bool, as_json: bool) -> None:
+        """Read, fit, score and write a model of several classes, and print its scores. There is no report."""
+        names = self._checked()
+        from rfgp.cli.classes import fit_classes
+        from rfgp.files import made_folder
+
+        if self.columns:
+            raise typer.BadParameter("Several classes take no exposures, noise or weights. Leave these columns out.")
+        with progress(visible=not as_json) as report:
+            report("Reading", 0, 0)
+            model = self._model(names, report)
+            table = self._table(model, report)
+            report("Fitting", 0, 0)
+            path, validation = self.outputs[0], {**self.validation, **self._groups(table)}
+            with made_folder(self.folder):
+                scores = fit_classes(table, model.gp(), path, validation, with_data)
+        if as_json:
+            print_json({**scores.summary(), "files": {"model": str(path)}})
+            return
+        say(f"{scores.text()}\nModel: {path}. There is no report of several classes.")
+
+    def _groups(self, table: Any) -> dict[str, Any]:
+        """Return the groups of held-out rows, for `study_table`, or nothing."""
+        if (by := self.validation["holdout_by"]) is None:
+            return {}
+        return _groups(self.file, by, self.reading, table, self.validation["holdout"])
+
     def _checked(self) -> tuple[str, ...] | None:
         """Check all options that can be checked before torch is loaded; return the names of the columns, if known."""
         self.request.check()
@@ -195,7 +225,7 @@ class _Job:
 
             names = read_names(resolve(self.file, "fit", report), **table_options(self.file, self.reading))
         model = self.request.build(names)
-        check_likelihood(model.gp(), self.log)
+        check_likelihood(model.gp(), self.log, takes_classes=True)
         return model
 
     def _table(self, model: TableModel, report: Any) -> Any:
@@ -214,8 +244,7 @@ class _Job:
         from rfgp.report import study_table
 
         validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
-        if (by := self.validation["holdout_by"]) is not None:
-            validation |= _groups(self.file, by, self.reading, table, validation["holdout"])
+        validation |= self._groups(table)
         title = f"{self.file.name}, target {table.target}"
         return study_table(table, model.gp(), title=title, row_options=given, report=report, **validation)
 
@@ -255,24 +284,23 @@ def _say_of_classes(table: Any, likelihood: str) -> None:
         say(f"{table.target} has two values, {ends[0]} and {ends[1]}: {advice}.", as_json=True)
 
 
-def check_likelihood(gp: Any, log: bool) -> None:
-    """Check that reports support the likelihood.
+def check_likelihood(gp: Any, log: bool, *, takes_classes: bool = False) -> None:
+    """Check that a command supports the likelihood.
 
-    Logarithms of the target require a Gaussian likelihood. Likelihoods of several functions are not supported.
+    Logarithms of the target require a Gaussian likelihood.
 
     Args:
         gp: The model.
         log: Whether the logarithm of the target is fitted.
+        takes_classes: Whether several classes are supported.
 
     Raises:
         BadParameter: If the likelihood is not supported. The message has a remedy.
     """
     if log and not gp.spec.is_gaussian:
         raise typer.BadParameter("--log is for a gaussian likelihood.")
-    if gp.spec.options.likelihood.num_latents > 1:
-        raise typer.BadParameter(
-            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
-        )
+    if gp.spec.options.likelihood.num_latents > 1 and not takes_classes:
+        raise typer.BadParameter("Several classes are not compared. Use `rfgp fit --likelihood categorical`.")
 
 
 def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from rfgp.compare.protocol import Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, NodePosterior, posterior_at_nodes, read_field, read_mesh_field
+from rfgp.kernels import Kernel
 from rfgp.tables import TABLE_SUFFIXES, read_table
 
 
@@ -24,7 +25,7 @@ def compare_file(
     sizes: Sequence[int] | None = None,
     features: str = "fourier",
     ard: bool = False,
-    kernel: str = "diffusion",
+    kernel: str | Kernel | None = None,
     p_halt: float = 0.1,
     num_train: int | None = None,
     num_test: int | None = None,
@@ -45,7 +46,8 @@ def compare_file(
         sizes: As for `compare_table` or `compare_nodes`. If None, their default.
         features: As for `compare_table`.
         ard: As for `compare_table`.
-        kernel: As for `compare_nodes`.
+        kernel: The name of a graph kernel, or for a table a kernel as for `compare_table`, with options of the table
+            that read its columns. If None, diffusion or an RBF kernel of all columns.
         p_halt: As for `compare_nodes`.
         num_train: The number of training rows or nodes per split. If None, 256 rows of a table, or three quarters of
             fewer than 512 rows, at most 256. For graphs the fraction `train_share` of the field.
@@ -79,14 +81,16 @@ def compare_file(
         table = read_table(file, target, **(table_options or {}))
         table.check_numeric_target()
         num_train, num_test = _usual_parts(len(table.y), num_train, num_test)
+        assert not isinstance(kernel, str)
         comparison = compare_table(
-            table.X,
+            table.X if kernel is None else table.frame(),
             table.y,
             title=printable(f"{file.name}, target {table.target}"),
             **named,
             sizes=sizes,
             features=features,
             ard=ard,
+            kernel=kernel,
             num_train=num_train,
             num_test=num_test,
             plan=plan,
@@ -105,7 +109,7 @@ def compare_file(
         title=printable(file.name),
         **named,
         sizes=sizes or (16, 64),
-        kernel=kernel,
+        kernel="diffusion" if kernel is None else str(kernel),
         p_halt=p_halt,
         num_train=usual if num_train is None else num_train,
         num_test=num_test,

@@ -7,6 +7,7 @@ hyperparameters of the exact process, and is compared with it. All seeds follow 
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import graphs
 from graphs.advice import node_sample
 from rfgp import couplings, metrics
 from rfgp.approximations import Approximation, Chebyshev, InducingPoints, RandomFeatures, RandomWalks
+from rfgp.approximations import Exact as ExactTerm
 from rfgp.approximations.measured import has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
@@ -25,6 +27,7 @@ from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.prediction import Prediction
+from rfgp.kernels import Kernel
 from rfgp.models import ExactGP, Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
@@ -38,7 +41,7 @@ Report = Callable[[str, int, int], None]
 
 
 def compare_table(
-    X: NDArray[np.float64],  # (n, d)
+    X: Any,  # (n, d)
     y: NDArray[np.float64],  # (n,)
     *,
     title: str = "table",
@@ -48,6 +51,7 @@ def compare_table(
     num_train: int = 256,
     num_test: int = 256,
     ard: bool = False,
+    kernel: Kernel | None = None,
     plan: Plan | None = None,
     report: Report | None = None,
 ) -> Comparison:
@@ -57,7 +61,7 @@ def compare_table(
     test set may be slightly smaller than requested.
 
     Args:
-        X: Inputs (n, d).
+        X: Inputs (n, d), an array, or a dataframe for a kernel of named columns.
         y: Targets (n,).
         title: The name of the table.
         methods: Names of couplings ("adapted" to the training rows), or of `POINTS`. The first is the baseline.
@@ -66,6 +70,8 @@ def compare_table(
         num_train: The number of training rows per split.
         num_test: The number of test rows per split.
         ard: Whether each column has its own lengthscale.
+        kernel: A kernel, whose first term that has random features is approximated. Its other terms stay exact. If
+            None, an RBF kernel of all columns.
         plan: The splits, draws and seed. If None, one split and ten draws.
         report: A function that is called with the step as text, the number of draws so far and their total. If None,
             there is no report.
@@ -75,7 +81,7 @@ def compare_table(
 
     Raises:
         DataError: If there are too few rows for the two parts, or rows cannot be used.
-        InvalidArgumentError: If a method is unknown.
+        InvalidArgumentError: If a method is unknown, or no term of the kernel has random features.
 
     Examples:
         >>> import numpy as np
@@ -90,28 +96,57 @@ def compare_table(
         if name not in POINTS:
             couplings.for_features(name, features if name == "adapted" else "fourier")
     sizes = list(sizes) if sizes else [4 * X.shape[1], 16 * X.shape[1]]
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    _check_finite("X", X)
+    y = np.asarray(y, dtype=np.float64)
+    if kernel is None:
+        X = np.asarray(X, dtype=np.float64)
+        _check_finite("X", X)
     _check_finite("y", y)
     num_train, num_test = _fit_parts(len(X), num_train, num_test)
-    groups = repeat_groups(X, y)
+    groups = repeat_groups(X if kernel is None else _codes(X), y)
     groups = np.arange(len(X)) if groups is None else groups
+    given = getattr(X, "iloc", X)
 
     def run(split: int) -> tuple[Case, Exact]:
         train, test = plan.parts(split, groups, num_train, num_test)
         rows = np.concatenate([train, test])
         start = time.perf_counter()
+        if kernel is not None:
+            general = GP(kernel, approximation=ExactTerm(), seed=plan.seed).fit(given[train], y[train])
+            term = _approximated(general, features)
+            return row_case(general, given[test], y[test], given[rows], features, start, term=term)
         exact = ExactGP(ard=ard).fit(X[train], y[train])
         named = {"adapted": _adapted(exact, X[train], features)}
         return row_case(exact, X[test], y[test], X[rows], features, start, named)
 
+    scales = "one lengthscale per column" if ard else "one lengthscale"
     protocol = (
-        f"{num_train} training and {counted(num_test, 'test row')}, "
-        f"{'one lengthscale per column' if ard else 'one lengthscale'}, "
+        f"{num_train} training and {counted(num_test, 'test row')}, {scales if kernel is None else kernel}, "
         f"hyperparameters of the exact process, {features} features, {plan.extent}, seed "
         f"{plan.seed}"
     )
     return run_comparison(title, protocol, "frequencies", methods, sizes, plan, run, report)
+
+
+def _codes(X: Any) -> NDArray[np.float64]:
+    """Return the cells of a dataframe (n, d) as numbers that are equal for equal cells."""
+    return np.column_stack([np.unique(X[name].to_numpy(), return_inverse=True)[1] for name in X]).astype(np.float64)
+
+
+def _approximated(exact: GP, features: str) -> str:
+    """Return the first term of a fitted process that has random features.
+
+    Raises:
+        InvalidArgumentError: If there is none.
+    """
+    data, trial = exact.spec.term_data(exact.hyperparameters.values, exact.num_observations), RandomFeatures(2)
+    reasons = {entry.term.name: replace(trial, kind=features).unsupported_reason(entry) for entry in data}
+    found = next((str(name) for name, reason in reasons.items() if reason is None), None)
+    if found is None:
+        names = ", ".join(map(str, reasons))
+        raise InvalidArgumentError(
+            f"kernel must have a term with random features, got {names}. Add one, such as RBF or Matern."
+        )
+    return found
 
 
 def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
@@ -349,7 +384,8 @@ def run_comparison(
 
 def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, words: str) -> Exact:
     rmse, nlpd = metrics.rmse(observed, prediction), metrics.nlpd(observed, prediction)
-    return Exact(rmse, nlpd, time.perf_counter() - start, words)
+    total = float(np.var(observed))
+    return Exact(rmse, nlpd, time.perf_counter() - start, words, 1 - rmse**2 / total if total > 0 else None)
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:

@@ -65,6 +65,12 @@ class Draw:
     seconds: float
 
 
+POOR = 0.1
+"""The explained fraction of the variance of test targets below which a comparison says that the model is poor.
+
+At 0.1 the RMSE is 95 % of that of the mean of the targets."""
+
+
 @dataclass(frozen=True)
 class Exact:
     """The scores of the exact process on one split.
@@ -74,6 +80,7 @@ class Exact:
         nlpd: The negative log predictive density of a test point, in nats.
         seconds: The time of the fit and the predictions, in seconds.
         hyperparameters: The hyperparameters, as text.
+        r_squared: The fraction of the variance of the test targets that is explained, or None if they are equal.
 
     Examples:
         >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
@@ -84,6 +91,7 @@ class Exact:
     nlpd: float
     seconds: float
     hyperparameters: str
+    r_squared: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +154,19 @@ class Comparison:
     exact: list[Exact]
     draws: list[Draw]
     example: Example
+
+    @property
+    def remark(self) -> str:
+        """A sentence if the exact process itself predicts poorly, or ""."""
+        explained = [entry.r_squared for entry in self.exact if entry.r_squared is not None]
+        if not explained or np.mean(explained) >= POOR:
+            return ""
+        share = max(100 * float(np.mean(explained)), 0.0)
+        return (
+            f"The exact process explains {share:.1f} % of the variance of the test targets, less than "
+            f"{100 * POOR:.0f} %. No approximation of a poor model is worth comparing. Choose another kernel, "
+            "more training rows or other columns."
+        )
 
     def estimate(self, figure: str, method: str, size: int) -> Estimate:
         """Return the mean of a score over all draws, with its standard error.

@@ -11,13 +11,13 @@ from rfgp import metrics
 from rfgp.approximations import RandomFeatures
 from rfgp.compare import Comparison
 from rfgp.counts import counted
+from rfgp.effects.variables import input_frame, variables_of
 from rfgp.fields import Field, NodePosterior
 from rfgp.models.gp import GP
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, glance, making, terms, words
 from rfgp.report.fields import view, views
 from rfgp.report.page import Block, Command, Plot, Section, Text, render
-from rfgp.report.variables import input_frame, variables_of
 from rfgp.tables import Table, read_table
 
 _FREQUENCIES = 64

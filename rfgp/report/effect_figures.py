@@ -1,72 +1,20 @@
 """The plots of effects of variables, in plotly."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
+from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale
+from rfgp.effects.variables import DATE, Variable, as_dates
 from rfgp.palette import COLOR_MAPS, COLORS
 from rfgp.report import figures
-from rfgp.report.effects import LEVELS, MAP, SCATTER, Effect
-from rfgp.report.variables import DATE, Variable, as_dates, in_own_units, is_of_logarithms
-from rfgp.tables import Table
 
 _Z = 1.959964
 """Standard deviations of half a 95 % interval."""
 _BAND = "rgba(0,114,178,0.2)"
 _MAX_RUG, _MAX_MARKS = 400, 300
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The scale of effects in plots.
-
-    Attributes:
-        name: The title of the axis.
-        words: A sentence about the scale. Empty if effects are in units of the target.
-        is_factor: Whether effects are factors: exponentials of effects of the latent function.
-
-    Examples:
-        >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
-        [1.0]
-    """
-
-    name: str
-    words: str = ""
-    is_factor: bool = False
-
-    def shown(self, values: Any) -> NDArray[np.float64]:
-        """Return effects of the latent function on this scale.
-
-        Args:
-            values: Effects (n,).
-        """
-        array = np.asarray(values, dtype=np.float64)
-        return np.exp(array) if self.is_factor else array
-
-
-def scale_of(likelihood: Likelihood, table: Table) -> Scale:
-    """Return the scale of the effects in a model of a table.
-
-    Args:
-        likelihood: The likelihood of the model.
-        table: The table.
-    """
-    target = figures.label(table.target, 28)
-    if isinstance(likelihood, Bernoulli):
-        unit = "log odds" if likelihood.link == "logit" else "probit"
-        return Scale(f"effect on the {unit}", f"Effects are added to the {unit} of {table.target}.")
-    if isinstance(likelihood, Poisson | NegativeBinomial | Gamma):
-        words = f"Effects are factors by which the mean of {table.target} is multiplied."
-        return Scale(f"factor of {target}", words, is_factor=True)
-    if is_of_logarithms(table):
-        in_units = in_own_units(table).target
-        words = f"The model is of logarithms, so effects are factors by which the median of {in_units} is multiplied."
-        return Scale(f"factor of {figures.label(in_units, 28)}", words, is_factor=True)
-    return Scale(f"effect on {target}")
 
 
 def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
@@ -82,7 +30,7 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
         draw = _map if effect.shape == MAP else _scatter
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
         return [
-            draw(effect, scale.shown(effect.mean), scale.name, COLOR_MAPS["mean"]),
+            draw(effect, scale.shown(effect.mean), _name(scale), COLOR_MAPS["mean"]),
             draw(effect, effect.std, deviation, COLOR_MAPS["sd"]),
         ]
     return [_levels(effect, scale) if effect.shape == LEVELS else _curve(effect, scale)]
@@ -102,6 +50,10 @@ def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
     return list(as_dates(values)) if variable.role == DATE else figures.short(values)
 
 
+def _name(scale: Scale) -> str:
+    return figures.label(scale.name, 44)
+
+
 def _title(effect: Effect, index: int = 0) -> str:
     return figures.label(effect.variables[index].name, 34)
 
@@ -118,7 +70,7 @@ def _curve(effect: Effect, scale: Scale) -> go.Figure:
     height = [0.015] * len(kept)
     look: dict[str, Any] = {"marker": marker, "name": "data", "hoverinfo": "skip"}
     rug = figures.scatter(axis_values(variable, kept), height, yaxis="y2", **look)
-    figure = figures.figure_of([band, line, rug], _title(effect), scale.name)
+    figure = figures.figure_of([band, line, rug], _title(effect), _name(scale))
     figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
     return _with_zero(figure, scale, vertical=False)
 
@@ -131,7 +83,7 @@ def _levels(effect: Effect, scale: Scale) -> go.Figure:
     points = figures.scatter(mean, rows, error_x=bars, marker={"color": COLORS[0], "size": 8})
     names = [figures.label(_level(effect.variables[0], value), 24) for value in values]
     ticks = {"tickvals": rows, "ticktext": names, "range": [-0.7, len(rows) - 0.3]}
-    figure = figures.figure_of([points], scale.name, "")
+    figure = figures.figure_of([points], _name(scale), "")
     figure.update_yaxes(**ticks)
     return _with_zero(figure, scale, vertical=True)
 

@@ -7,11 +7,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from rfgp.counts import counted
+from rfgp.effects.variables import CATEGORY, DATE, NUMBER, Variable, in_own_units, is_of_logarithms
 from rfgp.palette import COLORS
 from rfgp.report import figures, words
 from rfgp.report.effect_figures import axis_values
 from rfgp.report.page import Block, Grid, Plot, Text
-from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, in_own_units, is_of_logarithms
 from rfgp.tables import Table
 
 MAX_COLUMNS = 60

@@ -8,12 +8,12 @@ from importlib.metadata import version
 from typing import Any
 
 from rfgp.counts import counted
+from rfgp.effects.variables import columns_of
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.report import figures
 from rfgp.report.page import Grid, Section
 from rfgp.report.study import Study
-from rfgp.report.variables import columns_of
 from rfgp.report.words import convergence, in_groups, number, repeats
 
 _MAX_ENTRIES = 60

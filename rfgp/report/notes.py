@@ -10,10 +10,10 @@ from scipy import stats
 
 from graphs.builders.files import printable
 from rfgp.counts import counted
+from rfgp.effects.variables import columns_of
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
-from rfgp.report.variables import columns_of
 
 _NEAR = 0.01
 """The difference of logarithms up to which a hyperparameter is at a bound."""

@@ -14,6 +14,7 @@ from rfgp.approximations import Approximation, Vecchia
 from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
 from rfgp.counts import counted
+from rfgp.effects.variables import input_frame, is_of_logarithms
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fields.field import check_field
@@ -27,7 +28,6 @@ from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, base
 from rfgp.report.comparing import NOT_COMPARED, Compared, compare_nodes, compare_rows, without_comparison
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
 from rfgp.report.notes import of_baselines, of_bounds, of_selection
-from rfgp.report.variables import input_frame, is_of_logarithms
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from rfgp.counts import counted
+from rfgp.effects.effects import effect_sizes
+from rfgp.effects.variables import input_frame, variables_of
 from rfgp.models.gp import GP
 from rfgp.report import figures, making, selection, terms, words
-from rfgp.report.effects import effect_sizes
 from rfgp.report.glance import glance
 from rfgp.report.page import Section, render
 from rfgp.report.study import Study
-from rfgp.report.variables import input_frame, variables_of
 from rfgp.tables import Table
 
 _MAX_NAMED = 4

@@ -1,13 +1,13 @@
 """The section on the terms of a model: their kernels, approximations and effects."""
 
 from rfgp.counts import counted
+from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale, effects_of, scale_of
+from rfgp.effects.variables import CATEGORY
 from rfgp.models.gp import GP
 from rfgp.models.terms import TermReport
 from rfgp.report import figures
-from rfgp.report.effect_figures import Scale, effect_figures, scale_of
-from rfgp.report.effects import LEVELS, MAP, SCATTER, Effect, effects_of
+from rfgp.report.effect_figures import effect_figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
-from rfgp.report.variables import CATEGORY
 from rfgp.report.words import number
 from rfgp.tables import Table
 
@@ -23,7 +23,7 @@ def section(model: GP, table: Table) -> Section:
         model: The fitted model.
         table: The table.
     """
-    effects, scale = effects_of(model, table), scale_of(model.spec.options.likelihood, table)
+    effects, scale = effects_of(model, table), scale_of(model.spec.options.likelihood, table.target)
     blocks: list[Block] = [grid(model)]
     if effects:
         blocks.append(Text(_reading(model, effects, scale)))

@@ -12,6 +12,7 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
+from rfgp.effects.variables import CATEGORY, DATE, NUMBER, as_dates
 from rfgp.likelihoods import Bernoulli
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
@@ -19,7 +20,6 @@ from rfgp.regression import FitReport
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study
-from rfgp.report.variables import CATEGORY, DATE, NUMBER, as_dates
 
 FEW = 20
 """The fewest held-out points whose coverage of 95 % intervals is assessed."""

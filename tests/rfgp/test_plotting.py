@@ -1,6 +1,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import trimesh
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 import graphs
 import rfgp
 from rfgp import datasets, fields, palette, plotting
+from rfgp import kernels as k
 from rfgp.compare import Plan, compare_file, compare_table
 from rfgp.report import study_field
 
@@ -217,3 +219,48 @@ def test_the_scale_of_a_constant_field_is_read_as_one():
         low, high = figure.axes[1].get_ylim()
         assert low >= 0
         assert high - low > 0.01
+
+
+@pytest.mark.slow
+def test_term_is_drawn_with_its_centered_posterior():
+    rng = np.random.default_rng(0)
+    X = {
+        "t": np.arange(60.0),
+        "a": rng.uniform(size=60),
+        "b": rng.uniform(size=60),
+        "store": rng.choice(["x", "y"], 60),
+    }
+    y = np.sin(2 * np.pi * X["t"] / 12) + X["a"] * X["b"] + (X["store"] == "y") + 0.1 * rng.standard_normal(60)
+    kernel = k.Periodic("t", period=12.0, name="season") + k.RBF(("a", "b"), name="map") + k.Group("store", name="shop")
+    gp = rfgp.GP(kernel + (k.Linear("a") * k.Group("store")).named("slope"), seed=0).fit(X, y)
+    curve = plotting.plot_term(gp, "season", X)
+    drawn(curve)
+    x, mean = curve.lines[0].get_data()
+    rows = {name: np.resize(X[name], len(x)) for name in X} | {"t": x}
+    term = gp.predict(rows).of("season").centered()
+    np.testing.assert_allclose(mean, term.mean, rtol=1e-9, atol=1e-12)
+    band = curve.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx((term.mean + 1.96 * term.std).max())
+    levels = plotting.plot_term(gp, "shop", X)
+    drawn(levels)
+    assert [text.get_text() for text in levels.get_yticklabels()] == ["x", "y"]
+    area = plotting.plot_term(gp, "map", X)
+    drawn(area)
+    assert (area.get_xlabel(), area.get_ylabel()) == ("a", "b")
+    assert "typical" in plotting.plot_term(gp, "slope", X, column="a").get_title()
+    for name, column in (("slope", None), ("slope", "t"), ("saeson", None)):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"column|Did you mean"):
+            plotting.plot_term(gp, name, X, column=column)
+
+
+@pytest.mark.slow
+def test_terms_of_arrays_dates_and_counts_are_drawn():
+    rng = np.random.default_rng(0)
+    X, counts = rng.uniform(0, 5, (60, 2)), rng.poisson(3.0, 60)
+    gp = rfgp.GP(k.RBF(0, name="first") + k.Linear(1), "poisson", seed=0).condition(X, counts)
+    assert plotting.plot_term(gp, "first", X).get_ylabel() == "factor of the target"
+    days = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=60)})
+    gp = rfgp.GP(k.RBF("day", name="trend"), seed=0).condition(days, np.arange(60.0))
+    axes = plotting.plot_term(gp, "trend", days)
+    drawn(axes)
+    assert np.datetime64(axes.lines[0].get_xdata()[0], "D") == np.datetime64("2024-01-01")

@@ -9,7 +9,7 @@ import pytest
 import rfgp
 
 ROOMS = ("tables", "datasets", "fields", "compare", "report", "sklearn", "gpytorch", "botorch", "dask")
-ROOMS += ("axes", "cli", "divergences", "files", "metrics", "palette", "plotting", "progress", "quadrature")
+ROOMS += ("axes", "cli", "divergences", "effects", "files", "metrics", "palette", "plotting", "progress", "quadrature")
 ROOMS += ("columns", "kernels", "likelihoods", "regression", "rows", "saving")
 ROOMS += ("autograd", "compiled", "counts", "distances", "errors", "expressions", "grams", "hyperparameters", "linalg")
 ROOMS += ("loading", "messages", "parameters", "paths", "priors", "random", "registry", "scaling", "threads")

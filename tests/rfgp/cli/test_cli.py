@@ -57,6 +57,30 @@ def test_json_is_all_that_reaches_standard_output(monkeypatch, capsys):
     assert len(json.loads(out)["draws"]) == 4
 
 
+@pytest.mark.slow
+def test_compare_takes_a_kernel_and_names_a_poor_model(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, store, nothing = rng.uniform(-2, 2, 80), rng.choice(["a", "b"], 80), rng.standard_normal(80)
+    y = np.sin(2 * x) + (store == "a") + 0.1 * rng.standard_normal(80)
+    pd.DataFrame({"x": x, "store": store, "y": y, "nothing": nothing}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("compare", tmp_path / "t.csv", "--num-train", "50", "--num-test", "30", "--draws", "1", "--size", "8")
+    kernel = ("--target", "y", "--kernel", "RBF(x) + Group(store)")
+    out, err = succeed(monkeypatch, capsys, *arguments, *kernel, "--json")
+    (exact,) = json.loads(out)["exact"]
+    assert exact["r_squared"] > 0.9
+    assert "store" in exact["hyperparameters"]
+    assert "poor" not in err
+    out, err = succeed(monkeypatch, capsys, *arguments, "--target", "nothing", "--kernel", "RBF(x)", "--json")
+    assert json.loads(out)["exact"][0]["r_squared"] < 0.1
+    assert "No approximation of a poor model is worth comparing" in " ".join(err.split())
+    for wrong, word in (
+        ("Group(store)", "random features"),
+        ("RBF(z)", "no column 'z'"),
+        ("diffusion", "RBF(diffusion)"),
+    ):
+        assert word in fail(monkeypatch, capsys, *arguments, "--kernel", wrong)
+
+
 @pytest.fixture
 def stations(tmp_path):
     """A file of 240 rows of 24 stations, which are texts, in the order of time."""
@@ -255,7 +279,7 @@ def test_several_classes_and_wrong_targets_are_named(monkeypatch, capsys, tmp_pa
     rng = np.random.default_rng(0)
     np.savetxt(tmp_path / "t.csv", rng.uniform(size=(30, 3)), delimiter=",", header="a,b,y", comments="")
     for name, words in (
-        ("categorical", "GPClassifier"),
+        ("categorical", "texts or integers"),
         ("poisson", "counts"),
         ("normal", "likelihood"),
     ):
@@ -724,6 +748,28 @@ def test_columns_of_noise_and_weights_are_no_inputs(option, name, monkeypatch, c
     np.testing.assert_allclose(gp.condition({"x": x}, y, **{name: given}).predict({"x": x}).mean, mean, rtol=1e-9)
     assert np.abs(gp.condition({"x": x}, y).predict({"x": x}).mean - mean).max() > 1e-3
     assert "Did you mean 'given'" in fail(monkeypatch, capsys, *arguments, option, "givn")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["blue", "green", "red"], ["1", "2", "4"]])
+def test_several_classes_are_fitted_and_predicted(names, monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 60)
+    labels = np.array(names)[np.digitize(x, [-0.7, 0.7])]
+    pd.DataFrame({"x": x, "kind": labels}).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "kind", "--likelihood", "categorical", "--kernel", "RBF(x)", "--out", tmp_path / "o")
+    out, _ = succeed(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--json")
+    scores = json.loads(out)
+    assert (scores["classes"], scores["train"], scores["test"]) == (names, 54, 6)
+    assert scores["accuracy"] > scores["most_frequent"]
+    command = ("predict", tmp_path / "o" / "model.safetensors", tmp_path / "t.csv")
+    found = list(csv.DictReader(io.StringIO(succeed(monkeypatch, capsys, *command)[0])))
+    law = rfgp.load(command[1]).predict({"x": x}).observed()
+    for i, name in enumerate(names):
+        np.testing.assert_allclose([float(row[f"p_{name}"]) for row in found], law.probabilities[:, i], rtol=1e-9)
+    assert np.mean([row["class"] == label for row, label in zip(found, labels, strict=True)]) > 0.9
+    succeed(monkeypatch, capsys, *command, "--out", tmp_path / "p.csv")
+    assert "--terms" in fail(monkeypatch, capsys, *command, "--terms")
 
 
 @pytest.mark.slow

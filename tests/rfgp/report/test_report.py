@@ -19,13 +19,13 @@ import rfgp
 from rfgp import datasets, fields, report
 from rfgp import kernels as k
 from rfgp.cli.common import print_study
+from rfgp.effects.variables import variables_of
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.regression import FitReport
 from rfgp.report import baselines, comparing, figures, notes, page, words
 from rfgp.report.glance import glance, small_multiples
 from rfgp.report.holdout import split
-from rfgp.report.variables import variables_of
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 

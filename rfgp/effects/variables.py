@@ -181,6 +181,24 @@ def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
     return [variable for variable in variables if variable.columns]
 
 
+def variables_in(frame: Any, model: GP) -> list[Variable]:
+    """Return the variables of a dataframe (n, d) that a model reads.
+
+    Args:
+        frame: The dataframe (n, d) of inputs, with texts as names.
+        model: The fitted model.
+    """
+    kinds, variables = _kinds(model), list[Variable]()
+    for name in frame.columns:
+        kind = frame[name].dtype.kind
+        role = DATE if kind == "M" else NUMBER if kind in "biuf" else CATEGORY
+        levels = tuple(sorted(set(map(str, frame[name])))) if role == CATEGORY else ()
+        rule = ColumnRule(name, len(variables), _LEVEL if levels else role, levels)
+        variable = _variable(rule, frame, kinds.get(name, set()))
+        variables += [variable] if variable.columns & set(kinds) else []
+    return variables
+
+
 def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[str, NDArray[Any]]:
     """Return columns of a dataframe at typical values of all variables.
 

@@ -7,11 +7,11 @@ import pytest
 import rfgp
 from rfgp import kernels as k
 from rfgp import report
+from rfgp.effects.effects import MAX_LEVELS, MAX_PARTIAL, effect_sizes, effects_of, scale_of
+from rfgp.effects.variables import input_frame, variables_of
 from rfgp.likelihoods import Bernoulli, Gaussian, Poisson
 from rfgp.report import terms
-from rfgp.report.effect_figures import effect_figures, scale_of
-from rfgp.report.effects import MAX_LEVELS, MAX_PARTIAL, effect_sizes, effects_of
-from rfgp.report.variables import input_frame, variables_of
+from rfgp.report.effect_figures import effect_figures
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import times_of
@@ -79,7 +79,7 @@ def test_figure_of_a_group_has_its_levels(fitted):
     assert dict(zip(effect.values[0], effect.mean, strict=True)) == pytest.approx(
         dict(zip(STORES, LEVELS, strict=True)), abs=0.1
     )
-    (figure,) = effect_figures(effect, scale_of(Gaussian(), table))
+    (figure,) = effect_figures(effect, scale_of(Gaussian(), table.target))
     assert list(figure.layout.yaxis.ticktext) == list(STORES)
     (points,) = figure.data
     np.testing.assert_allclose(points.error_x.array, 1.959964 * effect.std, rtol=1e-4)
@@ -88,7 +88,7 @@ def test_figure_of_a_group_has_its_levels(fitted):
 def test_curves_have_bands_rugs_and_dates(fitted):
     table, gp = fitted
     effects = by_term(gp, table)
-    (figure,) = effect_figures(effects["trend"], scale_of(Gaussian(), table))
+    (figure,) = effect_figures(effects["trend"], scale_of(Gaussian(), table.target))
     band, line, rug = figure.data
     assert line.x[0] == "2022-01-08"
     assert len(band.x) == 2 * len(line.x)
@@ -132,7 +132,7 @@ def test_two_numbers_have_maps_of_mean_and_deviation():
     (effect,) = effects_of(gp, table)
     first, second = np.meshgrid(*effect.values)
     np.testing.assert_allclose(effect.mean, first * second - np.mean(first * second), atol=0.05)
-    mean, deviation = effect_figures(effect, scale_of(Gaussian(), table))
+    mean, deviation = effect_figures(effect, scale_of(Gaussian(), table.target))
     np.testing.assert_allclose(deviation.data[0].z, effect.std, rtol=1e-4)
     np.testing.assert_allclose(mean.data[0].x, effect.values[0], rtol=1e-4)
 
@@ -195,7 +195,7 @@ def test_averages_show_the_member_with_the_largest_weight():
     ],
 )
 def test_scales_of_effects_follow_likelihood_and_target(likelihood, target, is_factor, name):
-    scale = scale_of(likelihood, Table(np.zeros((2, 1)), np.zeros(2), ("a",), target))
+    scale = scale_of(likelihood, target)
     assert (scale.is_factor, scale.name) == (is_factor, name)
     assert scale.shown([0.0]).tolist() == [float(is_factor)]
 
@@ -208,6 +208,6 @@ def test_counts_are_multiplied_by_planted_factors():
     study = report.study_table(table, gp, compare=False)
     (effect,) = effects_of(study.model, table)
     check_within_band(effect, np.sin(effect.values[0]))
-    (figure,) = effect_figures(effect, scale_of(Poisson(), table))
+    (figure,) = effect_figures(effect, scale_of(Poisson(), table.target))
     np.testing.assert_allclose(figure.data[1].y, np.exp(effect.mean), rtol=1e-4)
     assert "factors by which the mean of visits is multiplied" in report.table_report(study, table)

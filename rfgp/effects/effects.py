@@ -9,11 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns import ColumnKind
+from rfgp.effects.variables import (
+    CATEGORY,
+    LOG_TARGET,
+    Variable,
+    input_frame,
+    typical_row,
+    variables_in,
+    variables_of,
+)
 from rfgp.errors import InvalidArgumentError
+from rfgp.expressions import check_known
 from rfgp.kernels.terms import Term
+from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
 from rfgp.models.gp import GP
-from rfgp.report.figures import thin
-from rfgp.report.variables import CATEGORY, Variable, input_frame, typical_row, variables_of
 from rfgp.tables import Table
 
 MAX_LEVELS = 30
@@ -89,7 +98,57 @@ class _Setting:
         known = typical_row(self.variables, self.frame, count)
         for cell in cells:
             known |= cell
-        return pd.DataFrame(known)
+        frame = pd.DataFrame(known)
+        keys = [column.key for column in self.model.spec.schema.columns] if self.model.spec.schema else []
+        return frame[list(map(str, keys))].to_numpy(float) if any(isinstance(key, int) for key in keys) else frame
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale of effects in plots.
+
+    Attributes:
+        name: The title of the axis.
+        words: A sentence about the scale. Empty if effects are in units of the target.
+        is_factor: Whether effects are factors: exponentials of effects of the latent function.
+
+    Examples:
+        >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
+        [1.0]
+    """
+
+    name: str
+    words: str = ""
+    is_factor: bool = False
+
+    def shown(self, values: Any) -> NDArray[np.float64]:
+        """Return effects of the latent function on this scale.
+
+        Args:
+            values: Effects (n,).
+        """
+        array = np.asarray(values, dtype=np.float64)
+        return np.exp(array) if self.is_factor else array
+
+
+def scale_of(likelihood: Likelihood, target: str) -> Scale:
+    """Return the scale of the effects in a model of a target.
+
+    Args:
+        likelihood: The likelihood of the model.
+        target: The name of the target, which says whether it is a logarithm.
+    """
+    if isinstance(likelihood, Bernoulli):
+        unit = "log odds" if likelihood.link == "logit" else "probit"
+        return Scale(f"effect on the {unit}", f"Effects are added to the {unit} of {target}.")
+    if isinstance(likelihood, Poisson | NegativeBinomial | Gamma):
+        words = f"Effects are factors by which the mean of {target} is multiplied."
+        return Scale(f"factor of {target}", words, is_factor=True)
+    if target.startswith(LOG_TARGET):
+        in_units = target.removeprefix(LOG_TARGET)
+        words = f"The model is of logarithms, so effects are factors by which the median of {in_units} is multiplied."
+        return Scale(f"factor of {in_units}", words, is_factor=True)
+    return Scale(f"effect on {target}")
 
 
 def effects_of(model: GP, table: Table) -> list[Effect]:
@@ -126,6 +185,46 @@ def effects_of(model: GP, table: Table) -> list[Effect]:
         return []
     terms = [term for term in gp.kernel.terms() if term.name in known]
     return [effect for group in _groups(terms, setting) for effect in _effects(group, setting)]
+
+
+def effect_of(model: GP, name: str, X: Any, column: str | None = None) -> Effect:
+    """Return the effect of one term of a fitted model, centered over its points.
+
+    Args:
+        model: A fitted model.
+        name: The name of the term.
+        X: Inputs over whose range the effect is computed: a dataframe, a dict of columns or an array (n, d).
+        column: The column along which a term of several columns is evaluated. The others are at typical values. If
+            None, the term must have one column, or two of numbers.
+
+    Raises:
+        InvalidArgumentError: If there is no such term, its posterior cannot be separated, or a column must be named.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.effects.effects import effect_of
+        >>> x = np.linspace(0, 10, 50)
+        >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Constant(), seed=0).condition({"t": x}, np.sin(x))
+        >>> effect_of(gp, "trend", {"t": x}).mean.shape
+        (200,)
+    """
+    import pandas as pd
+
+    gp = model.members[0][1] if model.members else model
+    frame = X.copy() if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    frame.columns = frame.columns.map(str)
+    setting = _Setting(gp, frame, variables_in(frame, gp))
+    terms = {str(term.name): term for term in gp.kernel.terms()}
+    check_known("term", name, list(terms))
+    effects = list(_effects([terms[name]], setting))
+    if column is not None:
+        effects = [effect for effect in effects if effect.variables[0].name == column]
+    if len(effects) != 1:
+        known = ", ".join(variable.name for variable in _read(terms[name], setting))
+        raise InvalidArgumentError(f"column must be one of the columns of the term {name!r}, {known}, got {column!r}.")
+    return effects[0]
 
 
 def effect_sizes(model: GP, table: Table) -> dict[str, float]:
@@ -247,7 +346,8 @@ def _map(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Eff
 
 def _scatter(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Effect:
     """Return the effect of terms at positions of the table."""
-    rows = thin(len(setting.frame), _SCATTER)
+    count = len(setting.frame)
+    rows = np.unique(np.linspace(0, count - 1, min(count, _SCATTER)).astype(np.int64))
     values = tuple(variable.values(setting.frame)[rows] for variable in read)
     cells = [variable.cells(part) for variable, part in zip(read, values, strict=True)]
     mean, deviation = setting.posterior(names, len(rows), *cells)
