@@ -290,7 +290,8 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
                     f"X has a column {short_repr(name)}, the name of an indicator of {short_repr(key)}. Rename it."
                 )
             columns[name] = column
-    return replace(table, keys=tuple(columns), columns=columns)
+    others = {key: column for key, column in table.columns.items() if key not in table.keys}  # of an index
+    return replace(table, keys=tuple(columns), columns={**others, **columns})
 
 
 def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:

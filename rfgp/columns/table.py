@@ -79,7 +79,7 @@ class Table:
     def output_format(self) -> OutputFormat:
         """The container of predictions: numpy or torch, dtype and device."""
         tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
-        types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
+        types = [_floating_type(self.columns[key]) for key in self.keys] or [torch.float64]
         dtype = functools.reduce(torch.promote_types, types)
         return OutputFormat(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
 
@@ -148,6 +148,31 @@ class Table:
         others = {key: column for key, column in self.columns.items() if key != target}
         return replace(self, keys=tuple(key for key in self.keys if key != target), columns=others)
 
+    def split(self, y: Any) -> tuple["Table", Any]:
+        """Return the table without its targets, and the targets (n,) or (n, k).
+
+        Args:
+            y: The targets, the key of their column in a dataframe or dict, or a list of k names.
+
+        Raises:
+            DataError: If there is no such column.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> table, y = Table.of({"t": [0.5, 1.5], "units": [3, 4], "returns": [0, 1]}).split(["units", "returns"])
+            >>> table.keys, y.tolist()
+            (('t',), [[3, 0], [4, 1]])
+        """
+        is_number = isinstance(y, int | np.integer) and not isinstance(y, bool)
+        if isinstance(y, str) or (is_number and self.source in ("dataframe", "dict")):
+            return self.without(y), self.column(y)
+        if not isinstance(y, list | tuple) or not y or not all(isinstance(key, str) and key in self.keys for key in y):
+            return self, y
+        columns = [self.column(key) for key in y]
+        are_tensors = all(isinstance(column, Tensor) for column in columns)
+        targets: Any = torch.stack(columns, 1) if are_tensors else np.stack([np.asarray(c) for c in columns], axis=1)
+        return functools.reduce(Table.without, y, self), targets
+
     def check_labels(self) -> None:
         """Check that the table is no sequence (n,) of numbers or dates.
 
@@ -161,7 +186,7 @@ class Table:
         if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, CellType.DATE, CellType.DURATION):
             raise DataError(
                 f"X must have shape (n, d), got ({self.num_rows},). Use X.reshape(-1, 1) for one column, or "
-                "X.reshape(1, -1) for one row."
+                "X.reshape(1, -1) for one row. A series of pandas has X.to_frame()."
             )
 
     def _remedy(self, key: Any) -> str:
@@ -174,6 +199,8 @@ class Table:
         if self.source == "sequence":
             return f'X is a sequence of labels, whose only column is "{NODE_KEY}".'
         known = f"Its columns are: {listed(names) or 'none'}."
+        index = [str(key) for key in self.columns if key not in self.keys]
+        known += f" Its index is {listed(index)}." * bool(index)
         if isinstance(key, str):
             return known + did_you_mean(key, [name for name in self.keys if isinstance(name, str)])
         usable = isinstance(key, int | np.integer) and 0 <= key < len(self.keys)
@@ -202,6 +229,11 @@ def _read(X: Any) -> Table:
     Raises:
         DataError: If X is not a table.
     """
+    if type(X).__module__.startswith("xarray"):
+        frame = "X.to_dataframe()" if isinstance(X, Mapping) else 'X.to_dataframe("name")'
+        raise DataError(
+            f"X must be a dataframe or an array, got a {type(X).__name__} of xarray. Use {frame}.reset_index()."
+        )
     if isinstance(X, Mapping):
         return _of_dict(X)
     if isinstance(X, Tensor):
@@ -210,6 +242,7 @@ def _read(X: Any) -> Table:
         return _of_frame(X)
     if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, list | tuple | range)):
         lazy = " Call its collect() first." if hasattr(X, "collect") else ""
+        lazy = " Use X.toarray()." if hasattr(X, "toarray") else lazy
         raise DataError(
             f"X must be a dataframe, a dict of columns, an array (n, d) or a sequence of labels, got "
             f"{short_repr(X)}.{lazy}"
@@ -219,9 +252,11 @@ def _read(X: Any) -> Table:
     array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
     if array.dtype.names:
         return _of_dict({name: array[name] for name in array.dtype.names})
-    return (
-        _of_sequence(X if type(X).__module__.startswith("pandas") else array) if array.ndim == 1 else _of_array(array)
-    )
+    if array.ndim != 1:
+        return _of_array(array)
+    labels = X if type(X).__module__.startswith("pandas") else array
+    is_date = "datetime64" in str(labels.dtype) or getattr(labels.dtype, "kind", "") == "M"
+    return _table({0: labels}, "array") if is_date else _of_sequence(labels)
 
 
 def _usable(x: Tensor) -> Tensor:  # (...)
@@ -283,7 +318,22 @@ def _of_frame(frame: Any) -> Table:
                 f"The columns of X must have names of text or integers, got {short_repr(label)}. Rename them."
             )
         columns[int(label) if is_number else label] = _taken(frame, label, index)
-    return _table(columns, "dataframe")
+    levels = _index(frame)
+    if not columns and levels:
+        return Table((), len(frame.index), levels, "dataframe")
+    return replace(_table(columns, "dataframe"), columns={**levels, **columns})
+
+
+def _index(frame: Any) -> dict[Key, Any]:
+    """Return the index of a dataframe of pandas by name, "index" if it has none.
+
+    Terms can read it by name. It is no key of a table, so a kernel of all columns does not read it.
+    """
+    index = getattr(frame, "index", None) if hasattr(frame, "iloc") else None
+    if index is None or (index.name is None and getattr(index, "step", None) is not None):  # it counts the rows
+        return {}
+    names = [(level, name) for level, name in enumerate(index.names) if isinstance(name, str | None)]
+    return {"index" if name is None else name: index.get_level_values(level) for level, name in names}
 
 
 def _taken(frame: Any, label: Any, index: int) -> Any:

@@ -141,7 +141,7 @@ class Process(ABC, Generic[F]):
                 graph. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`, are read in blocks. Blocks
                 require that all terms have dense weights, such as random features or inducing points.
             y: Targets (n,), or (n, k) for k outputs with one kernel and, if standardized, one noise variance. If X
-                holds the targets, the name of their column, or None for sources that are read in blocks.
+                holds the targets, the name of their column or k names, or None for sources that are read in blocks.
             noise: Known noise variances (n,), in squared units of the targets. They are added to the learned noise. If
                 None, zeros.
             sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.

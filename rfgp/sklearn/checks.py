@@ -1,7 +1,7 @@
 """Checks that all estimators share, for scikit-learn 1.4 and later."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,36 @@ except ImportError:  # before scikit-learn 1.6 a method of the estimator
 
 FLOATS = (np.float64, np.float32)
 """The types that are kept; others become the first."""
+
+
+class WholeOptions:
+    """Options of an estimator that are set whole, such as a kernel.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> issubclass(GPRegressor, WholeOptions)
+        True
+    """
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name, as scikit-learn does.
+
+        Args:
+            params: The options.
+
+        Raises:
+            InvalidArgumentError: If an option is a part of another, such as kernel__lengthscale.
+        """
+        for name in params:
+            option, _, part = name.partition("__")
+            if part:
+                raise InvalidArgumentError(
+                    f"Options must be set whole, got {name!r}. Set {option!r} instead, for example in a grid "
+                    "{'kernel': [k.RBF(lengthscale=0.5), k.RBF(lengthscale=2.0)]}."
+                )
+        estimator: Any = super()
+        estimator.set_params(**params)
+        return self
 
 
 def resolve_seed(random_state: Any) -> int:

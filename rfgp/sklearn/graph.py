@@ -17,13 +17,13 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_booleans
-from rfgp.sklearn.checks import merge_rows, resolve_seed
+from rfgp.sklearn.checks import WholeOptions, merge_rows, resolve_seed
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 
 
 @dataclass(eq=False, repr=False)
-class GraphOptions:
+class GraphOptions(WholeOptions):
     """The options that the estimators of nodes share, documented in `GraphGPRegressor`.
 
     Examples:

@@ -9,11 +9,11 @@ from rfgp.likelihoods import Likelihood, by_name
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
 from rfgp.regression import SelectionReport
-from rfgp.sklearn.checks import read_new, resolve_seed
+from rfgp.sklearn.checks import WholeOptions, read_new, resolve_seed
 
 
 @dataclass(eq=False, repr=False)
-class GPOptions:
+class GPOptions(WholeOptions):
     """The options of `rfgp.GP` as stored by scikit-learn, documented in `GPRegressor`.
 
     Examples:

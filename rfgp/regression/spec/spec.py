@@ -137,10 +137,8 @@ class ModelSpec(BaseSpec):
             spec = _with_columns(spec, with_indicators(table, spec.options.indicators), source)
             return spec, Chunk(spec.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
-        target = data.y if isinstance(data.y, str) else None
-        whole = table_of(data.X, graph_of(self.options.kernel))
-        y = data.y if target is None else whole.column(target)
-        table, spec = whole if target is None else whole.without(target), self
+        table, y = table_of(data.X, graph_of(self.options.kernel)).split(data.y)
+        spec = self
         if self.schema is None:
             spec = replace(self, options=with_levels_of(self.options, table))
         table = spec.inputs.named(with_indicators(table, spec.options.indicators))

@@ -161,7 +161,7 @@ def test_durations_and_numbers_are_both_numbers():
 
 
 @pytest.mark.parametrize(
-    "given", [np.zeros(3), torch.zeros(3), [1, 2, 3], pd.Series([1.0]), np.zeros(3, "M8[D]"), [DAY]]
+    "given", [np.zeros(3), torch.zeros(3), [1, 2, 3], pd.Series([1.0]), np.zeros(3, "m8[D]"), [DAY]]
 )
 def test_a_sequence_of_numbers_is_no_matrix(given):
     for kind in (NUMBER, LEVEL):

@@ -53,7 +53,8 @@ def test_weights_repeat_rows_of_frames(make):
     y = np.round(2 * Y.clip(0)).astype(int).clip(0, 2).to_numpy()
     written = make(KERNEL, max_iter=2, random_state=0).fit(FRAME.loc[FRAME.index.repeat(weight)], y.repeat(weight))
     weighted = make(KERNEL, max_iter=2, random_state=0).fit(FRAME, y, sample_weight=weight)
-    np.testing.assert_array_equal(written.predict(FRAME), weighted.predict(FRAME))
+    # dates count from the first row, which differs if its weight is zero, and sums are rounded differently
+    np.testing.assert_allclose(written.predict(FRAME), weighted.predict(FRAME), rtol=1e-12)
     assert written.gp_.num_observations == np.count_nonzero(weight)
 
 
