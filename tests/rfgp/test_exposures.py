@@ -8,9 +8,9 @@ from rfgp import kernels as k
 from rfgp import metrics
 from rfgp.sklearn import GPCountRegressor
 
-RNG = np.random.default_rng(0)
-X, HOURS = RNG.normal(size=(60, 1)), RNG.choice([10.0, 20.0, 30.0], size=60)
-Y = RNG.poisson(np.exp(2 + X[:, 0]) * HOURS).astype(float)
+X = np.random.default_rng(0).normal(size=(60, 1))
+HOURS = np.random.default_rng(1).choice([10.0, 20.0, 30.0], size=60)
+Y = np.random.default_rng(2).poisson(np.exp(2 + X[:, 0]) * HOURS).astype(float)
 SCORES = {
     "nlpd": metrics.nlpd,
     "rmse": metrics.rmse,

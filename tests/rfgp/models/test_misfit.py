@@ -15,8 +15,13 @@ def table(n, seed=0):
 
 @pytest.mark.parametrize(
     ("n", "approximation"),
-    [(80, rfgp.Exact()), (100, rfgp.RandomFeatures(32)), (2100, rfgp.RandomFeatures(32)), (80, rfgp.Vecchia(8))],
-    ids=lambda value: str(value),
+    [
+        (80, rfgp.Exact()),
+        pytest.param(100, rfgp.RandomFeatures(32), marks=pytest.mark.slow),
+        pytest.param(2100, rfgp.RandomFeatures(32), marks=pytest.mark.slow),
+        pytest.param(80, rfgp.Vecchia(8), marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_rows_that_inflate_the_noise_are_named(n, approximation):
     x, f = table(n)
@@ -32,7 +37,7 @@ def test_rows_that_inflate_the_noise_are_named(n, approximation):
     assert set(found[:3]) <= set(rows)  # the largest come first; 2,000 of 2,100 rows are checked
 
 
-@pytest.mark.parametrize("dispersion", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("dispersion", [0.2, *(pytest.param(value, marks=pytest.mark.slow) for value in (0.5, 1.0))])
 @pytest.mark.parametrize("seed", [2, 4])
 def test_overdispersed_counts_are_named(dispersion, seed):
     rng = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ def blocks(x, y):
     return rfgp.tables.Batches([(x[i : i + 30, None], y[i : i + 30]) for i in range(0, len(x), 30)])
 
 
-@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("outlier", [-9999.0, 1e8])
 def test_student_t_ignores_outliers_of_any_size(outlier, standardize):
     gp = rfgp.GP(k.RBF(), "student-t", standardize=standardize, seed=0)
