@@ -90,9 +90,14 @@ class Deadline:
         return Deadline(fraction * self._seconds, self._start)
 
     @property
+    def seconds_passed(self) -> float:
+        """The seconds since the start."""
+        return clock() - self._start
+
+    @property
     def seconds_left(self) -> float:
         """The seconds until this time."""
-        return self._start + self._seconds - clock()
+        return self._seconds - self.seconds_passed
 
     def has_passed(self) -> bool:
         """Return whether this time has passed."""

@@ -53,7 +53,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         ]
         fitted = averaged(fitted, chosen[0].weight, members)
     seconds, fit_seconds = end_of_scoring - start_time, time.monotonic() - end_of_scoring
-    selection = report_of(halving, chosen, seconds + fit_seconds)
+    selection = report_of(halving, chosen, plan.deadline.seconds_passed)
     selection = replace(selection, seconds=seconds, fit_seconds=fit_seconds)
     return fitted, replace(report, selection=selection)
 
@@ -74,7 +74,7 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
     """
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen, seconds = halving.run(), time.monotonic() - start_time
-    return replace(report_of(halving, chosen, seconds), seconds=seconds)
+    return replace(report_of(halving, chosen, plan.deadline.seconds_passed), seconds=seconds)
 
 
 def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
@@ -171,7 +171,7 @@ def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState], seco
     Args:
         halving: The successive halving, after all rounds.
         chosen: The selected candidates, the best first.
-        seconds: The elapsed seconds of the selection, and of the fit if there was one.
+        seconds: The elapsed seconds, with the reading of the data, and the fit if there was one.
     """
     states = sorted(halving.states, key=lambda candidate_state: candidate_state.cost.seconds)
     is_scored = bool(chosen[0].scores)

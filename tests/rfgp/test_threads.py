@@ -91,7 +91,7 @@ def test_public_calls_of_few_rows_take_one_thread(two_threads, monkeypatch, call
         "observed": lambda: gp.predict(x[:3]).observed().std,
         "leave_one_out": lambda: gp.leave_one_out().mean,
         "update": lambda: gp.update([[2.0]], [0.0]).log_marginal_likelihood(),
-        "select": lambda: rfgp.GP(seed=0).select(x, y),
+        "select": lambda: rfgp.GP(seed=0).select(x[:12], y[:12]),
     }[call]()
     assert set(seen) == {(1,) * len(before)}
     assert numbers() == before

@@ -212,7 +212,7 @@ def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, app
     for room in ("candidates", "validation"):
         monkeypatch.setattr(f"rfgp.selection.{room}.FEW_ROWS", 500)
     rows, f = with_stores(n, num_levels, seed=0)
-    gp = rfgp.GP(approximation=approximation, seed=0, time_limit=20).fit(rows, "y")
+    gp = rfgp.GP(approximation=approximation, seed=0, time_limit=60).fit(rows, "y")
     new, f = with_stores(500, num_levels, seed=1)
     found = gp.predict(new.drop(columns="y"))
     assert np.sqrt(np.mean((found.mean - f) ** 2)) < 0.1
