@@ -28,6 +28,15 @@ Target = Annotated[
     ),
 ]
 
+TableOrGraphKernel = Annotated[
+    str | None,
+    typer.Option(
+        help='Tables: a sum of terms, as "Matern(t, nu=1.5) + Group(store)", of which the first one with random '
+        "features is approximated [default: RBF of all columns]. Graphs: diffusion or regularized-laplacian "
+        "[default: diffusion]."
+    ),
+]
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for inputs and pictures.")] = Path("rfgp-demo"),
@@ -110,14 +119,7 @@ def compare(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     metric: options.Metric = None,
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            help='Tables: a sum of terms, as "Matern(t, nu=1.5) + Group(store)", of which the first one with random '
-            "features is approximated [default: RBF of all columns]. Graphs: diffusion or regularized-laplacian "
-            "[default: diffusion]."
-        ),
-    ] = None,
+    kernel: TableOrGraphKernel = None,
     halt: Annotated[float, typer.Option(help="Graphs: the probability that a walker halts at a step.")] = 0.1,
     num_train: Annotated[
         int | None,
