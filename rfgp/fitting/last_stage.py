@@ -204,7 +204,7 @@ def outliers_of(
     """Return the rows with more than half of the squared errors of one output, the largest first, or none.
 
     Outliers are beyond the range of b normal errors with the interquartile range of these errors, up to a probability
-    of 1e-4. At least 50 rows are needed.
+    of 1e-4, and beyond their own standard deviation. At least 50 rows are needed.
 
     Args:
         errors: The leave-one-out errors over their standard deviations, (b, k).
@@ -221,7 +221,7 @@ def outliers_of(
     low, middle, high = torch.quantile(e[:CHECKED_ROWS, 0], e.new_tensor([0.25, 0.5, 0.75]))
     limit = -float(torch.special.ndtri(torch.tensor(0.5 * FALSE_ALARM / len(e), dtype=torch.float64)))
     squares = (e[:, 0] - middle).square()
-    is_far = squares > ((high - low) / NORMAL_RANGE * limit).square()
+    is_far = squares > ((high - low) / NORMAL_RANGE * limit).square().clamp_min(1.0)
     if float(squares[is_far].sum()) <= 0.5 * float(squares.sum()):
         return ()
     order = squares.argsort(descending=True, stable=True)
