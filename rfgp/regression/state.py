@@ -389,7 +389,7 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
         None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
     )
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
-    is_small = max(state.num_observations, len(inputs)) <= SMALL
+    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= SMALL
     if isinstance(latent, MixtureDistribution):
         return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small)
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs, is_small=is_small)

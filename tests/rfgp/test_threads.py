@@ -134,5 +134,6 @@ def test_threads_that_leave_in_any_order_restore_numbers(two_threads, context):
         thread.join(60)
     assert set(inside[0]) == {1}
     assert set(before) == {2}
-    assert after == [before[0]] * 2
+    if context is in_one_thread:  # the other does not change torch
+        assert after == [before[0]] * 2
     assert numbers() == before
