@@ -554,7 +554,8 @@ def test_a_small_fit_keeps_to_one_thread(threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     GraphGP(GRAPH, seed=0).fit(TRAIN, Y)
-    assert told == ([1] if threads == 1 else [2, 1, 2])
+    assert told[0] == told[-1] == threads  # restored
+    assert threads == 1 or 1 in told
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
