@@ -25,7 +25,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     (r"add a term such as k\.Matern\(\) with Vecchia\(\)", "add a term such as Matern() to --kernel"),
     (r"`?rfgp\.datasets\.names\(\)`? lists", "`rfgp datasets` lists"),
     (
-        r"Read the file with numbers=\{'(.*?)': '(.*?)'\}, or use rfgp\.tables\.read_numbers\(.*?\)\.(?= |$)",
+        r"Read the file with numbers=\{'(.*?)': '(.*?)'\}, or use rfgp\.tables\.read_numbers\(.*?\)\.(?=[\s\"']|$)",
         r"Read it with --numbers '\1=\2'.",
     ),
     (r"Add k\.Group\((.*?)\) to the kernel, or drop the column", r"Add Group(\1) to --kernel, or --drop \1"),

@@ -76,13 +76,13 @@ def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> I
         )
     if not report.converged:
         remedy = (
-            f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a prior"
+            f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a prior."
         )
         if TIME_OVER in report.message:
-            remedy = f"Raise {arguments('time_limit')}"
+            remedy = f"Raise {arguments('time_limit')}."
         yield ConvergenceWarning(
             f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
-            f"{report.message}. {remedy}."
+            f"{report.message}. {remedy}"
         )
     values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
