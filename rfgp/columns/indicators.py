@@ -322,5 +322,5 @@ def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int6
     codes[cells.missing] = code_of.get(MISSING_LABEL, -1)
     new = np.unique(indices[(codes < 0) & ~cells.missing])
     if len(new):
-        warn_of_levels(key, [labels[index] for index in new], stacklevel=11)
+        warn_of_levels(key, [labels[index] for index in new], stacklevel=10)
     return codes

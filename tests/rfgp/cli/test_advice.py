@@ -94,6 +94,7 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     assert "Type: rfgp mesh" in out
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")  # large prices have large errors
 def test_a_skewed_target_gets_a_hint_of_its_logarithm(monkeypatch, capsys, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, 60)

@@ -404,6 +404,7 @@ def test_wrong_models_are_named_before_a_fit(options, message, monkeypatch, caps
     assert sorted(os.listdir()) == ["t.csv"]
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")  # rows at the jumps
 def test_neighbors_are_kept_with_their_rows(monkeypatch, capsys, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (120, 2))
@@ -558,6 +559,7 @@ FAST = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8", "-
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")  # of standard deviations as a target
 def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, capsys, tmp_path):
     """A single one keeps the folder to itself; and properties of the file."""
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
@@ -712,6 +714,7 @@ def test_traffic_kernel_reads_properties_of_roads(limits, monkeypatch, capsys, t
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")  # of counts whose exposures are left out
 def test_exposures_scale_counts_in_fits_and_predictions(monkeypatch, capsys, tmp_path):
     rng = np.random.default_rng(0)
     x, hours = rng.uniform(-2, 2, 200), rng.choice([1.0, 5.0, 20.0], 200)

@@ -53,6 +53,7 @@ def fitted():
 
 @pytest.mark.parametrize("name", NAMES)
 class TestEvery:
+    @pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")  # a constant rate for counts that vary
     def test_a_fit_predicts_better_than_no_inputs(self, fitted, name):
         x, y, new, observed = table(name)
         gp = fitted[name]
@@ -287,6 +288,7 @@ def test_the_unit_of_a_target_with_outliers_does_not_matter():
     assert other_lml == pytest.approx(one_lml - len(y) * np.log(1e3), abs=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")  # 24 rows are off by 200
 def test_outliers_move_student_t_less_than_gaussian():
     x, y, new, _ = table("student-t")
     rng = np.random.default_rng(1)
@@ -395,6 +397,7 @@ class TestExposure:
             {"approximation": rfgp.Exact()},
         ],
     )
+    @pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")  # of counts whose exposures are left out
     def test_the_log_rate_is_that_of_one_unit(self, options):
         x, y, exposure = self.rows()
         gp = rfgp.GP(**options, likelihood="poisson", seed=0).fit(x, y, exposure=exposure)
