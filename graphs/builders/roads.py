@@ -75,10 +75,8 @@ class Roads(NamedTuple):
 def _is_one_way(properties: Mapping[str, Any]) -> bool:
     """Return whether properties of OpenStreetMap give a road a direction."""
     direction = str(properties.get("oneway")).lower()
-    return direction in ("yes", "true", "1", "-1", "reverse") or properties.get("junction") in (
-        "roundabout",
-        "circular",
-    )
+    is_one_way = direction in ("yes", "true", "1", "-1", "reverse", "reversible", "alternating")
+    return is_one_way or properties.get("junction") in ("roundabout", "circular")
 
 
 class RoadSegment(NamedTuple):

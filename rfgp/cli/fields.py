@@ -191,23 +191,14 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
             )
 
 
-_ONE_WAY = ("yes", "true", "1", "-1", "reverse", "reversible", "alternating")
-_RINGS = ("roundabout", "circular")
-"""Values of `oneway` and of `junction` in OpenStreetMap for roads that one drives in one direction."""
-
-
 def _say_of_directions(roads: Any) -> None:
     """Print that directions of traffic are ignored, if the file has any."""
     from rfgp.counts import counted
 
-    tags = [(str(road.get("oneway")).lower(), road.get("junction")) for road in roads.road_properties or ()]
-    rings = sum(junction in _RINGS for _, junction in tags)
-    one_way = sum(oneway in _ONE_WAY for oneway, junction in tags if junction not in _RINGS)
-    parts = [counted(one_way, "one-way road")] * bool(one_way) + [counted(rings, "roundabout")] * bool(rings)
-    if parts:
+    if count := roads.num_one_way:
         say(
-            f"The file has {' and '.join(parts)}. Their direction is ignored: the field is as similar against the "
-            "traffic as with it.",
+            f"{count:,} of {counted(len(roads.lines), 'road')} are one-way or roundabouts in the file. Their direction "
+            "is ignored: the field is as similar against the traffic as with it.",
             as_json=True,
         )
 

@@ -81,8 +81,13 @@ def _zone_errors(column: ColumnSchema, cells: Cells) -> list[str]:
     expected = f"a time zone, as the training data ({column.zone})" if column.zone else "no time zone"
     got = f"dates in {cells.zone}" if cells.zone else "dates without one"
     name = column.zone if column.zone and column.zone[0] not in "+-" else "Europe/Berlin"
-    remedy = f"tz_localize('{name}')" if column.zone else "tz_localize(None)"
-    return [f"{_title(column)} must have {expected}, got {got}; {column.readers} reads it. Use {remedy} of pandas."]
+    remedy = f"Use tz_localize('{name}') of pandas."
+    if not column.zone:
+        remedy = (
+            "Convert to the clock of the training dates first: tz_convert('Europe/Berlin'), or whichever zone that is, "
+            "then tz_localize(None) of pandas."
+        )
+    return [f"{_title(column)} must have {expected}, got {got}; {column.readers} reads it. {remedy}"]
 
 
 def collect_errors(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:

@@ -669,7 +669,7 @@ def test_traffic_names_directions_and_leaves_walks_out(monkeypatch, capsys, tmp_
     arguments = ("--target", "speed", "--out", tmp_path / "o", "--json")
     out, err = succeed(monkeypatch, capsys, "traffic", tmp_path / "town.geojson", *arguments)
     assert json.loads(out)["others"] == {}
-    assert "The file has 2 one-way roads and 1 roundabout. Their direction is ignored" in " ".join(err.split())
+    assert "3 of 23 roads are one-way or roundabouts in the file. Their direction is ignored" in " ".join(err.split())
 
 
 @pytest.fixture
