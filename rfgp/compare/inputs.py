@@ -61,7 +61,8 @@ def compare_file(
         exact posterior at all nodes, given the training set of the first split.
 
     Raises:
-        InvalidArgumentError: If it is not a path, or the ending of the file's name is unknown.
+        InvalidArgumentError: If it is not a path, the ending of the file's name is unknown, or the kernel of a table is
+            a name.
 
     Examples:
         >>> import tempfile
@@ -76,12 +77,15 @@ def compare_file(
     if not isinstance(file, str | Path):
         raise InvalidArgumentError(f"file must be the path of a file, got {type(file).__name__}. Use compare_nodes.")
     file = Path(file)
-    named: dict[str, Any] = {} if methods is None else {"methods": methods}
+    named: dict[str, Any] = {"plan": plan, "report": report} | ({} if methods is None else {"methods": methods})
     if file.suffix.lower() in TABLE_SUFFIXES:
         table = read_table(file, target, **(table_options or {}))
         table.check_numeric_target()
+        if isinstance(kernel, str):
+            raise InvalidArgumentError(
+                f"kernel must be a kernel of columns for a table, got {kernel!r}. Use rfgp.kernels."
+            )
         num_train, num_test = _usual_parts(len(table.y), num_train, num_test)
-        assert not isinstance(kernel, str)
         comparison = compare_table(
             table.X if kernel is None else table.frame(),
             table.y,
@@ -93,8 +97,6 @@ def compare_file(
             kernel=kernel,
             num_train=num_train,
             num_test=num_test,
-            plan=plan,
-            report=report,
         )
         return comparison, None
     if target is not None and file.suffix.lower() in MESH_SUFFIXES:
@@ -113,8 +115,6 @@ def compare_file(
         p_halt=p_halt,
         num_train=usual if num_train is None else num_train,
         num_test=num_test,
-        plan=plan,
-        report=report,
     )
     return comparison, lambda: (field, posterior_at_nodes(comparison.example.process, field))
 

@@ -17,6 +17,7 @@ from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
+from rfgp.regression.spec.diagnostics import STRUCTURED_ROWS
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import NORMAL_RANGE, unit_of
 from rfgp.solvers import Inference
@@ -172,7 +173,8 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftO
         rows, moments = gathered(fit.rows), inference.leave_one_out()
     scores = left_out(fit.state, moments, rows)
     found = [-1 if numbers is None else int(numbers[index]) for index in scores.outliers]
-    return scores._replace(outliers=tuple(found))
+    is_known = learned is None or len(rows) >= STRUCTURED_ROWS  # the limit of a warning is for the rows of the fit
+    return scores._replace(outliers=tuple(found), neighbors=scores.neighbors if is_known else math.nan)
 
 
 def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> LeftOutScores:

@@ -228,7 +228,7 @@ class GPState:
         return self.predict_at(*self.points_or_blocks(X), derivative)
 
     def points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
-        """Return standardized inputs, in blocks if X is a source, and their output format.
+        """Return standardized inputs (n, d), in blocks if X is a source, and their output format.
 
         Args:
             X: The inputs in the user's units.

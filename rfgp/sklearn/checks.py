@@ -1,7 +1,7 @@
 """Checks that all estimators share, for scikit-learn 1.4 and later."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,34 +29,29 @@ FLOATS = (np.float64, np.float32)
 """The types that are kept; others become the first."""
 
 
-class WholeOptions:
-    """Options of an estimator that are set whole, such as a kernel.
+def set_whole(estimator: Any, params: dict[str, Any]) -> None:
+    """Set options of an estimator that are set whole, such as a kernel.
+
+    Args:
+        estimator: The base of the estimator by `super()`, with `set_params` of scikit-learn.
+        params: The options by name.
+
+    Raises:
+        InvalidArgumentError: If an option is a part of another, such as kernel__lengthscale.
 
     Examples:
         >>> from rfgp.sklearn import GPRegressor
-        >>> issubclass(GPRegressor, WholeOptions)
-        True
+        >>> GPRegressor().set_params(max_iter=20).max_iter
+        20
     """
-
-    def set_params(self, **params: Any) -> Self:
-        """Set options by name, as scikit-learn does.
-
-        Args:
-            params: The options.
-
-        Raises:
-            InvalidArgumentError: If an option is a part of another, such as kernel__lengthscale.
-        """
-        for name in params:
-            option, _, part = name.partition("__")
-            if part:
-                raise InvalidArgumentError(
-                    f"Options must be set whole, got {name!r}. Set {option!r} instead, for example in a grid "
-                    "{'kernel': [k.RBF(lengthscale=0.5), k.RBF(lengthscale=2.0)]}."
-                )
-        estimator: Any = super()
-        estimator.set_params(**params)
-        return self
+    for name in params:
+        option, _, part = name.partition("__")
+        if part:
+            raise InvalidArgumentError(
+                f"Options must be set whole, got {name!r}. Set {option!r} instead, for example in a grid "
+                "{'kernel': [k.RBF(lengthscale=0.5), k.RBF(lengthscale=2.0)]}."
+            )
+    estimator.set_params(**params)
 
 
 def resolve_seed(random_state: Any) -> int:

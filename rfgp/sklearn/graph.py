@@ -17,13 +17,13 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_booleans
-from rfgp.sklearn.checks import WholeOptions, merge_rows, resolve_seed
+from rfgp.sklearn.checks import merge_rows, resolve_seed, set_whole
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 
 
 @dataclass(eq=False, repr=False)
-class GraphOptions(WholeOptions):
+class GraphOptions:
     """The options that the estimators of nodes share, documented in `GraphGPRegressor`.
 
     Examples:
@@ -45,6 +45,15 @@ class GraphOptions(WholeOptions):
     walk_options: Mapping[str, Any] | None = None
 
     gp_: Any = field(init=False)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name.
+
+        Args:
+            params: The options. A part of one, such as kernel__lengthscale, is an error.
+        """
+        set_whole(super(), params)
+        return self
 
     def _graph_gp(self, **options: Any) -> GraphGP:
         """Return the model, before a fit."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood, by_name
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
 from rfgp.regression import SelectionReport
-from rfgp.sklearn.checks import WholeOptions, read_new, resolve_seed
+from rfgp.sklearn.checks import read_new, resolve_seed, set_whole
 
 
 @dataclass(eq=False, repr=False)
-class GPOptions(WholeOptions):
+class GPOptions:
     """The options of `rfgp.GP` as stored by scikit-learn, documented in `GPRegressor`.
 
     Examples:
@@ -41,6 +41,15 @@ class GPOptions(WholeOptions):
     gp_: Any = field(init=False)
     usual_likelihood: ClassVar[str] = "gaussian"
     """The likelihood if that is "auto"."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name.
+
+        Args:
+            params: The options. A part of one, such as kernel__lengthscale, is an error.
+        """
+        set_whole(super(), params)
+        return self
 
     @property
     def selection_(self) -> SelectionReport | None:

@@ -42,9 +42,9 @@ def test_distance_matches_dense_matrices(kind):
     found = distance_from_exact(gp, new, num_points=20)
     p, q = gp.exact().predict(new).observed(), gp.predict(new).observed()
     apart = 0.5 * (p.variance / q.variance - 1 - np.log(p.variance / q.variance) + (p.mean - q.mean) ** 2 / q.variance)
-    assert found.kl == pytest.approx(apart.mean(), rel=2e-3)
-    assert found.error == pytest.approx(apart.std(ddof=1) / 20**0.5, rel=2e-3)
-    assert found.mean == pytest.approx(np.sqrt(np.mean((p.mean - q.mean) ** 2)), rel=2e-3)
+    assert found.kl == pytest.approx(apart.mean(), rel=5e-3)
+    assert found.error == pytest.approx(apart.std(ddof=1) / 20**0.5, rel=5e-3)
+    assert found.mean == pytest.approx(np.sqrt(np.mean((p.mean - q.mean) ** 2)), rel=5e-3)
     assert (found.points, found.rows) == (20, 150)
     assert found.residual <= 1e-4
     assert found.steps > 0

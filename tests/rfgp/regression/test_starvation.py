@@ -26,7 +26,7 @@ def poor_features(gp, X, y):
     return [str(one.message) for one in caught if issubclass(one.category, rfgp.PoorFeaturesWarning)]
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [0])
 def test_sharp_responses_starve_few_features(seed):
     X, y = step(seed=seed)
     gp = rfgp.GP(k.Matern(), approximation=rfgp.RandomFeatures(256), seed=0)

@@ -39,11 +39,15 @@ def test_means_are_proportional_to_exposure():
     found = GPCountRegressor(**OPTIONS, likelihood="poisson").fit(X, y, exposure=exposure)
     assert np.abs(np.log(found.predict(X) / rates)).mean() < 0.15
     np.testing.assert_allclose(found.predict(X, exposure), found.predict(X) * exposure)
-    assert found.score(X, y, exposure=exposure) > found.score(X, y) + 0.3
-    without = GPCountRegressor(**OPTIONS, likelihood="poisson").fit(X, y)
+    assert found.score(X, y, exposure=exposure) > found.score(X, y, exposure=1.0) + 0.3
+    with pytest.raises(rfgp.InvalidArgumentError, match="exposure"):
+        found.score(X, y)
+    with pytest.warns(rfgp.OverdispersionWarning):
+        without = GPCountRegressor(**OPTIONS, likelihood="poisson").fit(X, y)
     assert np.abs(np.log(without.predict(X) / rates)).mean() > 0.3
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")  # hyperparameters are fixed
 def test_rows_of_weight_zero_lose_their_exposures():
     X, rates, rng = drawn()
     y, exposure, weight = rng.poisson(rates), rng.uniform(0.5, 2, len(X)), rng.integers(0, 2, len(X))

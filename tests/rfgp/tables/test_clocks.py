@@ -10,10 +10,16 @@ from rfgp import kernels as k
 from rfgp.tables import CSV, Parquet, read_inputs, read_table
 
 ZONE = "Europe/Berlin"
-RNG = np.random.default_rng(0)
 HOURS = pd.date_range("2024-03-20", periods=24 * 20, freq="h", tz=ZONE)
 F = np.sin(2 * np.pi * HOURS.hour.to_numpy() / 24)
-FRAME = pd.DataFrame({"t": HOURS, "y": F + 0.05 * RNG.normal(size=len(HOURS))})
+
+
+def hourly():
+    """Return a table of hours and a season of a day with noise."""
+    return pd.DataFrame({"t": HOURS, "y": F + 0.05 * np.random.default_rng(0).normal(size=len(HOURS))})
+
+
+FRAME = hourly()
 KERNEL = k.Periodic("t", period=1.0) + k.RBF("t")
 
 
