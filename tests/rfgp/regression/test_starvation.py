@@ -26,6 +26,7 @@ def poor_features(gp, X, y):
     return [str(one.message) for one in caught if issubclass(one.category, rfgp.PoorFeaturesWarning)]
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")  # rows on the step
 @pytest.mark.parametrize("seed", [0])
 def test_sharp_responses_starve_few_features(seed):
     X, y = step(seed=seed)
