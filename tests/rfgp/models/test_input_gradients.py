@@ -84,7 +84,7 @@ def test_gradients_within_faces_match_differences(alpha, factor):
     gp = rfgp.GP(kernel, approximation=rfgp.SparsePrecision(), start={"noise": 0.05}, seed=0).condition(*surface())
     inside = np.array([0.5, 0.3, 0.2]) @ np.asarray(SPHERE.vertices)[SPHERE.faces[5]]
     for read in (lambda p: p.mean, lambda p: p.variance):
-        found, expected = gradients(gp, np.array([[*inside, 0.3]]), read)
+        found, expected = gradients(gp, np.array([[*inside, 0.3], [*inside, 2.5]]), read)  # beyond the rows too
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
