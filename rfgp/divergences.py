@@ -158,7 +158,7 @@ def estimate_kl(
         True
     """
     check_count("num_probes", num_probes, least=2)
-    p, q = gaussian_of(first).observed(), gaussian_of(second).observed()
+    p, q = normal_of(first).observed(), normal_of(second).observed()
     difference = _same_points(p, q)
     exact, other = _operator(p), _operator(q)
     generator = torch.Generator().manual_seed(seed)
@@ -171,7 +171,7 @@ def estimate_kl(
 
 def _seen(first: Any, second: Any) -> tuple[Any, Any, Tensor]:
     """Return two distributions to compare, and the additional noise (n, n) of Laplace pseudo-observations."""
-    p, q = gaussian_of(first), gaussian_of(second)  # logarithms of both have the same divergence
+    p, q = normal_of(first), normal_of(second)  # logarithms of both have the same divergence
     likelihoods = [likelihood_of(one) for one in (p, q)]
     if type(likelihoods[0]) is not type(likelihoods[1]):
         raise InvalidArgumentError(
@@ -265,6 +265,15 @@ def likelihood_of(prediction: Any) -> Any:
         prediction: The prediction.
     """
     return None if getattr(prediction, "of_observations", None) is None else prediction.observed().likelihood
+
+
+def normal_of(prediction: Any) -> Any:
+    """Return the joint normal prediction, of the logarithm if it is log-normal, without scales of residuals.
+
+    Args:
+        prediction: The prediction.
+    """
+    return getattr(gaussian_of(prediction), "unscaled", gaussian_of(prediction))
 
 
 def gaussian_of(prediction: Any) -> Any:

@@ -69,8 +69,10 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
     targets = _matching(y, mean)
     values = _on_scale_of(prediction, targets)
-    squared = (values - mean).square() / variance
     jacobian = 0.0 if values is targets else float(values.mean())
+    if _has_scales(observed):
+        return jacobian - float(_tensor(observed.log_prob(values)).mean())
+    squared = (values - mean).square() / variance
     return float(0.5 * (squared + variance.log() + math.log(2 * math.pi)).mean()) + jacobian
 
 
@@ -100,8 +102,8 @@ def crps(y: Any, prediction: GaussianDistribution) -> float:
     observed = _scored(gaussian_of(prediction).observed())
     if _is_mixture(observed):
         return _crps_of_mixture(_matching(y, observed.mean_tensor()), list(observed.parts()))
-    if getattr(observed, "likelihood", None) is not None:
-        return _crps_of_draws(y, observed)
+    if getattr(observed, "likelihood", None) is not None or _has_scales(observed):
+        return _crps_of_draws(y, prediction.observed())
     mean, deviation = observed.mean_tensor(), observed.variance_tensor().sqrt()
     targets = _matching(y, mean)
     values = _on_scale_of(prediction, targets)
@@ -134,7 +136,8 @@ def _crps_of_mixture(y: Tensor, parts: Any) -> float:
 
 def _crps_of_draws(y: Any, observed: Any) -> float:
     """Return the mean of E |Y - y| - E |Y - Y'| / 2 over draws of observations."""
-    if observed.likelihood.num_latents > 1:
+    likelihood = getattr(observed, "likelihood", None)
+    if likelihood is not None and likelihood.num_latents > 1:
         raise InvalidArgumentError("crps needs ordered observations, got labels. Use nlpd instead.")
     draws = _tensor(observed.sample(_DRAWS, seed=0)).sort(0).values
     targets = _matching(y, observed.mean_tensor())
@@ -169,8 +172,8 @@ def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
         torch.Size([50])
     """
     observed = _scored(gaussian_of(prediction).observed())
-    if _is_mixture(observed):
-        below = _tensor(observed.cdf(_matching(y, observed.mean_tensor())))
+    if _is_mixture(observed) or _has_scales(observed):
+        below = _tensor(observed.cdf(_on_scale_of(prediction, _matching(y, observed.mean_tensor()))))
         quantiles: Tensor = torch.special.ndtri(below.clamp(1e-15, 1 - 1e-15)).detach()
         return quantiles
     if getattr(observed, "likelihood", None) is not None:
@@ -251,6 +254,11 @@ def _scored(observed: Any) -> Any:
 def _is_mixture(observed: Any) -> bool:
     """Return whether a distribution is a mixture of Gaussians."""
     return getattr(observed, "parts", None) is not None
+
+
+def _has_scales(observed: Any) -> bool:
+    """Return whether a distribution has scales of residuals."""
+    return getattr(observed, "scales", None) is not None
 
 
 def _on_scale_of(prediction: Any, y: Tensor) -> Tensor:

@@ -30,7 +30,9 @@ MAX_EXACT_OBSERVED = 1000
 Gaussian.
 
 Its posterior takes many factors of an n x n matrix. At 1,500 rows of two or three classes, counts and Student's t,
-equispaced frequencies took 0.5 to 2.2 s of a processor instead of 6 to 13 s, at equal held-out scores."""
+equispaced frequencies took 0.5 to 2.2 s of a processor instead of 6 to 13 s, at equal held-out scores. With four
+columns, 512 random features lost up to 0.02 nats a row of two classes and 0.17 of counts, and 512 inducing points took
+more time than exact kernels."""
 MAX_LATENT = 300_000
 """The maximum number of latent values of an automatic product of fields with more than 2,000 rows."""
 MAX_LATENT_PER_ROW = 20

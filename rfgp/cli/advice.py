@@ -36,7 +36,7 @@ def advise(
         int, typer.Option(help="Meshes, roads, graphs: the largest number of features of a node.")
     ] = 64,
     approximation: options.Approximation = "auto",
-    likelihood: options.Likelihood = "gaussian",
+    likelihood: options.Likelihood = None,
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
@@ -145,7 +145,10 @@ def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
     """Yield the options of the best model as words of a command line."""
     from rfgp import approximations
 
-    yield from ("--likelihood", request.likelihood) if request.likelihood != "gaussian" else ()
+    if selection.weights:
+        yield from () if request.likelihood is None else ("--likelihood", request.likelihood)
+    elif request.likelihood != "gaussian":  # the default without --kernel
+        yield from ("--likelihood", request.likelihood or "auto")
     yield from ("--inference", request.inference) if request.inference is not None else ()
     given: list[tuple[str, str | None]]
     if selection.weights:

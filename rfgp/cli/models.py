@@ -20,7 +20,7 @@ class ModelRequest:
     Attributes:
         kernel: The kernel as text, or "auto".
         approximation: The approximations as text, or "auto".
-        likelihood: The name of the likelihood.
+        likelihood: The name of the likelihood, or "auto". If None, "auto" if the kernel is, else "gaussian".
         inference: "laplace" or "variational". If None, the default of the likelihood.
         time_limit: The time limit of a fit, such as "5min". If None, that of `rfgp.GP`.
         validate: "forward", or the column of groups, for the rows that a selection predicts. If None, random rows.
@@ -34,7 +34,7 @@ class ModelRequest:
 
     kernel: str = AUTO
     approximation: str = AUTO
-    likelihood: str = "gaussian"
+    likelihood: str | None = None
     inference: str | None = None
     time_limit: str | None = None
     validate: str | None = None
@@ -46,13 +46,18 @@ class ModelRequest:
         """Whether a fit selects the kernel."""
         return self.kernel == AUTO
 
+    @property
+    def is_normal(self) -> bool:
+        """Whether the process has a Gaussian likelihood."""
+        return self.likelihood in (None, AUTO, "gaussian")
+
     def check(self) -> None:
         """Check the options, before torch is loaded.
 
         Raises:
             InvalidArgumentError: If an option is invalid. The message has the option and its value.
         """
-        checks.check_choice("--likelihood", self.likelihood, choices.LIKELIHOODS)
+        checks.check_choice("--likelihood", self.likelihood, (AUTO, *choices.LIKELIHOODS))
         checks.check_choice("--inference", self.inference, choices.INFERENCES)
         checks.check_limits(self.time_limit, self.memory)
         checks.check_least(0, seed=self.seed)

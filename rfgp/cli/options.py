@@ -175,9 +175,11 @@ Inference = Annotated[
     ),
 ]
 Likelihood = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="The distribution of an observation: gaussian, bernoulli (two classes), categorical (several classes), "
-        "poisson, negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too)."
+        help="The distribution of an observation: auto (Gaussian or Student-t, with one variance or scales that depend "
+        "on the inputs), gaussian, bernoulli (two classes), categorical (several classes), "
+        "poisson, negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too). "
+        "[default: auto, with --kernel gaussian]"
     ),
 ]

@@ -38,7 +38,7 @@ def fit(
         ),
     ] = "auto",
     approximation: options.Approximation = "auto",
-    likelihood: options.Likelihood = "gaussian",
+    likelihood: options.Likelihood = None,
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
@@ -236,7 +236,7 @@ class _Job:
         table = open_table(self.file, self.target, reading, report, model.reading)
         if self.target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
-        _say_of_classes(table, self.request.likelihood)
+        _say_of_classes(table, self.request)
         return in_logarithms(table) if self.log else table
 
     def _study(self, table: Any, model: TableModel, given: dict[str, Any], report: Any) -> Any:
@@ -270,13 +270,13 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
     return {"groups": groups, "split_by": column}
 
 
-def _say_of_classes(table: Any, likelihood: str) -> None:
+def _say_of_classes(table: Any, request: ModelRequest) -> None:
     """Print which class is 1, or that two values may be classes."""
     import numpy as np
 
-    if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
+    if request.likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
         say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
-    if likelihood == "gaussian" and table.classes is None and len(np.unique(table.y)) == 2:
+    if request.is_normal and table.classes is None and len(np.unique(table.y)) == 2:
         ends = [f"{value:g}" for value in np.unique(table.y)]
         advice = (
             "--likelihood bernoulli predicts probabilities" if ends == ["0", "1"] else "code them 0 and 1 for classes"
@@ -315,7 +315,7 @@ def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
     """
     from rfgp.report.notes import of_scale
 
-    is_number = model.request.likelihood == "gaussian" and table.classes is None
+    is_number = model.request.is_normal and table.classes is None
     notes = of_scale(table.y, table.target) if is_number else ()
     for note in notes:
         say(note, as_json=True)

@@ -331,7 +331,7 @@ class MixturePrediction(Prediction):
         latent = MixtureDistribution(
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
-        return replace(self, latent=latent, location=functionals.location, noise=functionals.noise)
+        return replace(self, latent=latent, location=functionals.location, noise=functionals.noise, scales=None)
 
     @property
     def terms(self) -> NoReturn:
@@ -359,7 +359,7 @@ class MixturePrediction(Prediction):
     def exp(self) -> LogNormal:
         """Return the log-normal distribution with these moments of the logarithm."""
         parts = (self.latent, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
-        return LogNormal(Prediction(*parts))
+        return LogNormal(Prediction(*parts, scales=self.scales))
 
     # --- in the user's units ---------------------------------------------------------------------
 
@@ -370,7 +370,8 @@ class MixturePrediction(Prediction):
     def _members(self, template: Tensor) -> Iterator[Prediction]:
         """Yield the predictions of the members, with tensors like a template, (0,)."""
         mixture = self._mixture
-        for member, shift, noise in zip(mixture.members, mixture.shifts, mixture.noises, strict=True):
+        noises = mixture.noises if self.scales is None else self.scales.extra_noises().to(template.device)
+        for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
 

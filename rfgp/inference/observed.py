@@ -74,6 +74,33 @@ class LeaveOneOut:
         out = (value.to(to_units.scale.dtype) for value in out)
         return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
 
+    @classmethod
+    def in_units(
+        cls,
+        mean: Tensor,  # (n,)
+        variance: Tensor,  # (n,)
+        log_prob: Tensor,  # (n,)
+        to_units: Affine,
+        as_numpy: bool,
+    ) -> "LeaveOneOut":
+        """Return distributions of one output from standardized moments and log densities.
+
+        Args:
+            mean: The standardized means.
+            variance: The standardized variances, noise included.
+            log_prob: The log densities of the standardized observations.
+            to_units: The map from standardized values to the user's units.
+            as_numpy: Whether the results are numpy arrays.
+        """
+        scale = to_units.scale.double().reshape(-1)[0].cpu()
+        values = (
+            to_units.location.double().reshape(-1)[0].cpu() + scale * mean,
+            scale**2 * variance,
+            log_prob - scale.log(),
+        )
+        out = (value.to(to_units.scale) for value in values)
+        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
+
 
 _SOBOL_DRAWS = 512
 """The number of draws of a Sobol sequence for the mean of a softmax."""

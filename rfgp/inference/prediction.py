@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class Prediction:
         of_observations: A function that returns the distribution of observations for a prediction of the latent
             function. If None, the likelihood is Gaussian.
         is_small: Whether rows and points are so few that one thread computes.
+        scales: The scales of residuals at the points, which depend on the inputs. If None, they are constant.
 
     Examples:
         >>> import rfgp
@@ -69,6 +70,7 @@ class Prediction:
     has_noise: bool = False
     of_observations: "Callable[[Prediction], Prediction] | None" = None
     is_small: bool = field(default=False, kw_only=True)
+    scales: Any = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
@@ -88,7 +90,22 @@ class Prediction:
             return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
             raise InvalidArgumentError(unsupported.NO_EXPOSURE)
+        if self.scales is not None:
+            scaled: Prediction = self._cache.get("observed", lambda: self.scales.observed(self))
+            return scaled
         return replace(self, has_noise=True)
+
+    @property
+    def unscaled(self) -> Any:
+        """The prediction of the process without scales of residuals, for which joint distributions are normal."""
+        return self if self.scales is None else replace(self, latent=self.scales.latent, scales=None)
+
+    def _with_moments(self) -> Self:
+        """Return the prediction with normal observations, which have the variances of the scaled ones."""
+        if self.scales is None:
+            return self
+        noise = (self.scales.mixture().weights @ self.scales.extra_noises()).to(self.scale.device)
+        return replace(self, noise=noise, scales=None)
 
     @property
     def mean(self) -> Any:
@@ -181,11 +198,12 @@ class Prediction:
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
             shape = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
             raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {shape}.")
-        noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
+        noise, shift = self._with_moments().noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)
         of_observations = None if self.of_observations is None else unsupported.raise_unsupported_functionals
-        return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=of_observations)
+        zero = 0 * self.location
+        return replace(self, latent=latent, location=zero, noise=noise, of_observations=of_observations, scales=None)
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
@@ -294,6 +312,9 @@ class LogNormal:
     the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
     units of y. The mean is larger than the median. Arguments and results have the shapes of those of `Prediction`.
 
+    Observations whose logarithms have scales of their own, with Student-t tails, have no mean. Their mean and variance
+    are then those of a log-normal distribution with the same moments of the logarithm.
+
     Attributes:
         log: The distribution of the logarithm.
 
@@ -345,7 +366,7 @@ class LogNormal:
 
     def quantile(self, probability: Any) -> Any:
         """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        return self._as_log(_quantile(self.log, probability).exp())
+        return self._as_log(torch.as_tensor(self.log.quantile(probability)).to(self.log.scale).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return the lower and upper ends of central intervals with a level, (n,) or (n, k) each."""
@@ -357,10 +378,9 @@ class LogNormal:
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value, (n,) or (n, k), -inf unless it is positive."""
-        variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
-        values = check_values(y, mean)
+        values = check_values(y, self.log.mean_tensor())
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        log_prob = normal_log_prob(log, mean, variance) - log
+        log_prob = torch.as_tensor(self.log.log_prob(log)).to(log) - log
         return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:

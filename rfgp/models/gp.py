@@ -110,7 +110,7 @@ class GP(Process[ModelSpec]):
     def __init__(
         self,
         kernel: Kernel | str = "auto",
-        likelihood: str | Likelihood = "gaussian",
+        likelihood: str | Likelihood | None = None,
         approximation: Any = "auto",
         *,
         inference: str | None = None,
@@ -126,9 +126,10 @@ class GP(Process[ModelSpec]):
         validate: str | int | None = None,
     ) -> None:
         is_auto = isinstance(kernel, str) and kernel == AUTO
+        selects_noise = is_auto if likelihood is None else isinstance(likelihood, str) and likelihood == AUTO
         options = ModelOptions(
             cast(Kernel, RBF(name="rbf") if is_auto else kernel),
-            likelihood,
+            "gaussian" if likelihood is None or selects_noise else likelihood,
             approximation,
             inference,
             mean,
@@ -139,6 +140,7 @@ class GP(Process[ModelSpec]):
             dtype,
             budget,
             None if memory is None else read_bytes("memory", memory),
+            selects_noise=selects_noise,
         )
         if is_auto:
             options = options.changed(search_space=auto_space(options, time_limit, validate))
@@ -356,6 +358,8 @@ class GP(Process[ModelSpec]):
         if name == "approximation":
             return options.approximations
         space = options.search_space
+        if name == "likelihood" and options.selects_noise:
+            return AUTO if space is None else None
         if space is not None and name in ("kernel", "validate"):
             return {"kernel": AUTO, "validate": space.validate}[name]
         return super().argument(name, default)

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from torch import Tensor
 
 from rfgp.counts import counted
-from rfgp.errors import NotFittedError
+from rfgp.errors import NotFittedError, OutlierWarning
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
@@ -409,7 +409,9 @@ class Process(ABC, Generic[F]):
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.state
-        yield from now.spec.diagnosed(now.hyperparameters, now.rows, report)
+        for warning in now.spec.diagnosed(now.hyperparameters, now.rows, report):
+            if now.scale_model is None or not isinstance(warning, OutlierWarning):  # scales model outliers
+                yield warning
 
     # --- for models ------------------------------------------------------------------------------
 

@@ -135,6 +135,7 @@ class SelectionReport:
             single column of ascending numbers. Empty if the last rows were held out, or none was scored.
         seconds: The elapsed seconds of the selection. Comparisons of reports ignore them.
         fit_seconds: The elapsed seconds of the final fit. Comparisons of reports ignore them.
+        noise: The noises that were compared after the fit, with scores on left-out rows. If None, none were.
     """
 
     best: int
@@ -152,6 +153,7 @@ class SelectionReport:
     last_times: Mapping[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
     fit_seconds: float = field(default=0.0, compare=False)
+    noise: "SelectionReport | None" = None
 
     @property
     def chosen(self) -> Trial:

@@ -20,6 +20,7 @@ from rfgp.inference.mixture import MixtureDistribution, MixtureInference, Mixtur
 from rfgp.inference.new_levels import prior_kernel
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
+from rfgp.inference.scales import PointScales, ScaleModel
 from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import ParameterValues
 from rfgp.regression.base_spec import BaseSpec
@@ -44,6 +45,7 @@ from rfgp.rows import (
     Rows,
     SourceInputs,
     TrainingArrays,
+    gathered,
     in_memory,
     inputs_source,
     is_numpy_input,
@@ -74,6 +76,7 @@ class GPState:
             on first use.
         has_forgotten: Whether `reduced` removed rows, after which no rows are stored.
         has_exposures: Whether rows have exposures.
+        scale_model: The model of the scales of residuals. If None, the noise has one variance.
 
     Examples:
         >>> import rfgp
@@ -91,6 +94,7 @@ class GPState:
     given: Posterior | None = None
     has_forgotten: bool = False
     has_exposures: bool = False
+    scale_model: ScaleModel | None = None
 
     # --- other states ----------------------------------------------------------------------------
 
@@ -166,9 +170,14 @@ class GPState:
         """
         if self.given is not None:
             return self.given
-        rows = self.require_rows(purpose="predictions with other hyperparameters")
+        rows = self._weighted(self.require_rows(purpose="predictions with other hyperparameters"))
         with torch.no_grad():
             return self.replace(hyperparameters=self.hyperparameters.detached()).infer(rows).posterior()
+
+    def _weighted(self, rows: Rows) -> Rows:
+        """Return the rows, weighted by their scales if the model has such weights."""
+        weight = None if self.scale_model is None else self.scale_model.row_weights
+        return rows if weight is None else dataclasses.replace(gathered(rows).standardized_block, weight=weight)
 
     @property
     def present_posterior(self) -> Posterior | None:
@@ -193,6 +202,11 @@ class GPState:
         rows = self.require_rows(purpose="leave_one_out")
         if not self.spec.is_gaussian:
             return left_out_observations(self, rows)
+        if self.scale_model is not None:
+            block, members = gathered(rows), self.left_out_members()
+            mixture = self.scale_model.mixture(block.inputs, members)
+            y, units = block.targets[:, 0].double().cpu(), self.scaling.targets
+            return LeaveOneOut.in_units(*mixture.moments(), mixture.log_prob(y), units, is_numpy_input(rows))
         with torch.no_grad():
             mean, variance = self.infer(rows).leave_one_out()
             noise = self.spec.observation_noise(self.hyperparameters).double()
@@ -202,6 +216,23 @@ class GPState:
             ]
         targets, more = (torch.cat(column) for column in zip(*repeated, strict=True))
         return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, is_numpy_input(rows))
+
+    def left_out_members(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the leave-one-out moments of observations by each member of an average, standardized.
+
+        Returns:
+            The weights (c,), and the means and variances of an observation of each row, (c, n) each.
+        """
+        rows = gathered(self._weighted(self.require_rows(purpose="leave_one_out")))
+        members, means, variances = mixture_members(self.spec, self.hyperparameters), [], []
+        with torch.no_grad():
+            for member in members:
+                mean, variance = solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
+                more = rows.observation_noise(member.noise) - rows.noise_diag(member.noise)
+                means.append(mean[:, 0].double().cpu())
+                variances.append((variance + more).double().cpu())
+        weights = torch.tensor([member.weight for member in members], dtype=torch.float64)
+        return weights, torch.stack(means), torch.stack(variances)
 
     # --- predictions -----------------------------------------------------------------------------
 
@@ -388,11 +419,19 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
     of_observations = (
         None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
     )
+    scales = None
+    if state.scale_model is not None:
+        with torch.no_grad():
+            center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
+            own_noise = state.hyperparameters.standardized("noise").double()
+        scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
+        latent = scales.scaled()
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
     is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= SMALL
     if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small)
-    return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs, is_small=is_small)
+        return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small, scales=scales)
+    more: dict[str, Any] = {"process": process, "inputs": inputs, "is_small": is_small, "scales": scales}
+    return TermPrediction(*parts, of_observations=of_observations, **more)
 
 
 def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
@@ -424,9 +463,14 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
         )
     process = prediction.process.differentiated(column)
     latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
-    scale, of_observations = prediction.scale / unit.double(), unsupported.raise_unsupported_derivative
+    changes: dict[str, Any] = {
+        "latent": latent,
+        "process": process,
+        "location": zero,
+        "scale": prediction.scale / unit.double(),
+    }
     return dataclasses.replace(
-        prediction, latent=latent, process=process, location=zero, scale=scale, of_observations=of_observations
+        prediction, **changes, of_observations=unsupported.raise_unsupported_derivative, scales=None
     )
 
 

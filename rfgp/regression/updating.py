@@ -5,19 +5,23 @@ import dataclasses
 import torch
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.scales import ScaleModel
 from rfgp.regression.base_spec import mean_and_noise
 from rfgp.regression.observing import check_blocks, check_rows, has_exposures
-from rfgp.regression.state import GPState
+from rfgp.regression.state import GPState, predicted
 from rfgp.rows import (
     ArrayRows,
     Chunk,
     JoinedRows,
+    Rows,
     SourceRows,
+    gathered,
     is_read_in_blocks,
     parts_of,
     read_additional_rows,
     read_training,
 )
+from rfgp.rows.arrays import OutputFormat
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
 from rfgp.solvers.onepass import SeriesPosterior
@@ -42,7 +46,10 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
     check_rows(spec, rows)
     spec = spec.extended_to_range(state.hyperparameters, rows)
     changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
-    return solved_if_read(state.replace(**changes, has_forgotten=False, has_exposures=has_exposures(spec, rows)))
+    scales = _with_weights(state, rows)
+    return solved_if_read(
+        state.replace(**changes, scale_model=scales, has_forgotten=False, has_exposures=has_exposures(spec, rows))
+    )
 
 
 def extended(state: GPState, data: Chunk) -> GPState:
@@ -60,6 +67,8 @@ def extended(state: GPState, data: Chunk) -> GPState:
     """
     posterior = state.present_posterior if state.spec.is_gaussian else None
     posterior = posterior if posterior is not None and posterior.can_update else None
+    weights = None if state.scale_model is None else state.scale_model.row_weights
+    posterior = posterior if weights is None else None
     spec, data = state.spec.with_data(data)
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
@@ -77,7 +86,11 @@ def extended(state: GPState, data: Chunk) -> GPState:
     count = state.num_observations + len(more)
     spec = spec if rows is None or grown is not None else spec.extended_to_range(state.hyperparameters, rows)
     exposed = state.has_exposures or has_exposures(spec, more)
-    new = state.replace(spec=spec, rows=rows, given=grown, num_observations=count, has_exposures=exposed)
+    scales = _with_weights(state, more)
+    if scales is not None and scales.row_weights is not None and weights is not None:
+        scales = dataclasses.replace(scales, row_weights=torch.cat([weights, scales.row_weights]))
+    changes = {"spec": spec, "rows": rows, "given": grown, "num_observations": count, "scale_model": scales}
+    new = state.replace(**changes, has_exposures=exposed)
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 
 
@@ -108,6 +121,19 @@ def reduced(state: GPState, data: Chunk) -> GPState:
     count = state.num_observations - len(rows)
     left = posterior.with_rows(rows, sign=-1)
     return state.replace(rows=None, given=left, num_observations=count, has_forgotten=True)
+
+
+def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:
+    """Return the model of scales, with weights of new rows if the present ones have weights."""
+    model = state.scale_model
+    if model is None or model.row_weights is None:
+        return model
+    if is_read_in_blocks(rows):
+        return dataclasses.replace(model, row_weights=None)
+    inputs = gathered(rows).inputs
+    with torch.no_grad():
+        scales = predicted(state, inputs, OutputFormat(False, inputs.new_empty(0))).scales
+        return dataclasses.replace(model, row_weights=1 / scales.factors())
 
 
 MANY = 4

@@ -37,6 +37,7 @@ from rfgp.saving.json_values import (
     renamed_selection,
 )
 from rfgp.saving.legacy import upgraded
+from rfgp.saving.scales import decode_scales, encode_scales
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
@@ -96,6 +97,9 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         "metadata": _checked_metadata(saved.metadata),
         "data": None if given is None else ("numpy" if as_numpy else "tensor"),
     }
+    if state.scale_model is not None:
+        header["scales"], scale_tensors = encode_scales(state.scale_model)
+        tensors |= {f"scales.{name}": tensor for name, tensor in scale_tensors.items()}
     tensors |= _scaling_tensors(state.scaling)
     tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(state.hyperparameters).items()}
     tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in state.posterior.tensors().items()}
@@ -164,7 +168,11 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
     exposed = header.get("has_exposures", rows is not None and has_exposures(spec, rows))
     if not isinstance(exposed, bool):
         raise ValueError("has_exposures must be true or false")
-    state = GPState(spec, scaling, values, count, rows, has_exposures=exposed)
+    scales = header.get("scales")
+    if scales is not None:
+        num_columns = 0 if scaling.inputs is None else len(scaling.inputs.scale)
+        scales = decode_scales(scales, part(tensors, "scales."), count, num_columns)
+    state = GPState(spec, scaling, values, count, rows, has_exposures=exposed, scale_model=scales)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
     known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     posterior = restored(spec, values, known)

@@ -34,6 +34,8 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "priors": json_values.encode_priors(options.priors),
         "dtype": json_values.encode_dtype(options.dtype),
     }
+    if options.selects_noise:
+        described["selects_noise"] = True
     if options.indicators:
         described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
     if options.alternatives:
@@ -76,6 +78,7 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         start={name: decoder.decode(value) for name, value in described["start"].items()},
         priors=json_values.decode_priors(described["priors"]),
         dtype=None if dtype is None else json_values.decode_dtype(dtype),
+        selects_noise=described.get("selects_noise") is True,
         indicators=_decode_indicators(described.get("indicators", [])),
         alternatives=_decode_alternatives(described.get("alternatives", {}), decoder),
         **chosen,

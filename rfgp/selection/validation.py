@@ -24,7 +24,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import DataError, SolverError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.context import left_out_log_prob, observation_log_prob
+from rfgp.fitting.context import observation_log_prob, of_observations
 from rfgp.local import nearest
 from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
@@ -63,6 +63,10 @@ MAX_GRID_CONDITIONING_ROWS = 20_000
 """The maximum number of rows that a score with equispaced or automatic approximations is conditioned on."""
 
 
+ScoredRows = tuple[Tensor, tuple[Tensor, Tensor] | None]
+"""The log densities of rows (b,), and their predictive means and variances, (b,) each, if these determine them."""
+
+
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
     """A candidate that was fitted to rows.
@@ -74,6 +78,8 @@ class FittedCandidate:
         log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         num_search_rows: The number of rows that the hyperparameters were fitted to, at least the requested number.
         used_all_rows: Whether the fit used all rows.
+        moments: The standardized means and predictive variances of an observation of each validation row, (b,) each.
+            None if the likelihood is not Gaussian, or there are several outputs.
     """
 
     candidate: Candidate
@@ -82,6 +88,7 @@ class FittedCandidate:
     log_prob: Tensor
     num_search_rows: int
     used_all_rows: bool
+    moments: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,10 +249,11 @@ class Validation:
         if candidate.is_exact and not is_final:
             plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         state, report = fit_terms(initial_state_for(self.state, candidate, rows, start), plan)
-        log_prob, searched = self._log_prob(state, candidate), max([size, *(stage.rows for stage in report.stages)])
+        log_prob, moments = self._scored(state, candidate)
+        searched = max([size, *(stage.rows for stage in report.stages)])
         if not bool(torch.isfinite(log_prob).all()):
             raise SolverError("the density of a row is not finite")
-        return FittedCandidate(candidate, state, report, log_prob, searched, is_final)
+        return FittedCandidate(candidate, state, report, log_prob, searched, is_final, moments)
 
     def scored_in_folds(self, fitted: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with log densities from refits without each fold.
@@ -257,6 +265,7 @@ class Validation:
             fitted: The candidate, fitted to all rows.
         """
         log_prob, hyperparameters = torch.empty_like(fitted.log_prob), fitted.state.hyperparameters
+        moments = fitted.moments and (torch.empty_like(fitted.moments[0]), torch.empty_like(fitted.moments[1]))
         plan = replace(self.plan_for(fitted.candidate, None), is_continued=True)
         plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
@@ -267,23 +276,28 @@ class Validation:
             initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(hyperparameters.raw))
             refitted, _ = fit_terms(initial, plan)
             if self.conditions_on_fold:
-                left_out = self._left_out(fitted.state.replace(hyperparameters=refitted.hyperparameters))[fold]
+                given_all = self._left_out(fitted.state.replace(hyperparameters=refitted.hyperparameters))
+                found = given_all[0][fold], given_all[1] and (given_all[1][0][fold], given_all[1][1][fold])
             else:
-                left_out = _observation_log_prob(refitted, self.rows.take(fold))
-            log_prob[fold] = left_out + self.jacobian
-        return replace(fitted, log_prob=log_prob)
+                found = _observed(refitted, self.rows.take(fold))
+            log_prob[fold] = found[0] + self.jacobian
+            for all_rows, of_rows in zip(moments or (), found[1] or (), strict=True):
+                all_rows[fold] = of_rows
+        return replace(fitted, log_prob=log_prob, moments=moments)
 
     # --- log densities -----------------------------------------------------------------------------
 
-    def _log_prob(self, state: GPState, candidate: Candidate) -> Tensor:
-        """Return the log densities of validation rows (b,) given all the others."""
+    def _scored(self, state: GPState, candidate: Candidate) -> ScoredRows:
+        """Return the log densities of validation rows given all the others, in the user's units, and their moments."""
         with torch.no_grad():
             if self.held_out is None:
-                return self._left_out(state) + self.jacobian
+                log_prob, moments = self._left_out(state)
+                return log_prob + self.jacobian, moments
             rows = self._conditioning_rows(state, candidate, self.held_out)
             spec = state.spec.extended_to_range(state.hyperparameters, rows)
             state = state.replace(spec=spec, rows=rows, num_observations=len(rows))
-            return _observation_log_prob(state, self.held_out) + self.jacobian
+            log_prob, moments = _observed(state, self.held_out)
+            return log_prob + self.jacobian, moments
 
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
@@ -296,26 +310,32 @@ class Validation:
         indices = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(indices)))
 
-    def _left_out(self, state: GPState) -> Tensor:
-        """Return the standardized log densities of each row given all others (b,)."""
+    def _left_out(self, state: GPState) -> ScoredRows:
+        """Return the standardized log densities of each row given all others, and the moments."""
         if not state.spec.is_gaussian:
-            return _as_standardized(state, left_out_observations(state, self.rows).log_prob)
+            return _as_standardized(state, left_out_observations(state, self.rows).log_prob), None
         noise = state.hyperparameters.standardized("noise").double()
-        moments = state.replace(rows=self.rows).infer(self.rows).leave_one_out()
-        return left_out_log_prob(moments, self.rows, noise) / self.rows.num_outputs
+        left_out = state.replace(rows=self.rows).infer(self.rows).leave_one_out()
+        return _with_moments(self.rows, *of_observations(left_out, self.rows, noise))
 
 
-def _observation_log_prob(state: GPState, rows: Block) -> Tensor:
-    """Return the mean log densities (b,) of standardized targets given a model state."""
+def _with_moments(rows: Block, mean: Tensor, variance: Tensor) -> ScoredRows:
+    """Return the mean log densities of rows with means (b, k) and variances (b, 1), and the moments of one output."""
+    moments = (mean[:, 0], variance[:, 0]) if mean.shape[1] == 1 else None
+    return observation_log_prob(rows, mean, variance).mean(1), moments
+
+
+def _observed(state: GPState, rows: Block) -> ScoredRows:
+    """Return the mean log densities of standardized targets given a model state, and the moments."""
     with torch.no_grad():
         if not state.spec.is_gaussian:
             latent = predicted(state, rows.inputs, OutputFormat(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = state.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_standardized(state, observed.log_prob(targets))
+            return _as_standardized(state, observed.log_prob(targets)), None
         function, (mean, noise) = state.process.at(rows.inputs), mean_and_noise(state.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
-        return observation_log_prob(rows, function.mean() + mean, variance[:, None]).mean(1)
+        return _with_moments(rows, function.mean() + mean, variance[:, None])
 
 
 def _as_standardized(state: GPState, log_prob: object) -> Tensor:
@@ -348,7 +368,7 @@ def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: F
         start: A fit at whose hyperparameters the search may start, or None.
     """
     spec = spec_of(state)
-    common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
+    common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators", "selects_noise")}
     initial = initial_state(spec.with_options(candidate.model.changed(**common)), data_summary(state), rows)
     if candidate.is_equispaced_or_automatic and len(rows) < state.num_observations:
         initial = _as_planned_for(initial, state)

@@ -26,7 +26,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: As for `GPRegressor`.
         likelihood: "negative-binomial" with a learned dispersion, "poisson", or another likelihood of counts. If
-            "auto", "negative-binomial".
+            None or "auto", "negative-binomial".
         inference: "laplace" or "variational". If None, "laplace".
         standardize: Whether columns of numbers are mapped to mean 0 and standard deviation 1.
 

@@ -36,7 +36,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
         approximation: One approximation for all terms that it supports, such as `rfgp.RandomFeatures(256)`, or a dict
             of approximations by the names of terms. If "auto", they are automatic, or selected with the kernel.
         likelihood: The distribution of an observation given the latent function: "gaussian", "student-t",
-            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. If "auto", "gaussian".
+            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. "auto" and None are as for `rfgp.GP`.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
         mean: "constant" or "zero".
@@ -113,7 +113,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
             raise InvalidArgumentError(
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
             )
-        gp = self._process(likelihood)
+        gp = self._process(self.likelihood)
         warn_of_booleans(y, stacklevel=3)
         return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
@@ -172,7 +172,7 @@ class GPClassifier(GPOptions, ProcessClassifier):
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: The approximation of terms, as for `GPRegressor`. `inference` approximates the posterior.
         likelihood: "bernoulli" or `rfgp.likelihoods.Bernoulli(link="probit")` for two classes, "categorical" for more.
-            If "auto", the one for the number of classes.
+            If None or "auto", the one for the number of classes.
         inference: "laplace" or "variational". If None, variational up to 4,000 rows, or up to 500 rows of several
             classes without features.
         standardize: Whether columns of numbers are mapped to mean 0 and standard deviation 1.
@@ -200,7 +200,7 @@ class GPClassifier(GPOptions, ProcessClassifier):
 
     def _likelihood_of(self, num_classes: int) -> Likelihood:
         usual = Bernoulli() if num_classes == 2 else Categorical(num_classes)
-        found = usual if self.likelihood == "auto" else by_name(self.likelihood)
+        found = usual if self.likelihood in (None, "auto") else by_name(self.likelihood)
         if not isinstance(found, Categorical) and not (isinstance(found, Bernoulli) and num_classes == 2):
             raise InvalidArgumentError(
                 f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them.'

@@ -25,7 +25,7 @@ class GPOptions:
     kernel: str | Kernel = "auto"
     approximation: Any = "auto"
     _: KW_ONLY
-    likelihood: str | Likelihood = "auto"
+    likelihood: str | Likelihood | None = None
     inference: str | None = None
     mean: str = "constant"
     standardize: bool = True
@@ -40,7 +40,7 @@ class GPOptions:
 
     gp_: Any = field(init=False)
     usual_likelihood: ClassVar[str] = "gaussian"
-    """The likelihood if that is "auto"."""
+    """The likelihood if that is None or "auto"."""
 
     def set_params(self, **params: Any) -> Self:
         """Set options by name.
@@ -59,9 +59,9 @@ class GPOptions:
     @property
     def _likelihood(self) -> Likelihood:
         """The likelihood of an observation."""
-        return by_name(self.usual_likelihood if self.likelihood == "auto" else self.likelihood)
+        return by_name(self.usual_likelihood if self.likelihood in (None, "auto") else self.likelihood)
 
-    def _process(self, likelihood: str | Likelihood) -> GP:
+    def _process(self, likelihood: str | Likelihood | None) -> GP:
         """Return the model, before a fit."""
         return GP(
             self.kernel,

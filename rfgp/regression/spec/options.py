@@ -44,6 +44,7 @@ class ModelOptions:
             If empty, the fit keeps `kernel`.
         search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
             None, the fit keeps `kernel`.
+        selects_noise: Whether a fit chooses the noise after the kernel, from scales of residuals.
         indicators: The levels of columns that are read as indicators, by key. Known with data if the kernel is
             selected.
         starts: Starting values by dotted name. Known with data.
@@ -73,6 +74,7 @@ class ModelOptions:
     time_limit: float | None = None
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
     search_space: Any = None
+    selects_noise: bool = False
     indicators: Indicators = field(default_factory=dict)
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)

@@ -1,0 +1,599 @@
+"""The scale of residuals as a function of the inputs, and predictions with this scale and Student-t tails.
+
+Residuals r of left-out rows with predictive variances T (latent variance plus noise) have squared scales T exp(g(z)).
+Here g(z) = phi(z) . w is linear in features of the columns, the predicted mean and log T, and w ~ N(weights,
+covariance). The *whole* predictive variance is scaled, because errors of the kernel also vary.
+
+With members c of an average of models and Gauss-Hermite nodes a_k with weights q_k, an observation has the density
+
+    p(y) = sum_c w_c sum_k q_k t_df(y; m_c, T_c exp(g + h^(1/2) a_k) + floor),    h = phi' covariance phi.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rfgp.inference.arguments import check_probabilities, check_values, read_draws
+from rfgp.inference.caching import ResultCache
+from rfgp.inference.distributions import Distribution, InputBlocks, in_memory
+from rfgp.inference.mixture import MixtureDistribution
+from rfgp.inference.prediction import Prediction
+from rfgp.likelihoods.role import drawing
+from rfgp.linalg import covariance_root
+from rfgp.threads import computed
+
+NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+MAX_LOG_SCALE = 14.0
+"""The bound of the logarithm of a squared scale."""
+MAX_BENT_COLUMNS = 20
+"""The maximum number of columns with bent features."""
+_NUM_WAVES = 3
+_CHUNK = 2**16
+"""The number of points whose features are in memory."""
+_MAX_STEPS = 80
+"""The maximum number of steps of a search for a quantile."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleBasis:
+    """Features of the columns of numbers, the predicted mean and the logarithm of the predictive variance.
+
+    Blocks are a constant, the mean, its waves, the columns, their bends (up to 20 columns), log T, and random Fourier
+    features of a Gaussian kernel of all columns. All arguments are clipped to the range of the rows.
+
+    Attributes:
+        columns: The indices of the columns of numbers, (d,).
+        column_ranges: Their center, unit, lower and upper ends, (4, d).
+        mean_range: The center, unit and ends of the mean, (4,).
+        variance_range: Those of log T, (4,).
+        frequencies: The frequencies of the random features, (d, W).
+        phases: Their phases, (W,).
+    """
+
+    columns: Tensor
+    column_ranges: Tensor
+    mean_range: Tensor
+    variance_range: Tensor
+    frequencies: Tensor
+    phases: Tensor
+
+    @classmethod
+    def of(
+        cls, inputs: Tensor, columns: Sequence[int], mean: Tensor, variance: Tensor, num_random: int, seed: int
+    ) -> "ScaleBasis":
+        """Return the features for rows.
+
+        Args:
+            inputs: The inputs, (n, D).
+            columns: The indices of d columns of numbers.
+            mean: The predicted means, (n,).
+            variance: The predictive variances T, (n,).
+            num_random: The number of random features.
+            seed: Their seed.
+        """
+        rng, d = np.random.default_rng(seed), len(columns)
+        frequencies = rng.standard_normal((d, num_random)) / math.sqrt(2 * max(d, 1))
+        phases = rng.uniform(0, 2 * math.pi, num_random)
+        index = torch.tensor(list(columns), dtype=torch.long)
+        x = inputs.detach().double().cpu()[:, index]
+        low, high = torch.quantile(mean, torch.tensor([0.005, 0.995], dtype=torch.float64))
+        log_variance = variance.log()
+        return cls(
+            index,
+            torch.stack([x.mean(0), _unit(x), x.amin(0), x.amax(0)]),
+            torch.stack([mean.mean(), _unit(mean), low, high]),
+            torch.stack([log_variance.mean(), _unit(log_variance), log_variance.amin(), log_variance.amax()]),
+            torch.from_numpy(frequencies),
+            torch.from_numpy(phases),
+        )
+
+    @property
+    def blocks(self) -> Tensor:
+        """The number of the block of each feature, (F,)."""
+        d = len(self.columns)
+        sizes = [1, 1, 2 * _NUM_WAVES, d, 2 * d if d <= MAX_BENT_COLUMNS else 0, 1, len(self.phases) if d else 0]
+        return torch.cat([torch.full((size,), block) for block, size in enumerate(sizes)])
+
+    def __call__(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the features at n points, (n, F).
+
+        Args:
+            inputs: The inputs, (n, D).
+            mean: The predicted means, (n,).
+            variance: The predictive variances, (n,).
+        """
+        x, d = _standardized(inputs.double()[:, self.columns], self.column_ranges), len(self.columns)
+        u = _standardized(mean, self.mean_range)
+        angles = torch.arange(1, _NUM_WAVES + 1) * u[:, None] / 1.5
+        waves = torch.cat([angles.sin(), angles.cos()], dim=1) / math.sqrt(_NUM_WAVES)
+        parts = [torch.ones_like(u)[:, None], u[:, None], waves]
+        if d:
+            parts.append(x / math.sqrt(d))
+        if 0 < d <= MAX_BENT_COLUMNS:
+            parts.append(torch.cat([(2 * x).tanh(), x.abs() - 0.8], dim=1) / math.sqrt(d))
+        parts.append(_standardized(variance.log(), self.variance_range)[:, None])
+        if d:
+            parts.append(math.sqrt(2 / max(len(self.phases), 1)) * (x @ self.frequencies + self.phases).cos())
+        return torch.cat(parts, dim=1)
+
+
+def _unit(values: Tensor) -> Tensor:
+    """Return the standard deviations of values (n, ...), or 1 where they are 0."""
+    deviation = values.std(0, correction=0)
+    return torch.where(deviation > 1e-9 * values.abs().amax(0).clamp_min(1e-300), deviation, 1.0)
+
+
+def _standardized(values: Tensor, ranges: Tensor) -> Tensor:
+    """Return values (n, ...) clipped to their range and standardized, given center, unit and ends (4, ...)."""
+    center, unit, low, high = ranges
+    standardized: Tensor = (torch.minimum(torch.maximum(values, low), high) - center) / unit
+    return standardized
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleModel:
+    """A model of the scale of residuals, in variances of standardized targets.
+
+    Attributes:
+        basis: The features phi.
+        weights: The means of their weights, (F,).
+        covariance: The covariance of the weights, (F, F).
+        df: The degrees of freedom of Student's t. If inf, residuals are normal.
+        floor: The smallest squared scale, the rounding error of targets.
+        row_weights: The weights of the training rows in the posterior, (n,). If None, ones.
+    """
+
+    basis: ScaleBasis
+    weights: Tensor
+    covariance: Tensor
+    df: float
+    floor: float = 0.0
+    row_weights: Tensor | None = None
+
+    def log_scales(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance of g at n points, (n,) each.
+
+        Args:
+            inputs: The inputs, (n, D).
+            mean: The predicted means of standardized targets, (n,).
+            variance: The predictive variances, (n,).
+        """
+        return self._log_scales(self.basis(inputs, mean, variance))
+
+    def nodes(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the Gauss-Hermite nodes of g at n points, (5, n).
+
+        Args:
+            inputs: The inputs, (n, D).
+            mean: The predicted means of standardized targets, (n,).
+            variance: The predictive variances, (n,).
+        """
+        return self.nodes_of(self.basis(inputs, mean, variance))
+
+    def mixture(self, inputs: Tensor, members: tuple[Tensor, Tensor, Tensor]) -> "ScaledMixture":
+        """Return the distributions of observations at n points.
+
+        Args:
+            inputs: The inputs, (n, D).
+            members: The weights (c,), means (c, n) and predictive variances (c, n) of the members of an average.
+        """
+        weights, means, variances = members
+        nodes = self.nodes(inputs.detach().double().cpu(), weights @ means, weights @ variances)
+        return ScaledMixture(*members, nodes, self.df, self.floor)
+
+    def nodes_of(self, features: Tensor) -> Tensor:
+        """Return the nodes of g (5, n), given the features (n, F)."""
+        g, h = self._log_scales(features)
+        return (g + h.clamp_min(0).sqrt() * NODES[:, None]).clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
+
+    def _log_scales(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return features @ self.weights, ((features @ self.covariance) * features).sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledMixture:
+    """Marginal distributions of observations at n points: mixtures of Student-t or normal distributions.
+
+    Attributes:
+        weights: The weights of the members, (c,).
+        means: Their means, (c, n).
+        variances: Their predictive variances, (c, n).
+        nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
+        df: The degrees of freedom, or inf.
+        floor: The smallest squared scale.
+
+    Examples:
+        >>> one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+        >>> mixture = ScaledMixture(one[0], zero, one, zero, math.inf)
+        >>> round(mixture.quantile(torch.tensor([0.975], dtype=torch.float64)).item(), 3)
+        1.96
+    """
+
+    weights: Tensor
+    means: Tensor
+    variances: Tensor
+    nodes: Tensor
+    df: float
+    floor: float = 0.0
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (n,)."""
+        parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
+        return torch.logsumexp(torch.stack(parts), dim=0)
+
+    def interval_log_prob(self, y: Tensor, width: float) -> Tensor:
+        """Return log(P(y - width / 2 < Y < y + width / 2) / width), (n,)."""
+        total = torch.zeros_like(y)
+        for w, mean, square in self._parts():
+            scale = square.sqrt()
+            left, half = -(y - mean).abs() / scale, 0.5 * width / scale
+            mass = (_cdf(left + half, self.df) - _cdf(left - half, self.df)) / width
+            density = _t_log_prob(y - mean, square, self.df).exp()
+            total = total + w * torch.where(half < 1e-3, density, mass)
+        return total.clamp_min(1e-300).log()
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (n,)."""
+        parts = (w * _cdf((y - mean) / square.sqrt(), self.df) for w, mean, square in self._parts())
+        return sum(parts, start=torch.zeros_like(y))
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (n,), by Newton steps within brackets.
+
+        The last step is differentiable.
+        """
+        with torch.no_grad():
+            standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
+            ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
+            low, high = ends.amin(0), ends.amax(0)
+            y, tolerance = (low + high) / 2, 1e-13 * (1 + ends.abs().amax(0))
+            for _ in range(_MAX_STEPS):
+                excess = self.cdf(y) - p
+                low, high = torch.where(excess < 0, y, low), torch.where(excess < 0, high, y)
+                newton = y - excess / self.log_prob(y).exp()
+                is_inside = (newton > low) & (newton < high)
+                new = torch.where(is_inside, newton, (low + high) / 2)
+                done, y = bool(((new - y).abs() <= tolerance).all()), new
+                if done:
+                    break
+        if not (self.means.requires_grad or self.variances.requires_grad or self.nodes.requires_grad):
+            return y
+        return y - (self.cdf(y) - p) / self.log_prob(y).exp().detach()
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return the means and variances, (n,) each."""
+        mean = self.weights @ self.means
+        spread = self.weights @ (self.means - mean).square()
+        expected = (self.weights @ self.variances) * factors(self.nodes) + self.floor
+        return mean, spread + variance_ratio(self.df) * expected
+
+    def _parts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the weight of each part, 0-d, with its means and squared scales (n,)."""
+        node_weights = NODE_WEIGHTS if len(self.nodes) > 1 else torch.ones(1, dtype=torch.float64)
+        for w, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
+            for q, g in zip(node_weights, self.nodes, strict=True):
+                yield w * q, mean, variance * g.exp() + self.floor
+
+
+def factors(nodes: Tensor) -> Tensor:
+    """Return the means of e^g (n,), given the nodes of g, (q, n)."""
+    return NODE_WEIGHTS @ nodes.exp() if len(nodes) > 1 else nodes[0].exp()
+
+
+def variance_ratio(df: float) -> float:
+    """Return the variance of Student's t relative to its squared scale, for more than two degrees of freedom."""
+    return 1.0 if math.isinf(df) else df / (df - 2)
+
+
+def _t_log_prob(r: Tensor, square: Tensor, df: float) -> Tensor:
+    """Return the log densities of Student's t, or a normal distribution, with squared scales (...)."""
+    if math.isinf(df):
+        return -0.5 * ((2 * math.pi * square).log() + r.square() / square)
+    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df)
+    return constant - 0.5 * square.log() - (df + 1) / 2 * (r.square() / (df * square)).log1p()
+
+
+def _on_numpy(function: Any, df: float, values: Tensor) -> Tensor:
+    return torch.as_tensor(function(df, values.detach().cpu().numpy())).to(values)
+
+
+class _StudentCdf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, df: float) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.df = df
+        return _on_numpy(special.stdtr, df, z)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return grads[0] * _t_log_prob(z, torch.ones_like(z), ctx.df).exp(), None
+
+
+def _cdf(z: Tensor, df: float) -> Tensor:
+    """Return the probabilities of standard values up to z, (...)."""
+    student: Any = _StudentCdf
+    out: Tensor = 0.5 * torch.special.erfc(-z / math.sqrt(2)) if math.isinf(df) else student.apply(z, df)
+    return out
+
+
+Part = tuple[float, Distribution, Tensor, Tensor]
+"""A member of an average: its weight, latent distribution, shift of the mean (1,), and noise variance, 0-d."""
+
+
+def _parts_of(latent: Distribution, noise: Tensor) -> list[Part]:
+    if isinstance(latent, MixtureDistribution):
+        return list(zip(latent.weights, latent.members, latent.shifts, latent.noises, strict=True))
+    return [(1.0, latent, noise.new_zeros(1), noise)]
+
+
+def members_of(latent: Distribution, center: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights (c,), means (c, n) and predictive variances (c, n) of the members of an average.
+
+    Args:
+        latent: The standardized distribution of the latent function at n points, with one output.
+        center: The standardized mean of the (first) process, 0-d.
+        noise: Its noise variance, 0-d. Members of an average have their own.
+    """
+    parts = _parts_of(latent, noise)
+    variances = torch.stack([d.variance().double().cpu().clamp_min(0) + noise.cpu() for _, d, _, noise in parts])
+    means = torch.stack([(d.mean()[:, 0] + shift + center).double().cpu() for _, d, shift, _ in parts])
+    return torch.tensor([w for w, *_ in parts], dtype=torch.float64), means, variances
+
+
+@dataclass(frozen=True, eq=False)
+class PointScales:
+    """The scales at n points, computed lazily.
+
+    Attributes:
+        model: The model of the scales.
+        latent: The standardized distribution of the latent function without scales.
+        inputs: The standardized points, (n, D), or blocks of them.
+        center: The standardized mean of the (first) process, 0-d.
+        noise: Its standardized noise variance, 0-d. Members of an average have their own.
+    """
+
+    model: ScaleModel
+    latent: Distribution
+    inputs: Tensor | InputBlocks
+    center: Tensor
+    noise: Tensor
+    _cache: ResultCache = field(default_factory=ResultCache, init=False)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The members of the average, or the process alone."""
+        return _parts_of(self.latent, self.noise)
+
+    def mixture(self) -> ScaledMixture:
+        """Return the marginal distributions of standardized observations."""
+        return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
+
+    def factors(self) -> Tensor:
+        """Return the means of e^g at the points, (n,)."""
+        return factors(self.mixture().nodes)
+
+    def scaled(self) -> Distribution:
+        """Return the distribution of the latent function with scales."""
+        latent = self.latent
+        if isinstance(latent, MixtureDistribution):
+            return replace(latent, members=tuple(ScaledDistribution(d, self) for d in latent.members))
+        return ScaledDistribution(latent, self)
+
+    def extra_noises(self) -> Tensor:
+        """Return the variances of observations minus those of the scaled latent function, of each member, (c, n)."""
+        mixture, noises = self.mixture(), torch.stack([noise.double().cpu() for *_, noise in self.parts])
+        total = mixture.variances * self.factors() + mixture.floor
+        return variance_ratio(mixture.df) * total - (mixture.variances - noises[:, None]) * self.factors()
+
+    def observed(self, prediction: Prediction) -> "ScaledPrediction":
+        """Return the distribution of observations.
+
+        Args:
+            prediction: The prediction of the latent function, with these scales.
+        """
+        p = prediction
+        common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
+        return ScaledPrediction(*common, has_noise=True, is_small=p.is_small, scales=self, source=p)
+
+    def samples(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw standardized observations minus `center` from their joint distribution, (count, n).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        mixture, model, df = self.mixture(), self.model, self.model.df
+        mean, total = (mixture.weights @ values for values in (mixture.means, mixture.variances))
+        root = covariance_root(model.covariance)
+        standard = torch.randn(count, root.shape[1], generator=generator, dtype=torch.float64)
+        features = model.basis(in_memory(self.inputs).detach().cpu(), mean.detach(), total.detach())
+        g = (model.weights + standard @ root.mT) @ features.mT
+        rows = torch.multinomial(mixture.weights, max(count, 1), True, generator=generator)[:count]
+        out = torch.empty_like(g)
+        for number, (_, latent, shift, noise) in enumerate(self.parts):
+            of_member = (rows == number).nonzero()[:, 0]
+            if len(of_member):
+                center = latent.mean()[:, 0].double().cpu()
+                values = latent.sample(len(of_member), generator)[..., 0].double().cpu() - center
+                normal = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+                rounding = torch.randn(values.shape, generator=generator, dtype=torch.float64) * model.floor**0.5
+                scaled = (values + noise.cpu().sqrt() * normal) * (0.5 * g[of_member]).exp() + rounding
+                if not math.isinf(df):
+                    square = torch.from_numpy(drawing(generator).chisquare(df, size=values.shape))
+                    scaled = scaled * (df / square).sqrt()
+                out[of_member] = center + shift.cpu() + scaled
+        return out
+
+    def _mixture(self) -> ScaledMixture:
+        weights, means, variances = members_of(self.latent, self.center, self.noise)
+        mean, total = weights @ means, weights @ variances
+        inputs = [self.inputs.cpu()] if isinstance(self.inputs, Tensor) else self.inputs.blocks(_CHUNK)
+        nodes, start = [mean.new_zeros(len(NODES), 0)], 0
+        for x in (x for block in inputs for x in torch.split(block, _CHUNK)):
+            points = slice(start, start + len(x))
+            nodes.append(self.model.nodes(x, mean[points], total[points]))
+            start += len(x)
+        return ScaledMixture(weights, means, variances, torch.cat(nodes, dim=1), self.model.df, self.model.floor)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledDistribution(Distribution):
+    """The distribution of latent values whose deviations from the mean are multiplied by E(e^g)^(1/2).
+
+    Attributes:
+        latent: The distribution without scales.
+        scales: The scales at its points.
+    """
+
+    latent: Distribution
+    scales: PointScales
+
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points, or None if it is not known before they are read."""
+        return self.latent.num_points
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether an input of the distribution requires a gradient."""
+        return self.latent.requires_grad
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw values from the joint distribution, (count, n, 1).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        mean = self.latent.mean()
+        return mean + self._roots()[:, None] * (self.latent.sample(count, generator) - mean)
+
+    def _mean(self) -> Tensor:
+        return self.latent.mean()
+
+    def _variance(self) -> Tensor:
+        variance = self.latent.variance()
+        return variance * self.scales.factors().to(variance)
+
+    def _covariance(self) -> Tensor:
+        roots = self._roots()
+        return roots[:, None] * self.latent.covariance() * roots
+
+    def _root(self) -> Tensor:
+        return self._roots()[:, None] * self.latent.root()
+
+    def _roots(self) -> Tensor:
+        return self.scales.factors().sqrt().to(self.latent.mean())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScaledPrediction(Prediction):
+    """The distribution of observations whose scale depends on the inputs, with normal or Student-t tails.
+
+    Methods are those of `Prediction`. Moments, densities, probabilities and quantiles are those of the mixture, and
+    draws are joint. Sums (`linear`) have the normal distribution with these moments.
+
+    Attributes:
+        source: The prediction of the latent function.
+
+    Examples:
+        >>> import rfgp
+        >>> rng, X = np.random.default_rng(0), np.linspace(0, 6, 200)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.02 * np.exp(X[:, 0] / 2) * rng.standard_normal(200)
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), "auto", seed=0).fit(X, y)
+        >>> low, high = gp.predict([[1.0], [5.0]]).observed().std
+        >>> bool(high > 3 * low)
+        True
+    """
+
+    source: Prediction = field(kw_only=True)
+
+    def observed(self, exposure: Any = None) -> Prediction:
+        """Return the distribution itself, or raise an InvalidArgumentError if an exposure is given."""
+        return self.source.observed(exposure)
+
+    @property
+    def unscaled(self) -> Prediction:
+        """The normal distribution of observations without scales."""
+        unscaled: Prediction = self.source.unscaled.observed()
+        return unscaled
+
+    @computed
+    def variance_tensor(self) -> Tensor:
+        """Return the marginal variances (n,), float64 tensor."""
+        return self.scale**2 * self._mixture.moments()[1].to(self.scale.device)
+
+    @computed
+    def covariance_tensor(self) -> Tensor:
+        """Return the covariance (n, n), float64 tensor."""
+        return self._normal.covariance_tensor()
+
+    def cdf(self, y: Any) -> Any:
+        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
+        mean = self.mean_tensor()
+        return self._out(self._mixture.cdf(self._standard(check_values(y, mean, may_be_one=True).expand_as(mean))))
+
+    @computed
+    def quantile(self, probability: Any) -> Any:
+        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
+        mean = self.mean_tensor()
+        p = check_probabilities("probability", probability, mean)
+        quantiles = [self._mixture.quantile(level.cpu().expand(len(mean))) for level in p.reshape(-1)]
+        return self._out(self._units(torch.stack(quantiles).reshape(*p.shape, *mean.shape)))
+
+    def log_prob(self, y: Any) -> Any:
+        """Return the log density of each value (n,) under its marginal distribution."""
+        values = self._standard(check_values(y, self.mean_tensor()))
+        return self._out(self._mixture.log_prob(values) - self.scale.cpu().log())
+
+    @computed
+    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
+        """Draw observations from the joint distribution, (s, n).
+
+        Latent values and noise are jointly normal. Their sum is multiplied by e^(g / 2), and for Student's t by the
+        root of df / chi^2 of each observation.
+        """
+        draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
+        return self._out(self._units(draws + self._point_scales.center.cpu()))
+
+    def linear(self, weights: Any) -> Prediction:
+        """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""
+        return self._normal.linear(weights)
+
+    def operator(self) -> None:
+        """Return None, because the covariance must be formed."""
+
+    @property
+    def _point_scales(self) -> PointScales:
+        return cast(PointScales, self.scales)
+
+    @property
+    def _mixture(self) -> ScaledMixture:
+        return self._point_scales.mixture()
+
+    @property
+    def _normal(self) -> Prediction:
+        """The normal distribution with the moments of these observations."""
+        parts = (self.latent, self.location, self.scale, self._with_moments().noise, self.template, self.as_numpy)
+        return Prediction(*parts, has_noise=True, is_small=self.is_small)
+
+    def _standard(self, values: Tensor) -> Tensor:
+        """Return values (...) in standardized units."""
+        return ((values - self.location) / self.scale).double().cpu() + self._point_scales.center.cpu()
+
+    def _units(self, values: Tensor) -> Tensor:
+        """Return standardized values (...) in the user's units."""
+        return self.location + self.scale * (values - self._point_scales.center.cpu()).to(self.scale.device)
+
+    def __repr__(self) -> str:
+        return f"Scaled{super().__repr__()}"

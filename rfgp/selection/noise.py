@@ -1,0 +1,438 @@
+"""The choice of the noise after a fit: one variance, or scales of residuals that depend on the inputs.
+
+1. Take the predictive moments of rows that were left out, as the selection scored them.
+2. Fit a `ScaleModel` to their residuals, for normal and Student-t tails: damped Fisher scoring of the weights, with
+   prior variances of blocks of features by MacKay's updates of the evidence.
+3. Score each in five folds of these rows. Take the best if it gains more than its standard error over one variance.
+4. With leave-one-out, condition once on rows whose noise is scaled. Outliers then have little weight (the E step of
+   Student's t). Keep it if the score gains and the errors do not grow.
+
+Source of the updates: MacKay (1992), "Bayesian interpolation", Neural Computation 4(3), Section 3.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.inference.scales import ScaleBasis, ScaledMixture, ScaleModel, members_of
+from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.regression.spec import spec_of
+from rfgp.rows import Block, gathered, is_read_in_blocks
+from rfgp.selection.candidates import FEW_ROWS
+from rfgp.selection.groups import NUM_FOLDS
+from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
+from rfgp.selection.validation import HELD_OUT_FRACTION, MAX_HELD_OUT, Validation, take_rows
+from rfgp.solvers.onepass import SeriesPosterior
+
+GAUSSIAN = "Gaussian noise of one variance"
+"""The name of the noise without scales."""
+DEGREES_OF_FREEDOM = (math.inf, 8.0, 4.0, 2.5)
+"""The degrees of freedom that are compared."""
+MIN_ROWS = 20
+"""The minimum number of left-out rows from which scales are learned."""
+NUM_RANDOM = {True: 32, False: 48}
+"""The number of random features of all columns, by whether there are fewer than 400 rows."""
+MIN_GAIN = 0.01
+"""The gain in nats a row that scales need, plus four parameters: 4 / n."""
+MIN_RECONDITIONED_GAIN = 0.005
+"""The gain in nats a row that conditioning with scales needs."""
+MAX_ERROR_RATIO = 1.01
+"""The maximum ratio of the left-out errors after and before conditioning with scales. Outliers of skewed targets would
+move the mean to the mode."""
+WEIGHT_BOUNDS = (1e-3, 1e3)
+"""The bounds of the weights of rows."""
+_CONSTANT_VARIANCE, _START_VARIANCE, _VARIANCE_BOUNDS = 4.0, 0.1, (1e-4, 4.0)
+"""The prior variance of the constant, and the start and bounds of those of the other blocks."""
+_ROUNDS, _FOLD_ROUNDS = 30, 5
+_ROUNDING = 2e-7
+"""The relative rounding error of targets in single precision."""
+_ATOMS, _RESOLUTION = 0.01, 0.01
+"""The fraction of equal targets from which they count as atoms, and the resolution of targets with atoms, in robust
+scales."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Rows that were left out, and their predictive moments by each member of an average.
+
+    Attributes:
+        inputs: The standardized inputs, (n, D).
+        targets: The standardized targets, (n,).
+        counts: The number of observations of each row, (n,).
+        weights: The weights of the members, (c,).
+        means: The predicted means, (c, n).
+        variances: The predictive variances of an observation, (c, n).
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    counts: Tensor
+    weights: Tensor
+    means: Tensor
+    variances: Tensor
+
+    @classmethod
+    def of(cls, rows: Block, members: tuple[Tensor, Tensor, Tensor]) -> "LeftOut":
+        """Return rows with their moments.
+
+        Args:
+            rows: The rows.
+            members: Weights (c,), means (c, n) and variances (c, n) of the members.
+        """
+        return cls(
+            rows.inputs.detach().double().cpu(), rows.targets[:, 0].double().cpu(), rows.counts().cpu(), *members
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        """The predicted means of the average, (n,)."""
+        return self.weights @ self.means
+
+    @property
+    def variance(self) -> Tensor:
+        """The mean predictive variances T of the members, (n,)."""
+        return self.weights @ self.variances
+
+    @property
+    def between(self) -> Tensor:
+        """The variances B of the members' means, (n,)."""
+        return self.weights @ (self.means - self.mean).square()
+
+    def mixture(self, nodes: Tensor, df: float, floor: float, rows: Tensor | slice = slice(None)) -> ScaledMixture:
+        """Return the predictive distributions of some rows.
+
+        Args:
+            nodes: The nodes of the log scales, (q, b).
+            df: The degrees of freedom.
+            floor: The smallest squared scale.
+            rows: The rows. The default is all.
+        """
+        return ScaledMixture(self.weights, self.means[:, rows], self.variances[:, rows], nodes, df, floor)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleFit:
+    """Weights of features, their covariance, and the prior variances of blocks."""
+
+    weights: Tensor  # (F,)
+    covariance: Tensor  # (F, F)
+    prior: Tensor  # (B,)
+
+
+def fit_scales(
+    features: Tensor,  # (n, F)
+    blocks: Tensor,  # (F,)
+    rows: LeftOut,
+    df: float,
+    floor: float,
+    start: ScaleFit | None = None,
+    rounds: int = _ROUNDS,
+) -> ScaleFit:
+    """Return the posterior mode of the weights of log scales, by Fisher scoring and evidence updates.
+
+    Residuals have squared scales tau = B + floor + T e^g. With kappa = T e^g / tau and q = r^2 / tau, the slope of a
+    row's log density in g is kappa / 2 ((df + 1) q / (df + q) - 1), and its Fisher information
+    kappa^2 df / (2 (df + 3)).
+
+    Args:
+        features: The features at the rows.
+        blocks: The block of each feature. The first is the constant.
+        rows: The left-out rows.
+        df: The degrees of freedom, or inf.
+        floor: The smallest squared scale.
+        start: The fit at which to start. If None, a constant.
+        rounds: The maximum number of rounds.
+    """
+    residual, base, total = rows.targets - rows.mean, rows.between + floor, rows.variance
+    share = 0.5 if math.isinf(df) else 0.5 * df / (df + 3)
+    num_blocks = int(blocks.max()) + 1
+    sizes = torch.zeros(num_blocks, dtype=torch.float64).index_add_(0, blocks, torch.ones(len(blocks)).double())
+    prior = torch.full((num_blocks,), _START_VARIANCE, dtype=torch.float64)
+    prior[0], w = _CONSTANT_VARIANCE, features.new_zeros(len(blocks))
+    square = residual.square()
+    w[0] = float(((square.clamp_max(9 * square.mean()) - base).mean() / total.mean()).clamp_min(0.05).log())
+    if start is not None:
+        w, prior = start.weights.clone(), start.prior.clone()
+
+    def objective(w: Tensor) -> float:
+        tau = base + total * (features @ w).clamp(-12, 12).exp()
+        one = ScaledMixture(tau.new_ones(1), rows.mean[None], tau[None], tau.new_zeros(1, len(tau)), df)
+        return float(rows.counts @ one.log_prob(rows.targets) - 0.5 * (w.square() / prior[blocks]).sum())
+
+    covariance = torch.empty(0)
+    for number in range(rounds):
+        e = total * (features @ w).clamp(-12, 12).exp()
+        kappa, q = e / (base + e), square / (base + e)
+        surplus = q - 1 if math.isinf(df) else (df + 1) * q / (df + q) - 1
+        slope = rows.counts * kappa / 2 * surplus
+        precision = (features * (rows.counts * share * kappa.square())[:, None]).mT @ features
+        precision.diagonal().add_(1 / prior[blocks])
+        covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
+        step = covariance @ (features.mT @ slope - w / prior[blocks])
+        old, length = objective(w), 1.0
+        while length > 1e-3 and objective(w + length * step) < old:
+            length /= 2
+        w = w + length * step
+        if number > 2:
+            expected = w.square() + covariance.diagonal()
+            new = (torch.zeros_like(prior).index_add_(0, blocks, expected) / sizes).clamp(*_VARIANCE_BOUNDS)
+            new[0] = _CONSTANT_VARIANCE
+            has_converged = float((new / prior).log().abs().max()) < 0.02
+            if has_converged and float((length * step).abs().max()) < 0.01:
+                break
+            prior = new
+    return ScaleFit(w, covariance, prior)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseChoice:
+    """The scores of scale models on left-out rows.
+
+    Attributes:
+        rows: The rows.
+        models: The model for each number of degrees of freedom.
+        scores: The log densities of the rows by each model in folds, (n,) each.
+        gaussian: Those of noise of one variance, (n,).
+    """
+
+    rows: LeftOut
+    models: dict[float, ScaleModel]
+    scores: dict[float, Tensor]
+    gaussian: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        rows: LeftOut,
+        columns: Sequence[int],
+        seed: int,
+        resolution: float,
+        dfs: Sequence[float] = DEGREES_OF_FREEDOM,
+    ) -> "NoiseChoice":
+        """Fit and score scale models.
+
+        Args:
+            rows: The left-out rows.
+            columns: The indices of the columns of numbers.
+            seed: The seed of the random features and folds.
+            resolution: The resolution of the targets, standardized. If 0, densities are compared.
+            dfs: The degrees of freedom that are compared.
+        """
+        n, floor = len(rows.targets), resolution**2 / 12
+        basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < 400], seed)
+        features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
+        folds = torch.from_numpy(np.random.default_rng(seed).permutation(n) % NUM_FOLDS)
+        models, scores, fit = dict[float, ScaleModel](), dict[float, Tensor](), None
+        for df in dfs:
+            fit = fit_scales(features, blocks, rows, df, floor, fit)
+            models[df] = model = ScaleModel(basis, fit.weights, fit.covariance, df, floor)
+            scores[df] = rows.targets.new_empty(n)
+            for fold in range(NUM_FOLDS):
+                out, kept = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
+                own = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, fit, _FOLD_ROUNDS)
+                nodes = replace(model, weights=own.weights, covariance=own.covariance).nodes_of(features[out])
+                scores[df][out] = _score(rows.mixture(nodes, df, floor, out), rows.targets[out], resolution)
+        return cls(
+            rows,
+            models,
+            scores,
+            _score(rows.mixture(torch.zeros(1, n).double(), math.inf, 0.0), rows.targets, resolution),
+        )
+
+    @property
+    def best(self) -> ScaleModel:
+        """The model with the best score."""
+        return max(self.models.items(), key=lambda item: float(self.rows.counts @ self.scores[item[0]]))[1]
+
+    @property
+    def score(self) -> float:
+        """The best mean score, in nats a row."""
+        return mean_and_standard_error(self.scores[self.best.df], self.rows.counts)[0]
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """The gain of the best model over one variance, in nats a row, and its standard error."""
+        return mean_and_standard_error(self.scores[self.best.df] - self.gaussian, self.rows.counts)
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the best model replaces one variance."""
+        gain, error = self.gain
+        return gain > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), error)
+
+    def report(self, validation: str, jacobian: float, accepted: str) -> SelectionReport:
+        """Return the trials.
+
+        Args:
+            validation: The name of the validation method.
+            jacobian: The log Jacobian of the standardization of a target.
+            accepted: A sentence on conditioning with scales, or an empty text.
+        """
+        names = {GAUSSIAN: self.gaussian, **{_name(df): score for df, score in self.scores.items()}}
+        best = names[_name(self.best.df)] if self.is_accepted else self.gaussian
+        n, counts = len(self.gaussian), self.rows.counts
+        trials = tuple(
+            Trial(name, {}, 0.0, 0.0, (_score_of(n, log_prob + jacobian, best - log_prob, counts),))
+            for name, log_prob in names.items()
+        )
+        gain, error = self.gain
+        text = f"log density {abs(gain):.3f} (standard error {error:.2g}) {'above' if gain >= 0 else 'below'}"
+        reason = f"Noise: {_name(self.best.df)}: {text} {GAUSSIAN}.{accepted}"
+        if not self.is_accepted:
+            reason = f"Noise: {GAUSSIAN}. The best alternative, {_name(self.best.df)}, has a {text} it."
+        number = 0 if not self.is_accepted else 1 + list(self.scores).index(self.best.df)
+        return SelectionReport(number, trials, reason, num_validation=n, validation=validation)
+
+
+def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor) -> Score:
+    return Score(n, *mean_and_standard_error(log_prob, counts), *mean_and_standard_error(difference, counts))
+
+
+def _name(df: float) -> str:
+    """Return the name of noise with scales."""
+    return f"scales with {'normal tails' if math.isinf(df) else f'Student-t tails ({df:g} degrees of freedom)'}"
+
+
+def _score(mixture: ScaledMixture, targets: Tensor, resolution: float) -> Tensor:
+    """Return log densities, or log probabilities of intervals over their width, (n,)."""
+    return mixture.interval_log_prob(targets, resolution) if resolution else mixture.log_prob(targets)
+
+
+def _taken(rows: LeftOut, indices: Tensor) -> LeftOut:
+    members = rows.means[:, indices], rows.variances[:, indices]
+    return LeftOut(rows.inputs[indices], rows.targets[indices], rows.counts[indices], rows.weights, *members)
+
+
+def resolution_of(
+    targets: Tensor,  # (n,)
+) -> float:
+    """Return the resolution of targets: the step of an even grid, with atoms at least 1 % of the robust scale, or 0.
+
+    Scores are then probabilities of intervals, because a density at values that repeat has no bound.
+
+    Args:
+        targets: The targets, in any unit.
+
+    Examples:
+        >>> resolution_of(torch.tensor([0.0, 0.5, 1.5, 4.0, 4.5])), resolution_of(torch.rand(50).double())
+        (0.5, 0.0)
+    """
+    y = targets.numpy()
+    values, counts = np.unique(y, return_counts=True)
+    rounding = _ROUNDING * float(np.abs(values).max())
+    steps, step = np.diff(values), math.inf
+    while len(steps) and step > 100 * rounding:  # Euclid's algorithm
+        step = float(steps.min())
+        rest = np.abs(steps - step * np.round(steps / step))
+        steps = rest[rest > rounding]
+    grid = step if 100 * rounding < step < math.inf else 0.0
+    if counts.max() <= _ATOMS * len(y):
+        return grid
+    low, high = np.quantile(y, [0.25, 0.75])
+    return max(grid, _RESOLUTION * float((high - low) / 1.349 if high > low else np.std(y)))
+
+
+def with_noise(
+    state: GPState, report: FitReport, chosen: Sequence[CandidateState] = (), validation: Validation | None = None
+) -> tuple[GPState, FitReport]:
+    """Return a fitted model with scales of residuals if they gain, and the report of the choice.
+
+    Args:
+        state: The fitted model.
+        report: The report of the fit.
+        chosen: The candidates of the model, in the order of its members. Empty if the kernel was given.
+        validation: The rows on which they were scored. If None, rows are left out, beyond 2,000 held out.
+    """
+    rows, spec = state.require_rows(purpose="a choice of the noise"), spec_of(state)
+    if rows.has_fixed_noise or rows.num_outputs > 1:
+        return state, report
+    start_time, scored = time.monotonic(), _scored_rows(state, chosen, validation)
+    if scored is None or len(scored[0].targets) < MIN_ROWS:
+        return state, report
+    left_out, name = scored
+    assert spec.schema is not None
+    numeric, seed = list(spec.inputs.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
+    resolution = resolution_of(left_out.targets)
+    choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
+    if choice.is_accepted:
+        state = state.replace(scale_model=choice.best)
+        again = None
+        if name == LEAVE_ONE_OUT and gathered(rows).weight is None:
+            again = _reconditioned(state, choice, numeric, seed, resolution)
+        if again is not None:
+            state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
+    noise = choice.report(name, state.scaling.targets.log_jacobian(1), sentence)
+    noise = replace(noise, seconds=time.monotonic() - start_time)
+    selection = report.selection
+    if selection is None:
+        kernel = repr(spec.options.kernel)
+        trial = Trial(kernel, {}, 0.0, 0.0)
+        selection = SelectionReport(0, (trial,), f"{kernel}: the only candidate, so nothing was scored.")
+    selection = replace(selection, reason=f"{selection.reason} {noise.reason}", noise=noise)
+    return state, replace(report, selection=selection)
+
+
+LEAVE_ONE_OUT = "leave-one-out"
+
+
+def _scored_rows(
+    state: GPState, chosen: Sequence[CandidateState], validation: Validation | None
+) -> tuple[LeftOut, str] | None:
+    """Return the left-out rows and the name of the validation, or None if there are none in memory."""
+    rows, moments = state.require_rows(purpose="a fit"), [one.fitted and one.fitted.moments for one in chosen]
+    if validation is not None and all(one is not None for one in moments) and moments:
+        is_merged = validation.rows.replicate_sum_of_squares is not None and validation.held_out is None
+        uses_moments = validation.groups is not None or validation.held_out is not None or validation.folds
+        if uses_moments and not is_merged:
+            means, variances = (torch.stack([one[i] for one in moments if one]).double().cpu() for i in (0, 1))
+            weights = torch.tensor([one.weight for one in chosen], dtype=torch.float64)
+            return LeftOut.of(validation.validation_rows, (weights, means, variances)), validation.name
+        if validation.groups is not None:
+            return None
+    if is_read_in_blocks(rows):
+        return None
+    block = gathered(rows)
+    if len(block) <= FEW_ROWS:
+        return LeftOut.of(block, state.left_out_members()), LEAVE_ONE_OUT
+    generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
+    order = torch.randperm(len(block), generator=generator)
+    num = min(math.ceil(HELD_OUT_FRACTION * len(block)), MAX_HELD_OUT)
+    held_out, others = take_rows(block, order[:num]), take_rows(block, order[num:])
+    spec = state.spec.extended_to_range(state.hyperparameters, others)
+    without = state.replace(spec=spec, rows=others, num_observations=len(others))
+    with torch.no_grad():
+        latent = without.process.at(held_out.inputs)
+        center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
+        noise = state.hyperparameters.standardized("noise").double()
+        return LeftOut.of(held_out, members_of(latent, center, noise)), "held out"
+
+
+def _reconditioned(
+    state: GPState, choice: NoiseChoice, columns: Sequence[int], seed: int, resolution: float
+) -> tuple[GPState, NoiseChoice] | None:
+    """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain.
+
+    The weight of a row is the inverse of e^g (df + u) / (df + 1), with u = r^2 / (T e^g).
+    """
+    if isinstance(state.posterior, SeriesPosterior):  # rows could not be forgotten
+        return None
+    rows, model = choice.rows, choice.best
+    g, _ = model.log_scales(rows.inputs, rows.mean, rows.variance)
+    factor = g.clamp(-7, 7).exp()
+    if not math.isinf(model.df):
+        u = (rows.targets - rows.mean).square() / (rows.variance * factor)
+        factor = factor * (model.df + u) / (model.df + 1)
+    row_weights = (1 / factor).clamp(*WEIGHT_BOUNDS)
+    weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
+    left_out = replace(rows, **dict(zip(("weights", "means", "variances"), weighted.left_out_members(), strict=True)))
+    new = NoiseChoice.of(left_out, columns, seed, resolution)
+    errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
+    if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:
+        return None
+    return state.replace(scale_model=replace(new.best, row_weights=row_weights)), new
