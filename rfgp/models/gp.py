@@ -46,6 +46,9 @@ class GP(Process[ModelSpec]):
             `selection`). Up to 2,000 rows they are exact GPs, and those with close scores are averaged (see `members`).
         likelihood: The distribution of an observation given the latent function: a name or an object of
             `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms "noise.<term>" for the log noise variance.
+            With "auto" a fit chooses the noise by left-out rows: Gaussian of one variance, or normal or Student-t
+            residuals whose scale depends on the columns and the mean (see `selection`). If None, "auto" if the kernel
+            is, else "gaussian".
         approximation: One approximation for every term that supports it, a dict of approximations by term name, or
             "auto". Other terms get a default that suits the kernel and the number of rows.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
@@ -87,8 +90,8 @@ class GP(Process[ModelSpec]):
         Select the kernel:
 
         >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
-        >>> len(gp.selection.trials)
-        10
+        >>> len(gp.selection.trials), gp.selection.noise.num_validation
+        (10, 50)
         >>> t = {"t": np.linspace(0, 10, 30)}
         >>> gp = rfgp.GP(k.RBF("t"), approximation=rfgp.EquispacedFourier(), seed=0).condition(t, np.sin(t["t"]))
         >>> type(gp.kernel).__name__, list(gp.terms), gp.members, gp.selection

@@ -169,7 +169,7 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     scores = metrics.standardized_residuals(y, prediction).numpy()
     rows = thin(len(mean))
     points = scatter(mean[rows], scores[rows], marker={"color": COLORS[0], "size": 4, "opacity": 0.5})
-    is_gaussian = prediction.of_observations is None
+    is_gaussian = prediction.of_observations is None and prediction.scales is None
     name = "(observed - mean) / sd" if is_gaussian else "normal quantile of the observation"
     figure = figure_of([points], "predicted mean", name)
     for height in (-2, 0, 2):

@@ -23,7 +23,7 @@ def sections(model: GP) -> list[Section]:
 
 
 def _blocks(selection: SelectionReport) -> Iterator[Block]:
-    yield Text(figures.plain(selection.reason, 600))
+    yield Text(figures.plain(selection.reason, 1200))
     if selection.num_validation:
         is_log_density = selection.measure == LOG_DENSITY
         unit = "rows" if is_log_density else "nodes"

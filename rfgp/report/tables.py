@@ -6,7 +6,7 @@ from rfgp.counts import counted
 from rfgp.effects.effects import effect_sizes
 from rfgp.effects.variables import input_frame, variables_of
 from rfgp.models.gp import GP
-from rfgp.report import figures, making, selection, terms, words
+from rfgp.report import figures, making, noise, selection, terms, words
 from rfgp.report.glance import glance
 from rfgp.report.page import Section, render
 from rfgp.report.study import Study
@@ -45,6 +45,7 @@ def table_report(
     sections = [
         Section("The data at a glance", glance(table, variables, frame, effect_sizes(model, table))),
         *selection.sections(model),
+        *noise.sections(model),
         terms.section(model, table),
         Section("The fit", words.diagnostics(study)),
         words.accuracy(study),

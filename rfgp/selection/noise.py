@@ -12,7 +12,7 @@ Source of the updates: MacKay (1992), "Bayesian interpolation", Neural Computati
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +20,13 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.errors import RfgpError
+from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.scales import ScaleBasis, ScaledMixture, ScaleModel, members_of
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.spec import spec_of
-from rfgp.rows import Block, gathered, is_read_in_blocks
+from rfgp.regression.spec import largest, spec_of
+from rfgp.regression.state import at_starting_values
+from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.candidates import FEW_ROWS
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
@@ -42,6 +45,12 @@ MIN_GAIN = 0.01
 """The gain in nats a row that scales need, plus four parameters: 4 / n."""
 MIN_RECONDITIONED_GAIN = 0.005
 """The gain in nats a row that conditioning with scales needs."""
+SECONDS = (1.0, 1e-3)
+"""The seconds that a choice takes at most, and those for each of at most 4,000 left-out rows."""
+MAX_PROPOSAL_ROWS = 300
+"""The maximum number of rows that other likelihoods are fitted to."""
+PROPOSAL_ITERATIONS = 8
+"""The maximum number of iterations of these fits."""
 MAX_ERROR_RATIO = 1.01
 """The maximum ratio of the left-out errors after and before conditioning with scales. Outliers of skewed targets would
 move the mean to the mode."""
@@ -266,13 +275,14 @@ class NoiseChoice:
         gain, error = self.gain
         return gain > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), error)
 
-    def report(self, validation: str, jacobian: float, accepted: str) -> SelectionReport:
+    def report(self, validation: str, jacobian: float, accepted: str, proposals: Sequence[Trial]) -> SelectionReport:
         """Return the trials.
 
         Args:
             validation: The name of the validation method.
             jacobian: The log Jacobian of the standardization of a target.
             accepted: A sentence on conditioning with scales, or an empty text.
+            proposals: The trials of other likelihoods.
         """
         names = {GAUSSIAN: self.gaussian, **{_name(df): score for df, score in self.scores.items()}}
         best = names[_name(self.best.df)] if self.is_accepted else self.gaussian
@@ -287,7 +297,11 @@ class NoiseChoice:
         if not self.is_accepted:
             reason = f"Noise: {GAUSSIAN}. The best alternative, {_name(self.best.df)}, has a {text} it."
         number = 0 if not self.is_accepted else 1 + list(self.scores).index(self.best.df)
-        return SelectionReport(number, trials, reason, num_validation=n, validation=validation)
+        for trial in proposals:
+            last = trial.scores[-1]
+            text = f"{abs(last.difference):.3f} (standard error {last.difference_error:.2g})"
+            reason += f" {trial.name} has a log density {text} {'above' if last.difference < 0 else 'below'} it."
+        return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)
 
 
 def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor) -> Score:
@@ -338,14 +352,30 @@ def resolution_of(
     return max(grid, _RESOLUTION * float((high - low) / 1.349 if high > low else np.std(y)))
 
 
+def selects_noise(state: GPState, plan: Plan) -> bool:
+    """Return whether the noise is chosen after the fit, if the time limit leaves enough for it.
+
+    Args:
+        state: The model before the fit.
+        plan: The options of the fit.
+    """
+    needed = SECONDS[0] + SECONDS[1] * min(state.num_observations, MAX_HELD_OUT)
+    return spec_of(state).options.selects_noise and plan.deadline.seconds_left > needed
+
+
 def with_noise(
-    state: GPState, report: FitReport, chosen: Sequence[CandidateState] = (), validation: Validation | None = None
+    state: GPState,
+    report: FitReport,
+    plan: Plan,
+    chosen: Sequence[CandidateState] = (),
+    validation: Validation | None = None,
 ) -> tuple[GPState, FitReport]:
     """Return a fitted model with scales of residuals if they gain, and the report of the choice.
 
     Args:
         state: The fitted model.
         report: The report of the fit.
+        plan: The options of the fit.
         chosen: The candidates of the model, in the order of its members. Empty if the kernel was given.
         validation: The rows on which they were scored. If None, rows are left out, beyond 2,000 held out.
     """
@@ -361,13 +391,15 @@ def with_noise(
     resolution = resolution_of(left_out.targets)
     choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
     if choice.is_accepted:
-        state = state.replace(scale_model=choice.best)
+        state = state.replace(scale_model=choice.best, given=state.present_posterior)
         again = None
-        if name == LEAVE_ONE_OUT and gathered(rows).weight is None:
+        has_folds = validation is not None and validation.folds  # too few rows for trust in left-out moments
+        if name == LEAVE_ONE_OUT and not has_folds and gathered(rows).weight is None:
             again = _reconditioned(state, choice, numeric, seed, resolution)
         if again is not None:
             state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
-    noise = choice.report(name, state.scaling.targets.log_jacobian(1), sentence)
+    jacobian = state.scaling.targets.log_jacobian(1)
+    noise = choice.report(name, jacobian, sentence, list(_proposals(state, plan, resolution, jacobian)))
     noise = replace(noise, seconds=time.monotonic() - start_time)
     selection = report.selection
     if selection is None:
@@ -436,3 +468,51 @@ def _reconditioned(
     if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:
         return None
     return state.replace(scale_model=replace(new.best, row_weights=row_weights)), new
+
+
+def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -> Iterator[Trial]:
+    """Yield the scores of likelihoods of counts or two classes, which are proposed and never chosen.
+
+    They have the kernel of the model, and are fitted to at most `MAX_PROPOSAL_ROWS` rows. Each of these is left out, as
+    by the model with its hyperparameters given the same rows.
+    """
+    rows, spec = state.require_rows(purpose="a fit"), spec_of(largest(state))
+    if not isinstance(rows, ArrayRows) or plan.is_over():
+        return
+    generator = random.generator(spec.options.seed, random.Role.CHOICE)
+    rows = take_rows(rows, torch.randperm(len(rows), generator=generator)[:MAX_PROPOSAL_ROWS])
+    names = likelihoods_for(state, rows)
+    if not names:
+        return
+    model = state.scale_model and replace(state.scale_model, row_weights=None)
+    alone = state.replace(rows=rows, scale_model=model)
+    block, members = gathered(rows), alone.left_out_members()
+    constant = torch.zeros(1, len(block)).double()
+    mixture = ScaledMixture(*members, constant, math.inf) if model is None else model.mixture(block.inputs, members)
+    ours = _score(mixture, block.targets[:, 0].double().cpu(), resolution) + jacobian
+    kernel = spec.fitted_kernel(largest(state).hyperparameters)
+    options = spec.options.changed(kernel=kernel, approximations="auto", start={}, priors={}, selects_noise=False)
+    for name in names:
+        try:
+            initial = at_starting_values(alone, spec.with_options(options.changed(likelihood=name)))
+            fitted, _ = fit_terms(initial, replace(plan, fixed=(), iteration_limit=PROPOSAL_ITERATIONS))
+            log_prob = torch.as_tensor(fitted.leave_one_out().log_prob).double().cpu().reshape(-1)
+        except RfgpError:
+            continue
+        if bool(torch.isfinite(log_prob).all()):
+            score = _score_of(len(block), log_prob, ours - log_prob, block.counts())
+            yield Trial(f"likelihood={name!r}", {"likelihood": name}, 0.0, 0.0, (score,), "proposed, never chosen")
+
+
+def likelihoods_for(state: GPState, rows: Block) -> tuple[str, ...]:
+    """Return the names of likelihoods of counts or two classes that the targets suit.
+
+    Args:
+        state: The model.
+        rows: Its rows, or some of them.
+    """
+    values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())
+    if len(values) == 2:
+        return ("bernoulli",) if np.array_equal(values, [0.0, 1.0]) else ()
+    are_integers = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
+    return ("poisson", "negative-binomial") if are_integers and values[0].round() == 0 else ()

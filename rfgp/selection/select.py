@@ -17,7 +17,7 @@ from rfgp.regression.spec import averaged, spec_of
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.noise import with_noise
+from rfgp.selection.noise import selects_noise, with_noise
 from rfgp.selection.successive_halving import (
     MAX_FRACTION,
     CandidateState,
@@ -43,7 +43,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """
     if spec_of(state).options.search_space is None:
         fitted, report = fit_kernels(state, _with_fixed_mean(state, plan))
-        return with_noise(fitted, report) if _selects_noise(state, plan) else (fitted, report)
+        return with_noise(fitted, report, plan) if selects_noise(state, plan) else (fitted, report)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
@@ -57,16 +57,11 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     seconds, fit_seconds = end_of_scoring - start_time, time.monotonic() - end_of_scoring
     selection = report_of(halving, chosen, plan.deadline.seconds_passed)
     report = replace(report, selection=replace(selection, seconds=seconds))
-    if _selects_noise(state, plan):
-        fitted, report = with_noise(fitted, report, chosen, halving.validation)
+    if selects_noise(state, plan):
+        fitted, report = with_noise(fitted, report, plan, chosen, halving.validation)
         fit_seconds = time.monotonic() - end_of_scoring
     assert report.selection is not None
     return fitted, replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
-
-
-def _selects_noise(state: GPState, plan: Plan) -> bool:
-    """Return whether the noise is chosen after the fit."""
-    return spec_of(state).options.selects_noise and not plan.is_over()
 
 
 def run_selection(state: GPState, plan: Plan) -> SelectionReport:

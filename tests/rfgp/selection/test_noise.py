@@ -150,3 +150,21 @@ def test_atoms_do_not_win_by_their_density():
     y_new = np.zeros(300)
     scale = stats.iqr(y) / 1.349 or y.std()
     assert np.exp(gp.predict(X).observed().log_prob(y_new)).max() < 1.5 * math.sqrt(12) / (0.01 * scale)
+
+
+@pytest.mark.parametrize("kind", ["counts", "classes"])
+@pytest.mark.filterwarnings("ignore::rfgp.BaselineNotBeatenWarning", "ignore::rfgp.OutlierWarning")
+def test_likelihoods_of_counts_and_classes_are_proposed(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (200, 1))
+    rate = np.exp(1.5 * np.sin(2 * X[:, 0]))
+    y = rng.poisson(rate) if kind == "counts" else rng.random(200) < rate / (1 + rate)
+    names = ["poisson", "negative-binomial"] if kind == "counts" else ["bernoulli"]
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y.astype(float))
+    trials = {trial.options.get("likelihood"): trial for trial in gp.selection.noise.trials}
+    assert gp.spec.is_gaussian
+    for name in names:
+        assert name in gp.selection.reason
+        own = rfgp.GP(k.RBF(), name, seed=0).fit(X, y.astype(float)).leave_one_out().log_prob.mean()
+        assert trials[name].last.value == pytest.approx(own, abs=0.02)
+        assert trials[name].last.difference < 0  # ahead of the normal and Student-t noises
