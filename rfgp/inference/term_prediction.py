@@ -71,7 +71,7 @@ class TermPrediction(Prediction):
         A constant that several terms share cancels, so it does not widen their intervals.
         """
         zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
-        return replace(self, latent=self.latent.centered(), location=zero, process=None)
+        return replace(self, latent=self.latent.centered(), location=zero, process=None, calibrated_ends=None)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals of the values.
@@ -111,7 +111,8 @@ class TermPrediction(Prediction):
         of_observations = None if self.of_observations is None else raise_unsupported_terms
         zero = torch.zeros_like(self.location)
         latent = process.at(self.inputs)
-        return replace(self, latent=latent, location=zero, process=process, of_observations=of_observations)
+        whole = replace(self, of_observations=of_observations, calibrated_ends=None)
+        return replace(whole, latent=latent, location=zero, process=process)
 
 
 @dataclass(frozen=True)

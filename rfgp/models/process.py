@@ -4,6 +4,7 @@ import warnings
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -19,9 +20,12 @@ from rfgp.models.fitted import Fitted, fit_warnings, forecast_warnings, shown_ar
 from rfgp.models.validation import validate_inputs, warn_of_targets
 from rfgp.regression import (
     BaseSpec,
+    Calibration,
     FitReport,
     GPState,
     begin,
+    calibrated_ends,
+    calibration,
     conditioned,
     extended,
     integrated,
@@ -281,6 +285,34 @@ class Process(ABC, Generic[F]):
         return self.state.leave_one_out()
 
     @computed
+    def calibration(self, levels: Any = None) -> Calibration:
+        """Return the coverage of predictive intervals on left-out rows, by level.
+
+        Up to 2,000 rows, each row is predicted given all others. With more rows in memory, a random fifth, at most
+        4,000, is predicted given the others. Hyperparameters are kept. Averages of models are mixtures, and counts have
+        randomized residuals. Rows are left out at random, so the coverage of forecasts and of new groups may be lower.
+
+        Args:
+            levels: The levels of central intervals, (L,). If None, 0.1, 0.2, ..., 0.9, 0.95 and 0.99.
+
+        Returns:
+            The coverage with its standard errors. `str` gives a table, and `rfgp.plotting.plot_calibration` a curve.
+
+        Raises:
+            NotFittedError: If the rows are not known.
+            InvalidArgumentError: If a level is not in (0, 1), or observations are labels without an order.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 60)[:, None]
+            >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(60)
+            >>> rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, y).calibration([0.95]).coverage
+            array([0.95])
+        """
+        return calibration(self.state, levels)
+
+    @computed
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior of the latent function in the user's units.
 
@@ -313,7 +345,10 @@ class Process(ABC, Generic[F]):
         inputs, output_format = state.points_or_blocks(X)
         for warning in forecast_warnings(state, self.fit_report, inputs):
             warnings.warn(warning, stacklevel=3)
-        return state.predict_at(inputs, output_format, derivative)
+        prediction = state.predict_at(inputs, output_format, derivative)
+        if derivative is not None:
+            return prediction
+        return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))
 
     @computed
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:

@@ -46,7 +46,6 @@ from rfgp.rows import (
     TrainingArrays,
     in_memory,
     inputs_source,
-    is_numpy_input,
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat
@@ -190,18 +189,7 @@ class GPState:
         Raises:
             NotFittedError: If there are no rows.
         """
-        rows = self.require_rows(purpose="leave_one_out")
-        if not self.spec.is_gaussian:
-            return left_out_observations(self, rows)
-        with torch.no_grad():
-            mean, variance = self.infer(rows).leave_one_out()
-            noise = self.spec.observation_noise(self.hyperparameters).double()
-            repeated = [  # a row is the mean of its repetitions
-                (b.targets, (b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)))
-                for b in rows.blocks(2**16)
-            ]
-        targets, more = (torch.cat(column) for column in zip(*repeated, strict=True))
-        return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, is_numpy_input(rows))
+        return left_out_observations(self, self.require_rows(purpose="leave_one_out"))
 
     # --- predictions -----------------------------------------------------------------------------
 
