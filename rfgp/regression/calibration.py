@@ -14,8 +14,7 @@ coverage guarantees (J+GP), after Barber et al. (2021), Predictive inference wit
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,10 +34,10 @@ from rfgp.regression.report import FitReport
 from rfgp.regression.state import GPState, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
-from rfgp.scaling import Affine
 from rfgp.solvers import solver_for, uses_cg
 
 Moments = tuple[Tensor, Tensor]
+PointMoments = Callable[[Tensor], Moments]
 Ends = Callable[[Tensor, float], Moments]
 """A function of standardized points and a level to the ends of intervals in the user's units, (m,) or (m, k) each."""
 ScaleFactor = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -110,9 +109,7 @@ def calibration(state: GPState, levels: ArrayLike | None = None) -> Calibration:
     return Calibration(chosen, coverage, np.sqrt(chosen * (1 - chosen) / len(y)), len(y), kind)
 
 
-def calibrated_ends(
-    state: GPState, report: FitReport | None, inputs: Any, level: float, factor: ScaleFactor | None = None
-) -> Moments:
+def calibrated_ends(state: GPState, report: FitReport | None, inputs: Any, level: float) -> Moments:
     """Return the ends, (n,) or (n, k) each, of calibrated intervals of observations in the user's units.
 
     Args:
@@ -120,7 +117,6 @@ def calibrated_ends(
         report: The report of the fit. If None, there was none.
         inputs: The standardized points, (n, d) or (n,).
         level: The level of the intervals.
-        factor: A function that scales predictive deviations. If None, they are not scaled.
 
     Raises:
         NotFittedError: If the rows are not known.
@@ -142,104 +138,75 @@ def calibrated_ends(
         )
     with torch.no_grad():
         if "_calibrated" not in vars(state):
-            vars(state)["_calibrated"] = _calibrated(state, rows, factor)
+            vars(state)["_calibrated"] = conformal_intervals(state, rows)
         ends: Ends = vars(state)["_calibrated"]
         return ends(in_memory(inputs).detach(), level)
 
 
-def _calibrated(state: GPState, rows: Rows, factor: ScaleFactor | None) -> Ends:
-    """Return jackknife+ intervals if left-out predictions have a closed form, and split conformal ones otherwise."""
+def conformal_intervals(state: GPState, rows: Rows, factor: ScaleFactor | None = None) -> Ends:
+    """Return jackknife+ intervals if left-out predictions have a closed form, and split conformal ones otherwise.
+
+    Args:
+        state: The state of the model, with a Gaussian likelihood.
+        rows: Its rows, without weights or known noise.
+        factor: A function that scales the predictive deviations of jackknife+ intervals. If None, they are not scaled.
+
+    Raises:
+        DataError: If the rows are read in blocks.
+    """
     members = mixture_members(state.spec, state.hyperparameters)
     has_closed_form = all(member.prior.neighbors is None and not uses_cg(member.prior, rows) for member in members)
     if is_read_in_blocks(rows) or len(rows) > MAX_LEFT_OUT or not has_closed_form:
         return _split_conformal(state, rows)
-    block, memory = gathered(rows), state.spec.options.memory
-    return JackknifePlus(
-        [_LeftOut.of(member, block, memory) for member in members], block, state.scaling.targets, factor
-    )
+    return _jackknife_plus(members, gathered(rows), state, factor)
 
 
-class _LeftOut(NamedTuple):
-    """A process with its standardized residuals (n, k) and variances (n, 1) of left-out rows.
+def _without_each(member: MixtureMember, rows: Block, memory: float | None) -> tuple[Moments, PointMoments]:
+    """Return means (n, k) and variances (n, 1) of the rows given all others, and a function to those at points."""
+    units = replace(rows.standardized_block, targets=torch.eye(len(rows)).to(rows.targets))
+    inference = solver_for(member.prior, units, member.mean.new_zeros(len(rows)), member.noise)
+    process, centered = ConditionedGP(inference.posterior(), memory=memory), rows.targets - member.mean
+    weights, variance = inference.leave_one_out()  # the means of n outputs with unit vectors as targets
+    mean, variances = member.mean + weights @ centered, variance[:, None]
 
-    `weights` is the posterior given the unit vectors as targets of n outputs. Its means are the weights a(x).
-    """
+    def moments(inputs: Tensor) -> Moments:
+        latent = process.at(inputs)
+        a = latent.mean()[..., None]
+        means = (member.mean + a[..., 0] @ centered)[:, None] - a * (rows.targets - mean)
+        return means, latent.variance()[:, None, None] + a.square() * variances + member.noise
 
-    member: MixtureMember
-    weights: ConditionedGP
-    targets: Tensor
-    residuals: Tensor
-    variances: Tensor
-
-    @classmethod
-    def of(cls, member: MixtureMember, rows: Block, memory: float | None) -> "_LeftOut":
-        units = replace(rows.standardized_block, targets=torch.eye(len(rows)).to(rows.targets))
-        inference = solver_for(member.prior, units, member.mean.new_zeros(len(rows)), member.noise)
-        weights, variances = inference.leave_one_out()
-        residuals = rows.targets - member.mean - weights @ (rows.targets - member.mean)
-        return cls(
-            member, ConditionedGP(inference.posterior(), memory=memory), rows.targets, residuals, variances[:, None]
-        )
-
-    def moments(self, inputs: Tensor) -> Moments:
-        """Return the means (b, n, k) and variances (b, n, 1) of observations at b points without each row."""
-        latent, mean = self.weights.at(inputs), self.member.mean
-        weights = latent.mean()[..., None]
-        whole = mean + weights[..., 0] @ (self.targets - mean)
-        variance = latent.variance()[:, None, None] + weights.square() * self.variances + self.member.noise
-        return whole[:, None] - weights * self.residuals, variance
+    return (mean, variances), moments
 
 
-@dataclass(frozen=True, eq=False)
-class JackknifePlus:
-    """Jackknife+ intervals with standardized scores.
+def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPState, factor: ScaleFactor | None) -> Ends:
+    """Return jackknife+ intervals with standardized scores."""
+    units, memory = state.scaling.targets, state.spec.options.memory
+    left_out, without_each = zip(*(_without_each(member, rows, memory) for member in members), strict=True)
 
-    Attributes:
-        members: The processes that are averaged.
-        rows: The standardized rows.
-        units: The map from standardized targets to the user's units.
-        factor: A function that scales predictive deviations, or None.
-    """
-
-    members: Sequence[_LeftOut]
-    rows: Block
-    units: Affine
-    factor: ScaleFactor | None = None
-
-    @cached_property
-    def scores(self) -> Tensor:
-        """The absolute left-out residuals divided by predictive deviations, (n, k)."""
-        left_out = [(self.rows.targets - member.residuals, member.variances) for member in self.members]
-        mean, deviation = self._combined(self.rows.inputs, left_out)
-        return (self.rows.targets - mean).abs() / deviation
-
-    def __call__(self, inputs: Tensor, level: float) -> Moments:
-        """Return the ends of intervals, (m,) or (m, k) each.
-
-        Args:
-            inputs: The standardized points, (m, d) or (m,).
-            level: The level.
-        """
-        n, k = self.scores.shape
-        rank, ends = _rank(level, n), []
-        for x in torch.split(inputs, max(1, ENTRIES // (n * k * len(self.members)))):
-            mean, deviation = self._combined(x, [member.moments(x) for member in self.members])
-            half = self.scores * deviation
-            low, high = (mean - half).kthvalue(n + 1 - rank, 1).values, (mean + half).kthvalue(rank, 1).values
-            ends.append(torch.stack([low, high]).sort(0).values)  # they may cross at small levels
-        low, high = self.units.inverse(torch.cat(ends, 1))
-        return (low, high) if self.units.scale.ndim else (low[:, 0], high[:, 0])
-
-    def _combined(self, inputs: Tensor, moments: Sequence[Moments]) -> Moments:
+    def combined(inputs: Tensor, moments: Sequence[Moments]) -> Moments:
         """Return the means (m, ..., k) and predictive deviations of the average of all members at m points."""
-        shares = [member.member.weight for member in self.members]
-        mean: Any = sum(share * m for share, (m, _) in zip(shares, moments, strict=True))
-        variance: Any = sum(share * (v + (m - mean) ** 2) for share, (m, v) in zip(shares, moments, strict=True))
-        deviation = variance.clamp_min(0).sqrt()
-        if self.factor is not None:
-            each = inputs.repeat_interleave(mean[:1].numel(), 0)
-            deviation = deviation * self.factor(each, mean.reshape(-1), variance.reshape(-1)).reshape(mean.shape)
-        return mean, deviation
+        pairs = [(member.weight, *each) for member, each in zip(members, moments, strict=True)]
+        mean: Any = sum(weight * m for weight, m, _ in pairs)
+        variance: Any = sum(weight * (v + (m - mean) ** 2) for weight, m, v in pairs)
+        if factor is None:
+            return mean, variance.sqrt()
+        each = inputs.repeat_interleave(mean[:1].numel(), 0)
+        return mean, variance.sqrt() * factor(each, mean.reshape(-1), variance.reshape(-1)).reshape(mean.shape)
+
+    mean, deviation = combined(rows.inputs, left_out)
+    scores = (rows.targets - mean).abs() / deviation
+
+    def ends(inputs: Tensor, level: float) -> Moments:
+        rank, found = _rank(level, len(scores)), []
+        for x in torch.split(inputs, max(1, ENTRIES // (scores.numel() * len(members)))):
+            mean, deviation = combined(x, [moments(x) for moments in without_each])
+            low = (mean - scores * deviation).kthvalue(len(scores) + 1 - rank, 1).values
+            high = (mean + scores * deviation).kthvalue(rank, 1).values
+            found.append(torch.stack([low, high]).sort(0).values)  # they may cross at small levels
+        low, high = units.inverse(torch.cat(found, 1))
+        return (low, high) if units.scale.ndim else (low[:, 0], high[:, 0])
+
+    return ends
 
 
 def _split_conformal(state: GPState, rows: Rows) -> Ends:
