@@ -88,7 +88,7 @@ class Process(ABC, Generic[F]):
 
     @fit_report.setter
     def fit_report(self, report: FitReport | None) -> None:
-        self._fitted = replace(self._needed(), report=report)
+        self._fitted = replace(_needed(self), report=report)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -97,7 +97,7 @@ class Process(ABC, Generic[F]):
         Raises:
             NotFittedError: If there are no data yet.
         """
-        return self._needed().live
+        return _needed(self).live
 
     @property
     def is_small(self) -> bool:
@@ -107,7 +107,7 @@ class Process(ABC, Generic[F]):
     @property
     def num_observations(self) -> int:
         """The number n of observations."""
-        return self._needed().state.num_observations
+        return _needed(self).state.num_observations
 
     @property
     @with_torch_defaults()
@@ -117,7 +117,7 @@ class Process(ABC, Generic[F]):
         Raises:
             NotFittedError: If there are no data yet.
         """
-        return self._needed().now()
+        return _needed(self).now()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Process(ABC, Generic[F]):
             NotFittedError: If there are no data yet.
             DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
-        fitted = self._needed()
+        fitted = _needed(self)
         more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
@@ -257,7 +257,7 @@ class Process(ABC, Generic[F]):
             InvalidArgumentError: If a term has no fixed features, or no term is approximated by `EquispacedFourier`.
             DataError: If the data cannot be used, or no row would remain.
         """
-        fitted = self._needed()
+        fitted = _needed(self)
         data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, state=reduced(fitted.now(), data))
         return self
@@ -270,7 +270,7 @@ class Process(ABC, Generic[F]):
 
         It has all constants, and is differentiable in `hyperparameters`.
         """
-        fitted = self._needed()
+        fitted = _needed(self)
         return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
     @computed
@@ -452,7 +452,8 @@ class Process(ABC, Generic[F]):
         """Return an argument of the constructor, or the default if it is not known."""
         return getattr(self._spec.options, name, default)
 
-    def _needed(self) -> Fitted:
-        if self._fitted is None:
-            raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
-        return self._fitted
+
+def _needed(model: Process[Any]) -> Fitted:
+    if model._fitted is None:
+        raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
+    return model._fitted

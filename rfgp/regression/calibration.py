@@ -104,7 +104,8 @@ def calibration(state: GPState, levels: ArrayLike | None = None) -> Calibration:
         if len(rows) <= MAX_LEFT_OUT or is_read_in_blocks(rows):
             kind, (prediction, y) = "left out one at a time", left_out_prediction(state, rows)
         else:
-            kind, (_, prediction, y) = "held out", _held_out(state, rows)
+            held_out = state.results.get("held out", lambda: _held_out(state, rows))
+            kind, (_, prediction, y) = "held out", held_out
         coverage = metrics.interval_coverage(y, prediction, chosen).cpu().numpy()
     return Calibration(chosen, coverage, np.sqrt(chosen * (1 - chosen) / len(y)), len(y), kind)
 
@@ -137,9 +138,7 @@ def calibrated_ends(state: GPState, report: FitReport | None, inputs: Any, level
             "repeat rows instead of sample_weight=."
         )
     with torch.no_grad():
-        if "_calibrated" not in vars(state):
-            vars(state)["_calibrated"] = conformal_intervals(state, rows)
-        ends: Ends = vars(state)["_calibrated"]
+        ends = state.results.get("calibrated", lambda: conformal_intervals(state, rows))
         return ends(in_memory(inputs).detach(), level)
 
 
@@ -211,7 +210,7 @@ def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPStat
 
 def _split_conformal(state: GPState, rows: Rows) -> Ends:
     """Return intervals whose half-widths are a quantile of the scores of held-out rows times the deviation."""
-    rest, prediction, y = _held_out(state, rows)
+    rest, prediction, y = state.results.get("held out", lambda: _held_out(state, rows))
     scores = (y - prediction.mean_tensor()).abs() / prediction.variance_tensor().sqrt()
 
     def ends(inputs: Tensor, level: float) -> Moments:
@@ -227,23 +226,18 @@ def _held_out(state: GPState, rows: Rows) -> tuple[GPState, Prediction, Tensor]:
     """Return the state without some random rows, its prediction of their observations, and these in user units."""
     if is_read_in_blocks(rows):
         raise DataError("Rows must be in memory to be held out, got rows that are read in blocks. Pass arrays.")
-    if "_held_out" not in vars(state):
-        order = torch.randperm(len(rows), generator=random.generator(state.spec.options.seed, random.Role.CALIBRATION))
-        count = min(int(HELD_OUT_FRACTION * len(rows)), MAX_HELD_OUT)
-        held_out, others = (gathered(rows).take(part) for part in order.tensor_split([count]))
-        rest, units = state.replace(rows=others, num_observations=len(others)), state.scaling.targets
-        prediction = predicted(rest, held_out.inputs, OutputFormat(False, held_out.targets))
-        latent = prediction.latent
-        if isinstance(latent, MixtureDistribution):
-            latent = replace(latent, noises=[held_out.observation_noise(noise) for noise in latent.noises])
-        if state.spec.is_gaussian:
-            noise = held_out.observation_noise(prediction.noise)
-            prediction = replace(prediction, latent=latent, noise=noise)
-        y = units.inverse(held_out.targets if units.scale.ndim else held_out.targets[:, 0])
-        observed = prediction.observed(held_out.fixed_noise if state.has_exposures else None)
-        vars(state)["_held_out"] = rest, observed, y
-    found: tuple[GPState, Prediction, Tensor] = vars(state)["_held_out"]
-    return found
+    order = torch.randperm(len(rows), generator=random.generator(state.spec.options.seed, random.Role.CALIBRATION))
+    count = min(int(HELD_OUT_FRACTION * len(rows)), MAX_HELD_OUT)
+    held_out, others = (gathered(rows).take(part) for part in order.tensor_split([count]))
+    rest, units = state.replace(rows=others, num_observations=len(others)), state.scaling.targets
+    prediction = predicted(rest, held_out.inputs, OutputFormat(False, held_out.targets))
+    latent = prediction.latent
+    if isinstance(latent, MixtureDistribution):
+        latent = replace(latent, noises=[held_out.observation_noise(noise) for noise in latent.noises])
+    if state.spec.is_gaussian:
+        prediction = replace(prediction, latent=latent, noise=held_out.observation_noise(prediction.noise))
+    y = units.inverse(held_out.targets if units.scale.ndim else held_out.targets[:, 0])
+    return rest, prediction.observed(held_out.fixed_noise if state.has_exposures else None), y
 
 
 def _rank(level: float, count: int) -> int:

@@ -15,6 +15,7 @@ from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, NotFittedError, arguments
 from rfgp.inference import unsupported
+from rfgp.inference.caching import ResultCache
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
 from rfgp.inference.new_levels import prior_kernel
@@ -168,6 +169,11 @@ class GPState:
         rows = self.require_rows(purpose="predictions with other hyperparameters")
         with torch.no_grad():
             return self.replace(hyperparameters=self.hyperparameters.detached()).infer(rows).posterior()
+
+    @cached_property
+    def results(self) -> ResultCache:
+        """The results of other modules for this state, by name."""
+        return ResultCache()
 
     @property
     def present_posterior(self) -> Posterior | None:
