@@ -7,6 +7,7 @@ import pytest
 import torch
 from average_cases import ROWS, Y, average, model, models_of
 
+import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp import random
@@ -29,12 +30,20 @@ def of_stores():
     return average(models_of(rfgp.Exact(), rfgp.RandomFeatures(8), rfgp.InducingPoints(9))), ROWS, Y, new
 
 
+def on_roads():
+    net = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 1)]], metric="euclidean")
+    table, new = np.stack([np.arange(24) % 2, X[:, 1] / 10], 1), np.array([[0, 0.3], [1, 0.9]])
+    gp = rfgp.RoadGP(net, lengthscale=1.0, outputscale=1.0, noise=0.1, seed=0).condition(table, y)
+    return gp, table, y, new
+
+
 CASES = {
     "exact": lambda: on_table(rfgp.Exact()),
     "features": lambda: on_table(rfgp.RandomFeatures(8)),
     "many features": lambda: on_table(rfgp.RandomFeatures(20)),
     "inducing points": lambda: on_table(rfgp.InducingPoints(10)),
     "filter": lambda: on_table(rfgp.SparsePrecision(), k.Matern(0, nu=1.5)),
+    "roads": on_roads,
     "two outputs": lambda: on_table(rfgp.Exact(), targets=np.stack([y, y**2 + X[:, 1]], 1)),
     "average": of_stores,
 }
