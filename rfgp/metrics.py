@@ -201,7 +201,7 @@ def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> 
     to the level.
 
     Args:
-        y: The observations, (n,).
+        y: The observations, (n,), or those of several outputs.
         prediction: A prediction at n points.
         levels: The k levels of the intervals, in (0, 1).
 
@@ -220,7 +220,7 @@ def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> 
     if not bool(((level > 0) & (level < 1)).all()):
         raise InvalidArgumentError(f"levels must lie strictly between 0 and 1, got {level.tolist()}.")
     reached = torch.special.erf(standardized_residuals(y, prediction).abs() / math.sqrt(2))
-    shares: Tensor = (reached[:, None] <= level.to(reached.device)).double().mean(0)
+    shares: Tensor = (reached.reshape(-1, 1) <= level.to(reached.device)).double().mean(0)
     return shares
 
 

@@ -26,6 +26,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
+from rfgp.regression import Calibration
 from rfgp.tables.table import times_of
 
 with requires_extra("plot"):
@@ -191,8 +192,8 @@ def _positions(variable: Variable, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def plot_calibration(
-    y: ArrayLike,  # (n,)
-    prediction: Prediction,
+    y: ArrayLike | Calibration,  # (n,)
+    prediction: Prediction | None = None,
     *,
     axes: Axes | None = None,
 ) -> Axes:
@@ -201,6 +202,14 @@ def plot_calibration(
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
 
+    Args:
+        y: The observations (n,), or the calibration on left-out rows, `gp.calibration()`.
+        prediction: The prediction of the observations. If None, y must be a calibration.
+        axes: The axes to draw on. If None, new ones.
+
+    Raises:
+        InvalidArgumentError: If y is not a calibration and there is no prediction.
+
     Examples:
         >>> import numpy as np
         >>> import rfgp
@@ -208,14 +217,21 @@ def plot_calibration(
         >>> x = np.linspace(0, 10, 50)
         >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(x[:, None], np.sin(x))
         >>> axes = plot_calibration(np.sin(x), gp.predict(x[:, None]))
+        >>> axes = plot_calibration(gp.calibration())
     """
     axes = axes or new_axes()
-    count, levels = np.size(y), np.linspace(0.01, 0.99, 99)
-    shares = _numbers(metrics.interval_coverage(y, prediction, levels))
-    low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
-    axes.fill_between(levels, low, high, color="0.85", label="95 % band of a calibrated prediction")
+    grid = np.linspace(0.01, 0.99, 99)
+    if isinstance(y, Calibration):
+        count, levels, shares, label = y.num_rows, y.levels, y.coverage, f"{counted(y.num_rows, 'row')}, {y.rows}"
+    elif prediction is not None:
+        count, levels, label = np.size(y), grid, counted(np.size(y), "observation")
+        shares = _numbers(metrics.interval_coverage(y, prediction, levels))
+    else:
+        raise InvalidArgumentError("prediction must be given with observations, got None. Pass gp.predict(X).")
+    low, high = stats.binom.ppf([[0.025], [0.975]], count, grid) / count
+    axes.fill_between(grid, low, high, color="0.85", label="95 % band of a calibrated prediction")
     axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
-    axes.plot(levels, shares, color=COLORS[0], label=f"{counted(count, 'observation')}")
+    axes.plot(levels, shares, ".-" if len(levels) < len(grid) else "-", color=COLORS[0], label=label)
     axes.set_xlabel("level of the central interval")
     axes.set_ylabel("share of observations inside")
     axes.legend(frameon=False)

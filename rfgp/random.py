@@ -23,6 +23,7 @@ class Role(IntEnum):
     INDUCING = 9
     CHOICE = 10
     TERMS = 11
+    CALIBRATION = 12
 
 
 def resolve_seed(seed: int | None) -> int:

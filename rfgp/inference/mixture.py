@@ -331,7 +331,7 @@ class MixturePrediction(Prediction):
         latent = MixtureDistribution(
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
-        return replace(self, latent=latent, location=functionals.location, noise=functionals.noise, scales=None)
+        return replace(cast(MixturePrediction, functionals), latent=latent)
 
     @property
     def terms(self) -> NoReturn:

@@ -17,8 +17,6 @@ from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
 from rfgp.inference.unsupported import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
-from rfgp.likelihoods.real import normal_log_prob
-from rfgp.scaling import Affine
 from rfgp.threads import computed
 
 
@@ -47,59 +45,6 @@ class LeaveOneOut:
     def __repr__(self) -> str:
         log_prob = float(self.log_prob.mean())
         return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {log_prob:.4g})"
-
-    @classmethod
-    def of(
-        cls,
-        mean: Tensor,  # (n, k)
-        variance: Tensor,  # (n,)
-        y: Tensor,  # (n, k)
-        to_units: Affine,
-        as_numpy: bool,
-    ) -> "LeaveOneOut":
-        """Return the distributions of standardized observations in the user's units.
-
-        Args:
-            mean: The standardized means.
-            variance: The standardized variances, noise included.
-            y: The standardized observations.
-            to_units: The map from standardized values to the user's units.
-            as_numpy: Whether the results are numpy arrays.
-        """
-        scale = to_units.scale.double()
-        mean, y = (to_units.location.double() + scale * value for value in (mean, y))
-        variance = (scale**2 * variance[:, None]).expand_as(mean)
-        log_prob = normal_log_prob(y, mean, variance)
-        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, log_prob))
-        out = (value.to(to_units.scale.dtype) for value in out)
-        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
-
-    @classmethod
-    def in_units(
-        cls,
-        mean: Tensor,  # (n,)
-        variance: Tensor,  # (n,)
-        log_prob: Tensor,  # (n,)
-        to_units: Affine,
-        as_numpy: bool,
-    ) -> "LeaveOneOut":
-        """Return distributions of one output from standardized moments and log densities.
-
-        Args:
-            mean: The standardized means.
-            variance: The standardized variances, noise included.
-            log_prob: The log densities of the standardized observations.
-            to_units: The map from standardized values to the user's units.
-            as_numpy: Whether the results are numpy arrays.
-        """
-        scale = to_units.scale.double().reshape(-1)[0].cpu()
-        values = (
-            to_units.location.double().reshape(-1)[0].cpu() + scale * mean,
-            scale**2 * variance,
-            log_prob - scale.log(),
-        )
-        out = (value.to(to_units.scale) for value in values)
-        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
 
 
 _SOBOL_DRAWS = 512

@@ -403,7 +403,8 @@ class PointScales:
         """
         p = prediction
         common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
-        return ScaledPrediction(*common, has_noise=True, is_small=p.is_small, scales=self, source=p)
+        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends}
+        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, **more)
 
     def samples(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw standardized observations minus `center` from their joint distribution, (count, n).

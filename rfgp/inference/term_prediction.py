@@ -71,7 +71,8 @@ class TermPrediction(Prediction):
         A constant that several terms share cancels, so it does not widen their intervals.
         """
         zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
-        return replace(self._with_moments(), latent=self.latent.centered(), location=zero, process=None)
+        whole = replace(self._with_moments(), calibrated_ends=None)
+        return replace(whole, latent=self.latent.centered(), location=zero, process=None)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals of the values.
@@ -111,8 +112,8 @@ class TermPrediction(Prediction):
         of_observations = None if self.of_observations is None else raise_unsupported_terms
         zero = torch.zeros_like(self.location)
         latent = process.at(self.inputs)
-        changes: dict[str, Any] = {"process": process, "of_observations": of_observations, "scales": None}
-        return replace(self, latent=latent, location=zero, **changes)
+        whole = replace(self, of_observations=of_observations, calibrated_ends=None, scales=None)
+        return replace(whole, latent=latent, location=zero, process=process)
 
 
 @dataclass(frozen=True)

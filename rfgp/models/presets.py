@@ -14,7 +14,7 @@ from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelSpec, spec_of
 from rfgp.regression.stationary import stationary_model
 from rfgp.torch_context import with_torch_defaults
 
@@ -143,8 +143,7 @@ class SparseSpectrumGP(GP):
         Raises:
             NotFittedError: If there are no data yet.
         """
-        self._needed()
-        term = self.spec.term_priors[0]
+        term = spec_of(self.state).term_priors[0]
         assert isinstance(term, WeightTermPrior)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)

@@ -3,6 +3,9 @@
 from rfgp.regression.base_spec import BaseSpec as BaseSpec
 from rfgp.regression.base_spec import Member as Member
 from rfgp.regression.base_spec import mean_and_noise as mean_and_noise
+from rfgp.regression.calibration import Calibration as Calibration
+from rfgp.regression.calibration import calibrated_ends as calibrated_ends
+from rfgp.regression.calibration import calibration as calibration
 from rfgp.regression.integrals import integrated as integrated
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage

@@ -14,9 +14,10 @@ from rfgp.errors import ConstantTargetWarning, DataError, InvalidArgumentError, 
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
-from rfgp.inference.mixture import MixtureMember, MixturePosterior
+from rfgp.inference.mixture import MixtureDistribution, MixtureMember, MixturePosterior, MixturePrediction
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
+from rfgp.inference.scales import PointScales, ScaleModel
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.messages import listed
@@ -29,6 +30,7 @@ from rfgp.rows import (
     Rows,
     TrainingArrays,
     TrainingSource,
+    gathered,
     in_memory,
     is_numpy_input,
     is_read_in_blocks,
@@ -62,6 +64,17 @@ class StateLike(Protocol):
     @property
     def hyperparameters(self) -> ParameterValues:
         """The hyperparameters."""
+
+    @property
+    def scale_model(self) -> ScaleModel | None:
+        """The model of the scales of residuals, or None."""
+
+    def weighted(self, rows: Rows) -> Rows:
+        """Return the rows, weighted by their scales if the model has such weights.
+
+        Args:
+            rows: The rows of the state.
+        """
 
     def infer(self, rows: Rows) -> Inference:
         """Return the inference from standardized rows.
@@ -371,24 +384,61 @@ def bound_likelihood(state: StateLike) -> Likelihood:
 
 
 def left_out_observations(state: StateLike, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return approximate leave-one-out distributions of observations, in user units.
+    """Return leave-one-out distributions of observations, in user units. They are approximate unless Gaussian.
 
     Args:
         state: The state of the model.
         rows: The data.
-        inference: The inference from these rows. If None, it is computed.
+        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
+    """
+    with torch.no_grad():
+        observed, y = left_out_prediction(state, rows, inference)
+        # an average of models has the density of the normal distribution with its moments
+        is_normal = state.spec.is_gaussian and observed.scales is None
+        log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
+        return LeaveOneOut(observed.mean, observed.variance, log_prob)
+
+
+def left_out_prediction(
+    state: StateLike, rows: Rows, inference: Inference | None = None
+) -> tuple[Prediction, Tensor]:  # y (n,) or (n, k)
+    """Return the prediction of each observation given all other rows, and the observations in user units.
+
+    Args:
+        state: The state of the model.
+        rows: The data.
+        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
     """
     units = state.scaling.targets
-    with torch.no_grad():
-        mean, variance = (inference or state.infer(rows)).leave_one_out()
-        location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
-        template, as_numpy = units.scale.new_empty(0), is_numpy_input(rows)
-        zero = torch.zeros_like(scale)
-        latent = Prediction(_marginals(mean, variance), location, scale, zero, template, as_numpy)
-        offset = torch.cat([block.log_exposure() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
-        observed = observations(latent, bound_likelihood(state), offset)
-        y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
-        return LeaveOneOut(observed.mean, observed.variance, observed.log_prob(location + scale * y))
+    location, scale, zero = (
+        units.location.double(),
+        units.scale.double(),
+        units.scale.new_zeros((), dtype=torch.float64),
+    )
+    columns = [(block.targets, block.log_exposure()) for block in rows.blocks(2**16)]
+    targets, offset = (torch.cat(column) for column in zip(*columns, strict=True))
+    y = units.inverse(targets if scale.ndim else targets[:, 0])
+    last = zero, units.scale.new_empty(0), is_numpy_input(rows)
+    if not state.spec.is_gaussian:
+        latent = _marginals(*(inference or state.infer(rows)).leave_one_out())
+        prediction = Prediction(latent, location.reshape(-1)[0], scale.reshape(-1)[0], *last)
+        return observations(prediction, bound_likelihood(state), offset if rows.has_fixed_noise else None), y
+    members, latents, rows = mixture_members(state.spec, state.hyperparameters), [], state.weighted(rows)
+    for member in members:
+        mean, variance = solvers.solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
+        repeated = [  # a row is the mean of its repetitions
+            (b.observation_noise(member.noise) - b.noise_diag(member.noise)).expand(len(b)) for b in rows.blocks(2**16)
+        ]
+        latents.append(MarginalDistribution(mean, variance + torch.cat(repeated)))
+    prediction = Prediction(latents[0], location, scale, *last)
+    if len(members) > 1:
+        zeros, weights = [zero] * len(members), [member.weight for member in members]
+        mixture = MixtureDistribution(latents, weights, [zero[None]] * len(members), zeros)
+        prediction = MixturePrediction(mixture, location, scale, *last)
+    if state.scale_model is None:
+        return prediction, y
+    scales = PointScales(state.scale_model, prediction.latent, gathered(rows).inputs, zero, zero)
+    return dataclasses.replace(prediction, scales=scales).observed(), y
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:

@@ -160,6 +160,11 @@ class SelectionReport:
         """The selected candidate."""
         return self.trials[self.best]
 
+    @property
+    def has_random_validation(self) -> bool:
+        """Whether validation rows were chosen at random, and not by their order or in given groups."""
+        return self.validation != "the last rows" and not self.validation.startswith("groups of ")
+
     def weight(self, number: int) -> float:
         """Return the weight of a candidate in the selected model.
 

@@ -15,6 +15,7 @@ from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, NotFittedError, arguments
 from rfgp.inference import unsupported
+from rfgp.inference.caching import ResultCache
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
 from rfgp.inference.new_levels import prior_kernel
@@ -48,7 +49,6 @@ from rfgp.rows import (
     gathered,
     in_memory,
     inputs_source,
-    is_numpy_input,
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat
@@ -170,14 +170,23 @@ class GPState:
         """
         if self.given is not None:
             return self.given
-        rows = self._weighted(self.require_rows(purpose="predictions with other hyperparameters"))
+        rows = self.weighted(self.require_rows(purpose="predictions with other hyperparameters"))
         with torch.no_grad():
             return self.replace(hyperparameters=self.hyperparameters.detached()).infer(rows).posterior()
 
-    def _weighted(self, rows: Rows) -> Rows:
-        """Return the rows, weighted by their scales if the model has such weights."""
+    def weighted(self, rows: Rows) -> Rows:
+        """Return the rows, weighted by their scales if the model has such weights.
+
+        Args:
+            rows: The rows of the state.
+        """
         weight = None if self.scale_model is None else self.scale_model.row_weights
         return rows if weight is None else dataclasses.replace(gathered(rows).standardized_block, weight=weight)
+
+    @cached_property
+    def results(self) -> ResultCache:
+        """The results of other modules for this state, by name."""
+        return ResultCache()
 
     @property
     def present_posterior(self) -> Posterior | None:
@@ -199,40 +208,7 @@ class GPState:
         Raises:
             NotFittedError: If there are no rows.
         """
-        rows = self.require_rows(purpose="leave_one_out")
-        if not self.spec.is_gaussian:
-            return left_out_observations(self, rows)
-        if self.scale_model is not None:
-            block, members = gathered(rows), self.left_out_members()
-            mixture = self.scale_model.mixture(block.inputs, members)
-            y, units = block.targets[:, 0].double().cpu(), self.scaling.targets
-            return LeaveOneOut.in_units(*mixture.moments(), mixture.log_prob(y), units, is_numpy_input(rows))
-        with torch.no_grad():
-            mean, variance = self.infer(rows).leave_one_out()
-            noise = self.spec.observation_noise(self.hyperparameters).double()
-            repeated = [  # a row is the mean of its repetitions
-                (b.targets, (b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)))
-                for b in rows.blocks(2**16)
-            ]
-        targets, more = (torch.cat(column) for column in zip(*repeated, strict=True))
-        return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, is_numpy_input(rows))
-
-    def left_out_members(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the leave-one-out moments of observations by each member of an average, standardized.
-
-        Returns:
-            The weights (c,), and the means and variances of an observation of each row, (c, n) each.
-        """
-        rows = gathered(self._weighted(self.require_rows(purpose="leave_one_out")))
-        members, means, variances = mixture_members(self.spec, self.hyperparameters), [], []
-        with torch.no_grad():
-            for member in members:
-                mean, variance = solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
-                more = rows.observation_noise(member.noise) - rows.noise_diag(member.noise)
-                means.append(mean[:, 0].double().cpu())
-                variances.append((variance + more).double().cpu())
-        weights = torch.tensor([member.weight for member in members], dtype=torch.float64)
-        return weights, torch.stack(means), torch.stack(variances)
+        return left_out_observations(self, self.require_rows(purpose="leave_one_out"))
 
     # --- predictions -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from rfgp.compare import Comparison
 from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
-from rfgp.regression import FitReport, SelectionReport
+from rfgp.regression import Calibration, FitReport, SelectionReport
 from rfgp.regression.selection_report import LOG_DENSITY
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
@@ -148,10 +148,16 @@ def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
     return figure_of([bars], label(name), "count", bargap=0, showlegend=False)
 
 
-def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
+def calibration(
+    y: NDArray[np.float64],
+    prediction: Prediction,
+    independent: int | None = None,
+    left_out: Calibration | None = None,
+) -> go.Figure:
     """Return the plot of the fraction of observations y (n,) inside central intervals of each level.
 
-    The band is that of `independent` independent observations. If None, their number is n.
+    The band is that of `independent` independent observations. If None, their number is n. The calibration of left-out
+    training rows is a second curve.
     """
     count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
@@ -160,7 +166,9 @@ def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int
     expected = band(short(levels), low, high, "rgba(140,149,159,0.25)", "95 % band if calibrated")
     diagonal = scatter([0, 1], [0, 1], "lines", line={"color": _INK, "width": 1})
     ours = scatter(levels, shares, "lines", line={"color": COLORS[0]}, name="held-out data")
-    return figure_of([expected, diagonal, ours], "level of the central interval", "share inside")
+    look = {"line": {"color": COLORS[1], "dash": "dot"}, "name": "left-out training rows"}
+    others = [] if left_out is None else [scatter(left_out.levels, left_out.coverage, "lines+markers", **look)]
+    return figure_of([expected, diagonal, ours, *others], "level of the central interval", "share inside")
 
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:

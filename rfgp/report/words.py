@@ -17,6 +17,7 @@ from rfgp.likelihoods import Bernoulli
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
+from rfgp.regression.calibration import MAX_LEFT_OUT
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study
@@ -129,11 +130,14 @@ def diagnostics(study: Study) -> list[Block]:
             "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
         )
         blocks.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
+    left_out = study.model.calibration() if study.model.num_observations <= MAX_LEFT_OUT else None
+    in_training = " The dotted curve is that of training rows, each predicted given all others."
     blocks += [
         Plot(
-            figures.calibration(y, prediction, max(1, int(study.num_independent))),
+            figures.calibration(y, prediction, max(1, int(study.num_independent)), left_out),
             "Calibration: the share of held-out observations inside the central interval of each level. Above the "
             "diagonal intervals are too wide, below it too narrow. Differences inside the grey band may be chance."
+            + in_training * (left_out is not None)
             + _of_band(study),
         ),
         Plot(

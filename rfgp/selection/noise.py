@@ -24,6 +24,7 @@ from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.scales import ScaleBasis, ScaledMixture, ScaleModel, members_of
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.regression.observing import left_out_prediction
 from rfgp.regression.spec import largest, spec_of
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
@@ -431,7 +432,7 @@ def _scored_rows(
         return None
     block = gathered(rows)
     if len(block) <= FEW_ROWS:
-        return LeftOut.of(block, state.left_out_members()), LEAVE_ONE_OUT
+        return LeftOut.of(block, _left_out_members(state)), LEAVE_ONE_OUT
     generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
     order = torch.randperm(len(block), generator=generator)
     num = min(math.ceil(HELD_OUT_FRACTION * len(block)), MAX_HELD_OUT)
@@ -443,6 +444,14 @@ def _scored_rows(
         center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
         noise = state.hyperparameters.standardized("noise").double()
         return LeftOut.of(held_out, members_of(latent, center, noise)), "held out"
+
+
+def _left_out_members(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights (c,), and means and variances (c, n) of each observation given all others, by each member."""
+    with torch.no_grad():
+        prediction, _ = left_out_prediction(state, state.require_rows(purpose="a choice of the noise"))
+        latent = prediction.latent if prediction.scales is None else prediction.scales.latent
+        return members_of(latent, prediction.noise, prediction.noise)
 
 
 def _reconditioned(
@@ -462,7 +471,7 @@ def _reconditioned(
         factor = factor * (model.df + u) / (model.df + 1)
     row_weights = (1 / factor).clamp(*WEIGHT_BOUNDS)
     weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
-    left_out = replace(rows, **dict(zip(("weights", "means", "variances"), weighted.left_out_members(), strict=True)))
+    left_out = replace(rows, **dict(zip(("weights", "means", "variances"), _left_out_members(weighted), strict=True)))
     new = NoiseChoice.of(left_out, columns, seed, resolution)
     errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
     if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:
@@ -486,7 +495,7 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
         return
     model = state.scale_model and replace(state.scale_model, row_weights=None)
     alone = state.replace(rows=rows, scale_model=model)
-    block, members = gathered(rows), alone.left_out_members()
+    block, members = gathered(rows), _left_out_members(alone)
     constant = torch.zeros(1, len(block)).double()
     mixture = ScaledMixture(*members, constant, math.inf) if model is None else model.mixture(block.inputs, members)
     ours = _score(mixture, block.targets[:, 0].double().cpu(), resolution) + jacobian

@@ -83,6 +83,16 @@ def test_a_calibration_curve_is_the_coverage(curve):
     drawn(axes)
 
 
+def test_a_calibration_of_left_out_rows_is_drawn(curve):
+    calibration = curve[2].calibration([0.5, 0.9])
+    axes = plotting.plot_calibration(calibration)
+    np.testing.assert_array_equal(axes.lines[1].get_data(), [calibration.levels, calibration.coverage])
+    assert axes.lines[1].get_label() == "60 rows, left out one at a time"
+    drawn(axes)
+    with pytest.raises(rfgp.InvalidArgumentError, match="prediction must be given"):
+        plotting.plot_calibration(curve[1])
+
+
 @pytest.mark.parametrize(("plot", "figure"), [(plotting.plot_kernel_error, "kernel_error"), (plotting.plot_kl, "kl")])
 def test_curves_by_size_show_the_means(comparison, plot, figure):
     axes = plot(comparison)

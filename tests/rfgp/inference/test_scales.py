@@ -134,3 +134,16 @@ def test_left_out_means_are_those_without_the_row(scaled):
     left_out = gp.leave_one_out()
     assert left_out.mean[7] == pytest.approx(without.predict(X[7:8]).mean[0], rel=1e-6)
     assert left_out.variance[7] != pytest.approx(without.predict(X[7:8]).observed().variance[0], rel=0.01)
+
+
+def test_calibrated_intervals_follow_scales(scaled):
+    gp, X, y = scaled
+    low, high = gp.predict(PLACES).observed().interval(0.9, calibrated=True)
+    assert (high - low)[2] > 2 * (high - low)[0]  # the noise grows with the first column
+    X_new, y_new = heteroscedastic_rows(1000, seed=5, tails=3)
+    low, high = gp.predict(X_new).observed().interval(0.9, calibrated=True)
+    assert np.mean((low <= y_new) & (y_new <= high)) > 0.8  # the guarantee
+    coverage = gp.calibration([0.5, 0.9]).coverage
+    assert coverage == pytest.approx([0.5, 0.9], abs=0.08)
+    left_out = gp.leave_one_out()
+    assert coverage[1] != np.mean(np.abs(y - left_out.mean) < 1.645 * np.sqrt(left_out.variance))

@@ -116,6 +116,7 @@ def test_every_section_is_there(pages):
             assert f"<h2>{title}</h2>" in content
         for words_of in ("Calibration:", "Standardized residuals", "Convergence of the fit", "KL from the exact"):
             assert words_of in content
+        assert "left-out training rows" in content
     assert "<h2>Terms and effects</h2>" in pages["table"]
     for name in ("faces", "vertices", "roads"):
         assert "Posterior standard deviation" in pages[name]
