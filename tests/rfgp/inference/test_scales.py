@@ -137,7 +137,7 @@ def test_left_out_means_are_those_without_the_row(scaled):
 
 
 def test_calibrated_intervals_follow_scales(scaled):
-    gp, X, y = scaled
+    gp, _, y = scaled
     low, high = gp.predict(PLACES).observed().interval(0.9, calibrated=True)
     assert (high - low)[2] > 2 * (high - low)[0]  # the noise grows with the first column
     X_new, y_new = heteroscedastic_rows(1000, seed=5, tails=3)
