@@ -34,7 +34,16 @@ from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.model import LinearModel, ParameterGradients, block_rows, summed
 from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
-from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
+from rfgp.solvers.lowrank.statistics import (
+    Statistics,
+    WeightSolution,
+    accumulate_gram,
+    needs_root,
+    root_of,
+    scaled_root,
+    solve,
+    solve_root,
+)
 from rfgp.solvers.role import Inference
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -52,6 +61,11 @@ def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRan
     factor, new = posterior.factor, accumulate_gram(model)
     assert factor is not None
     scale = (model.scale / model.noise)[:, None]
+    if WeightSolution(factor, posterior.weights).is_ill_conditioned:
+        before = factor.mT @ torch.cat([torch.eye(len(factor)).to(factor), posterior.weights], dim=1)
+        stacked = torch.cat([before, scaled_root(root_of(model), model.scale, model.noise)])
+        grown, weights = solve_root(stacked, len(factor))
+        return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
     matrix = factor @ factor.mT + scale * new.gram * model.scale
     target = factor @ (factor.mT @ posterior.weights) + scale * new.target
     grown = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
@@ -94,7 +108,9 @@ class LowRankSolver(Inference):
         required = RequiredGradients(needs[1], needs[2], needs[3:])
         inverse = torch.cholesky_inverse(self.solution.factor) if required.inverse else None
         by_row = inverse if required.by_row(self._detached) else None
-        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, required, by_row)))
+        factor = self.solution.factor if self.solution.is_ill_conditioned else None
+        pass_rows = partial(_second_pass, self.solution.weights, required, by_row, factor)
+        totals = Totals.of(summed(self._detached, pass_rows))
         grad_parameters = [
             total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
         ]
@@ -148,7 +164,9 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
     phi, y = phi * root, (all_rows.targets - model.mean) * root
     rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
-    return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
+    both = torch.cat([phi, y], dim=1)
+    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count, both[:0])
+    return statistics._replace(root=both) if needs_root(statistics, model.scale, model.noise) else statistics
 
 
 class RequiredGradients(NamedTuple):
@@ -216,10 +234,19 @@ class _SecondPass:
         weights: The posterior mean w, (F, k).
         needs: The required gradients.
         inverse: A^-1 (F, F), if a gradient needs it by row.
+        factor: The factor of A, used instead of A^-1 if A is ill-conditioned. Otherwise None.
         model: The model with the rows.
     """
 
-    def __init__(self, weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> None:
+    def __init__(
+        self,
+        weights: Tensor,
+        needs: RequiredGradients,
+        inverse: Tensor | None,
+        factor: Tensor | None,
+        model: LinearModel,
+    ) -> None:
+        self._factor = factor
         self._model, self._needs, self._scaled_weights = model, needs, model.scale[:, None] * weights
         self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
@@ -267,7 +294,7 @@ class _SecondPass:
         model = self._model
         assert self._inverse is not None
         self._inverse = self._inverse.to(phi)
-        self._phi_inverse = phi @ self._inverse
+        self._phi_inverse = phi @ self._inverse if self._factor is None else self._solved(phi, self._factor)
         if model.is_homoscedastic:
             return None
         leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
@@ -283,6 +310,11 @@ class _SecondPass:
             grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ noise_gradient
             self._grad_fitc += torch.where(model.fitc_variances > 0, grad_fitc, 0.0)
         return noise_gradient
+
+    def _solved(self, phi: Tensor, factor: Tensor) -> Tensor:
+        """Return phi s A^-1 s, (b, F), by solves with the factor of A."""
+        scaled_phi = (self._model.scale * phi).mT
+        return torch.cholesky_solve(scaled_phi, factor).mT * self._model.scale
 
     def _grad_residual(self, block: Block, noise_gradient: Tensor | None) -> Tensor:
         """Return the derivatives in the variances of residuals, (T, b).
@@ -321,9 +353,11 @@ class _SecondPass:
         return (*values, self._grad_mean, self._grad_noise, self._grad_fitc, *self._grad_parameters.sums)
 
 
-def _second_pass(weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> Sums:
+def _second_pass(
+    weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, factor: Tensor | None, model: LinearModel
+) -> Sums:
     """Return the totals of a model's rows."""
-    second = _SecondPass(weights, needs, inverse, model)
+    second = _SecondPass(weights, needs, inverse, factor, model)
     for block in model.blocks():
         second.add(block)
     return second.sums()
