@@ -108,8 +108,9 @@ def accumulate_gram(model: LinearModel, report: Callable[[int], None] | None = N
             None, it is not called.
     """
     reports = report is not None and is_local(model.rows)
-    gram, *others = summed(model, partial(_sums, report=report) if reports else _sums)
-    statistics = Statistics(symmetrized(gram), *others, gram.new_zeros(0, len(gram) + len(model.mean)))
+    sums = summed(model, partial(_sums, report=report) if reports else _sums)
+    no_root = sums[0].new_zeros(0, len(sums[0]) + len(model.mean))
+    statistics = Statistics._make((symmetrized(sums[0]), *sums[1:], no_root))
     if is_local(model.rows) and needs_root(statistics, model.scale, model.noise):
         return statistics._replace(root=root_of(model))
     return statistics
