@@ -79,8 +79,13 @@ def found_and_expected(name, n):
         return gp, new, y, regression(total, cross, variances, NOISE, y, slopes)
 
 
-@pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        *((name, 40) for name in CASES),
+        *(pytest.param(name, 300, marks=pytest.mark.slow) for name in ("features", "neighbors")),
+    ],
+)
 def test_answers_have_enough_digits(name, n):
     gp, new, y, expected = found_and_expected(name, n)
     prediction, left_out, value = gp.predict(new), gp.leave_one_out(), gp.log_marginal_likelihood()
