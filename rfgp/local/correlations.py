@@ -108,10 +108,8 @@ def drop(kind, square):
         kind: The number of the kernel.
         square: r^2.
     """
-    if kind == GAUSSIAN:
-        return -np.expm1(-0.5 * square)
-    if kind == MATERN12:
-        return -np.expm1(-np.sqrt(square))
+    if kind in (GAUSSIAN, MATERN12):
+        return -np.expm1(-0.5 * square if kind == GAUSSIAN else -np.sqrt(square))
     t = np.sqrt(square * (3.0 if kind == MATERN32 else 5.0))
     if t > 0.5:
         return 1 - correlation(kind, square)[0]

@@ -21,7 +21,7 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.rows import gathered
 from rfgp.solvers.lowrank.model import LinearModel
 from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_marginal_likelihood_of
-from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, needs_root, solve, symmetrized
+from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, solve, symmetrized
 
 
 def has_fourier_features(model: LinearModel) -> bool:
@@ -68,11 +68,7 @@ def _value(
     add_symmetric_product(gram, phi)
     target = (phi.mT @ centered.to(x)).double()
     count = centered.new_tensor(float(len(x)))
-    root = phi.new_empty(0, 2 * m + len(target.mT))
-    statistics = Statistics(symmetrized(gram), target, centered.square().sum(), count, count, root)
-    if needs_root(statistics, model.scale, noise):
-        statistics = statistics._replace(root=torch.cat([phi.double(), centered], dim=1))
-    solution = solve(statistics, model.scale, noise)
+    solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
     scaled_weights = model.scale[:, None] * solution.weights
     residual = centered - (phi @ scaled_weights.to(x)).double()
     zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights

@@ -40,7 +40,6 @@ from rfgp.solvers.lowrank.statistics import (
     accumulate_gram,
     needs_root,
     root_of,
-    scaled_root,
     solve,
     solve_root,
 )
@@ -63,8 +62,8 @@ def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRan
     scale = (model.scale / model.noise)[:, None]
     if WeightSolution(factor, posterior.weights).is_ill_conditioned:
         before = factor.mT @ torch.cat([torch.eye(len(factor)).to(factor), posterior.weights], dim=1)
-        stacked = torch.cat([before, scaled_root(root_of(model), model.scale, model.noise)])
-        grown, weights = solve_root(stacked, len(factor))
+        rows = root_of(model) * torch.cat([model.scale, torch.ones_like(model.mean)]) / model.noise.sqrt()
+        grown, weights = solve_root(torch.cat([before, rows]), len(factor))
         return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
     matrix = factor @ factor.mT + scale * new.gram * model.scale
     target = factor @ (factor.mT @ posterior.weights) + scale * new.target
@@ -105,12 +104,11 @@ class LowRankSolver(Inference):
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        required = RequiredGradients(needs[1], needs[2], needs[3:])
+        required = RequiredGradients(needs[1], needs[2], needs[3:], self.solution.is_ill_conditioned)
         inverse = torch.cholesky_inverse(self.solution.factor) if required.inverse else None
         by_row = inverse if required.by_row(self._detached) else None
-        factor = self.solution.factor if self.solution.is_ill_conditioned else None
-        pass_rows = partial(_second_pass, self.solution.weights, required, by_row, factor)
-        totals = Totals.of(summed(self._detached, pass_rows))
+        by_row = self.solution.factor if required.by_solves and by_row is not None else by_row
+        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, required, by_row)))
         grad_parameters = [
             total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
         ]
@@ -164,9 +162,9 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
     phi, y = phi * root, (all_rows.targets - model.mean) * root
     rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
-    both = torch.cat([phi, y], dim=1)
-    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count, both[:0])
-    return statistics._replace(root=both) if needs_root(statistics, model.scale, model.noise) else statistics
+    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
+    is_needed = needs_root(statistics, model.scale, model.noise)
+    return statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
 
 
 class RequiredGradients(NamedTuple):
@@ -176,11 +174,13 @@ class RequiredGradients(NamedTuple):
         noise: Whether the gradient in the noise is required.
         variances: Whether the gradient in the variances of the terms is required.
         parameters: Whether the gradient in each parameter of the features is required.
+        by_solves: Whether A is so ill-conditioned that products with A^-1 need solves.
     """
 
     noise: bool
     variances: bool
     parameters: Needs
+    by_solves: bool = False
 
     @property
     def through_features(self) -> bool:
@@ -233,22 +233,15 @@ class _SecondPass:
     Args:
         weights: The posterior mean w, (F, k).
         needs: The required gradients.
-        inverse: A^-1 (F, F), if a gradient needs it by row.
-        factor: The factor of A, used instead of A^-1 if A is ill-conditioned. Otherwise None.
+        inverse: A^-1 (F, F), or the factor of A for solves, if a gradient needs it by row.
         model: The model with the rows.
     """
 
-    def __init__(
-        self,
-        weights: Tensor,
-        needs: RequiredGradients,
-        inverse: Tensor | None,
-        factor: Tensor | None,
-        model: LinearModel,
-    ) -> None:
-        self._factor = factor
+    def __init__(self, weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> None:
         self._model, self._needs, self._scaled_weights = model, needs, model.scale[:, None] * weights
-        self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
+        self._inverse = inverse
+        if inverse is not None and not needs.by_solves:
+            self._inverse = model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
         self._bound, self._grad_fitc = terms.clone(), terms.clone()
@@ -294,7 +287,10 @@ class _SecondPass:
         model = self._model
         assert self._inverse is not None
         self._inverse = self._inverse.to(phi)
-        self._phi_inverse = phi @ self._inverse if self._factor is None else self._solved(phi, self._factor)
+        if self._needs.by_solves:  # A^-1 itself would be multiplied by large numbers that cancel
+            self._phi_inverse = torch.cholesky_solve((model.scale * phi).mT, self._inverse).mT * model.scale
+        else:
+            self._phi_inverse = phi @ self._inverse
         if model.is_homoscedastic:
             return None
         leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
@@ -310,11 +306,6 @@ class _SecondPass:
             grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ noise_gradient
             self._grad_fitc += torch.where(model.fitc_variances > 0, grad_fitc, 0.0)
         return noise_gradient
-
-    def _solved(self, phi: Tensor, factor: Tensor) -> Tensor:
-        """Return phi s A^-1 s, (b, F), by solves with the factor of A."""
-        scaled_phi = (self._model.scale * phi).mT
-        return torch.cholesky_solve(scaled_phi, factor).mT * self._model.scale
 
     def _grad_residual(self, block: Block, noise_gradient: Tensor | None) -> Tensor:
         """Return the derivatives in the variances of residuals, (T, b).
@@ -353,11 +344,9 @@ class _SecondPass:
         return (*values, self._grad_mean, self._grad_noise, self._grad_fitc, *self._grad_parameters.sums)
 
 
-def _second_pass(
-    weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, factor: Tensor | None, model: LinearModel
-) -> Sums:
+def _second_pass(weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> Sums:
     """Return the totals of a model's rows."""
-    second = _SecondPass(weights, needs, inverse, factor, model)
+    second = _SecondPass(weights, needs, inverse, model)
     for block in model.blocks():
         second.add(block)
     return second.sums()

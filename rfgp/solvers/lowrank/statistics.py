@@ -48,7 +48,7 @@ class Statistics(NamedTuple):
     square: Tensor  # 0-d, tr (y - mean)^T P (y - mean)
     rows: Tensor  # 0-d, the number of rows
     observations: Tensor  # 0-d, the number of observations, repetitions included
-    root: Tensor  # (m, F + k), whose Gram matrix is that of P^(1/2) [phi, y - mean], or (0, F + k) if it is not needed
+    root: Tensor = torch.zeros(0, 0)  # (m, F + k) with the Gram matrix of P^(1/2) [phi, y - mean], or not needed
 
 
 class WeightSolution(NamedTuple):
@@ -108,9 +108,8 @@ def accumulate_gram(model: LinearModel, report: Callable[[int], None] | None = N
             None, it is not called.
     """
     reports = report is not None and is_local(model.rows)
-    sums = summed(model, partial(_sums, report=report) if reports else _sums)
-    no_root = sums[0].new_zeros(0, len(sums[0]) + len(model.mean))
-    statistics = Statistics._make((symmetrized(sums[0]), *sums[1:], no_root))
+    gram, *others = summed(model, partial(_sums, report=report) if reports else _sums)
+    statistics = Statistics(symmetrized(gram), *others)
     if is_local(model.rows) and needs_root(statistics, model.scale, model.noise):
         return statistics._replace(root=root_of(model))
     return statistics
@@ -181,24 +180,14 @@ def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolutio
         noise: The noise variance, 0-d.
     """
     if len(statistics.root):
-        F, both = len(statistics.target), scaled_root(statistics.root, scale.expand(len(statistics.target)), noise)
-        return solve_root(torch.cat([both, torch.eye(F, both.shape[1]).to(both)]), F)
+        F, k = statistics.target.shape
+        rows = torch.cat([scale.expand(F), scale.new_ones(k)]) / noise.sqrt() * statistics.root
+        return solve_root(torch.cat([rows, torch.eye(F, F + k).to(rows)]), F)
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
     matrix.diagonal().add_(1)
     factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
     target = (scale / noise).reshape(-1, 1) * statistics.target
     return WeightSolution(factor, torch.cholesky_solve(target, factor))
-
-
-def scaled_root(root: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-    """Return a root (m, F + k) of features and targets at noise 1 and prior variances of 1.
-
-    Args:
-        root: The root for features without scales, (m, F + k).
-        scale: The prior standard deviations s of the weights, (F,).
-        noise: The noise variance, 0-d.
-    """
-    return torch.cat([scale, scale.new_ones(root.shape[1] - len(scale))]) / noise.sqrt() * root
 
 
 def solve_root(
