@@ -118,20 +118,17 @@ def _factorize(kind, variance, count, workspace):
     _correlate(kind, positions, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
-    end, start = padded_length(count), 1 if _cancels(variance, count, workspace) else 0
+    if _cancels(variance, count, workspace):
+        _factorize_differences(kind, variance, count, workspace)
+        return
+    end = padded_length(count)
     for p in range(count):
         begin, row, correlations, explained = aligned_start(p), upper[p], values[p], products[p]
-        full = variance + noises[p]
-        if p >= 1 and start == 1:
-            _eliminate_first(kind, positions, noises[0], variance, p, count, left, row)
-            full = row[p] + noises[p]
-            subtract_projection(upper, 1, p, row, begin, end)
-        else:
-            for q in range(begin, end):
-                row[q] = variance * correlations[q] - explained[q]
-            subtract_projection(upper, 0, p, row, begin, end)
+        for q in range(begin, end):
+            row[q] = variance * correlations[q] - explained[q]
+        subtract_projection(upper, p, row, begin, end)
         left[p] = row[p]
-        pivot = left[p] + noises[p]
+        full, pivot = variance + noises[p], left[p] + noises[p]
         inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
         for q in range(begin, end):
             row[q] *= inverse[p]
@@ -149,18 +146,27 @@ def _cancels(variance, count, workspace):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _eliminate_first(kind, positions, noise, variance, p, count, drops, row):
-    """Write row p >= 1 of the covariance without noise that remains after the first pivot, from its diagonal on.
-
-    drops (m,) are those from position 0 to p and later positions. They are written if p is 1.
-    """
-    for q in range(1, count if p == 1 else 0):
-        drops[q] = _drop_between(kind, positions, variance, 0, q)
-    row[:p] = 0.0
-    for q in range(p, count):
-        both = drops[p] + drops[q]
-        shared = noise * (variance - both) - drops[p] * drops[q]
-        row[q] = both - _drop_between(kind, positions, variance, p, q) + shared / (variance + noise)
+def _factorize_differences(kind, variance, count, workspace):
+    """Factorize the covariance of positions with a small noise, with the first pivot by differences of the kernel."""
+    (positions, noises, left), _, (upper, _, inverse), _ = workspace
+    for q in range(count):
+        left[q] = _drop_between(kind, positions, variance, 0, q)  # until the pivot of q
+    for p in range(count):
+        row = upper[p]
+        row[:] = 0.0
+        for q in range(p, count):
+            both, between = left[p] + left[q], _drop_between(kind, positions, variance, p, q)
+            shared = noises[0] * (variance - both) - left[p] * left[q]
+            row[q] = both - between + shared / (variance + noises[0]) if p else variance - left[q]
+        full = row[p] + noises[p]
+        for s in range(1, p):
+            for q in range(p, count):
+                row[q] -= upper[s, p] * upper[s, q]
+        left[p] = row[p]
+        pivot = left[p] + noises[p]
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
+        row *= inverse[p]
+        row[p] = 0.0
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

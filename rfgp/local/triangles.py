@@ -22,19 +22,18 @@ def aligned_start(p):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def subtract_projection(upper, start, p, row, begin, end):
-    """Subtract from row p of a matrix its projection on rows of the factor from `start` to p - 1.
+def subtract_projection(upper, p, row, begin, end):
+    """Subtract from row p of a matrix its projection on earlier rows of the factor.
 
     Args:
         upper: The rows of L^T, (m, m).
-        start: The first row of the factor.
         p: The index of the row.
         row: The row p of the matrix, (m,), which is changed.
         begin: The first entry that is changed.
         end: The entry after the last one.
     """
-    most = start + ((p - start) & ~3)
-    for s in range(start, most, 4):  # four at a time, for fewer stores
+    most = p & ~3
+    for s in range(0, most, 4):  # four at a time, for fewer stores
         a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
         first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
         for q in range(begin, end):
