@@ -139,10 +139,7 @@ def _factorize(kind, variance, count, workspace):
 def _cancels(variance, count, workspace):
     """Return whether the noise of positions is too small for the kernel's own rounding."""
     (_, noises, _), _, _, (features, _) = workspace
-    most = 0.0
-    for p in range(count):
-        most = max(most, noises[p])
-    return features.shape[1] == 0 and 0.0 < most * _MAX_RATIO < variance
+    return features.shape[1] == 0 and 0.0 < noises[:count].max() * _MAX_RATIO < variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -246,9 +243,7 @@ def add_row_gradients(
             left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
         )
         if _cancels(variance, rows.size, workspace):
-            scaled = 0.0
-            for e in range(starts[i], starts[end]):
-                scaled -= 0.5 * entries[e] * grad[e]
+            scaled = -0.5 * (entries[starts[i] : starts[end]] * grad[starts[i] : starts[end]]).sum()
             in_variance = _grad_of_scaled(scaled, variance, rows.size, workspace, grad_matrix)
         grad_variance += in_variance
         if phi.shape[1] > 0:

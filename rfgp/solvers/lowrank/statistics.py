@@ -123,8 +123,7 @@ def needs_root(statistics: Statistics, scale: Tensor, noise: Tensor) -> bool:
         scale: The prior standard deviations s of the weights, 0-d or (F,).
         noise: The noise variance, 0-d.
     """
-    trace = (scale.square() * statistics.gram.diagonal()).sum() / noise
-    return not len(statistics.root) and bool(trace > MAX_TRACE)
+    return not len(statistics.root) and bool((scale.square() * statistics.gram.diagonal()).sum() > MAX_TRACE * noise)
 
 
 def root_of(model: LinearModel) -> Tensor:
