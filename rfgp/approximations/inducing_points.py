@@ -10,6 +10,7 @@ from rfgp import random
 from rfgp.approximations.neighbors import NeighborTerm, Vecchia, loops_of
 from rfgp.approximations.parts import NewLevels, TermCovariance
 from rfgp.approximations.role import (
+    MIN_NOISE_OF_MATRICES,
     Approximation,
     TermCost,
     TermData,
@@ -127,8 +128,10 @@ class InducingPoints(Approximation):
         return None if self.residual is None else self._unsupported_residual_reason(self.residual, data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the smallest noise. With a residual it is that of neighbors."""
-        return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
+        """Return the smallest noise. It is smaller if the residual is part of the process or of the noise."""
+        if self.residual is not None:
+            return self.residual.least_noise(data)
+        return MIN_NOISE_OF_MATRICES if self.method_for(data) == "fitc" else super().least_noise(data)
 
     def _unsupported_residual_reason(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbors do not support the residual of a term."""

@@ -7,7 +7,8 @@ import torch
 from rfgp import spectra
 from rfgp.approximations.parts import TermCovariance, TermEmbedding
 from rfgp.approximations.role import (
-    MIN_NOISE_OF_NEIGHBORS,
+    MIN_NOISE_OF_LATENT_NEIGHBORS,
+    MIN_NOISE_OF_MATRICES,
     Approximation,
     TermCost,
     TermData,
@@ -100,7 +101,7 @@ class Vecchia(Approximation):
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that factors of neighbors can resolve."""
-        return MIN_NOISE_OF_NEIGHBORS
+        return MIN_NOISE_OF_LATENT_NEIGHBORS if self.condition_on == "latent" else MIN_NOISE_OF_MATRICES
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""

@@ -7,7 +7,15 @@ from typing import Any
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.approximations.parts import FactorFeatures, FinitePart, SpectralPart
-from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, num_weights, weights_memory
+from rfgp.approximations.role import (
+    MIN_NOISE_OF_MATRICES,
+    Approximation,
+    TermCost,
+    TermData,
+    TermPrior,
+    num_weights,
+    weights_memory,
+)
 from rfgp.approximations.weights import WeightTermPrior
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
@@ -78,6 +86,10 @@ class RandomFeatures(Approximation):
         if self.kind == "laplace" and not all(isinstance(measure, spectra.Gaussian) for measure in measures):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None
+
+    def least_noise(self, data: TermData) -> float:
+        """Return the smallest noise. It is larger if frequencies are learned on batches of rows."""
+        return super().least_noise(data) if self.learn_frequencies else MIN_NOISE_OF_MATRICES
 
     def depends_on_hyperparameters(self, data: TermData) -> bool:
         """Return whether a factor has a series. Its length depends on the hyperparameters."""

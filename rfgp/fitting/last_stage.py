@@ -21,7 +21,7 @@ from rfgp.regression.spec.diagnostics import STRUCTURED_ROWS
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import NORMAL_RANGE, unit_of
 from rfgp.solvers import Inference
-from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, solve
+from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, needs_root, solve
 from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 20
@@ -138,7 +138,11 @@ def _solved(
         was_precise = model.needs_float64
         fit = fit.at(solve_scales(fit, model, statistics))
         model = fit.linear(fit.values, fit.rows)
-        if model.needs_float64 and not was_precise:
+        if needs_root(statistics, model.scale, model.noise):
+            statistics = accumulate_gram(model)
+            fit = fit.at(solve_scales(fit, model, statistics))
+            model = fit.linear(fit.values, fit.rows)
+        elif model.needs_float64 and not was_precise:
             statistics = accumulate_gram(model)
         if learned is not None:
             fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.split.validation))

@@ -95,3 +95,26 @@ def correlate_row(kind, values, slopes, begin, end):
     else:
         for q in range(begin, end):
             values[q], slopes[q] = correlation(GAUSSIAN, values[q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def drop(kind, square):
+    """Return 1 - k at r^2, without cancellation near 0.
+
+    For Matern kernels with t = (2 nu)^(1/2) r it is a series: the integral of u e^-u for nu 3/2, and of
+    u (1 + u) e^-u / 3 for nu 5/2, from 0 to t.
+
+    Args:
+        kind: The number of the kernel.
+        square: r^2.
+    """
+    if kind in (GAUSSIAN, MATERN12):
+        return -np.expm1(-0.5 * square if kind == GAUSSIAN else -np.sqrt(square))
+    t = np.sqrt(square * (3.0 if kind == MATERN32 else 5.0))
+    if t > 0.5:
+        return 1 - correlation(kind, square)[0]
+    total, power = 0.0, t * t
+    for j in range(16):
+        total += power / (j + 2) * (1.0 if kind == MATERN32 else (1 - j) / 3)
+        power *= -t / (j + 1)
+    return total

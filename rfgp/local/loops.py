@@ -17,6 +17,14 @@ applied to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2
 If a part with features phi (n, F) is subtracted, v K - phi phi^T replaces v K everywhere. Without them F is 0. A
 gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
 
+If the noise is far below v, the first pivot v + D_0 cancels most of the digits of M. With the drops e_pq = v - v K_pq,
+which are accurate, the matrix that remains after this pivot is
+
+    e_0p + e_0q - e_pq + (D_0 (v - e_0p - e_0q) - e_0p e_0q) / (v + D_0).
+
+Its entries are those of the distances between neighbors, and not of v. As M has the degree 1 in v and D together, the
+gradient in v follows from that in D.
+
 A neighbor can be determined by earlier ones up to rounding, for example an exact copy without noise. Its pivot in the
 factorization of C is then zero up to rounding, and it is omitted.
 """
@@ -24,7 +32,7 @@ factorization of C is then zero up to rounding, and it is omitted.
 import numpy as np
 
 from rfgp.compiled import jit
-from rfgp.local.correlations import correlate_row
+from rfgp.local.correlations import correlate_row, drop
 from rfgp.local.correlations import correlation as correlation
 from rfgp.local.runs import MAX_RUN, max_entries, run_end
 from rfgp.local.triangles import aligned_start, padded_length, solve, solve_transposed, subtract_projection, transpose
@@ -32,6 +40,10 @@ from rfgp.local.triangles import aligned_start, padded_length, solve, solve_tran
 _LOG_2PI = np.log(2 * np.pi)
 _MIN_PIVOT_RATIO = 1e-13
 """The smallest pivot relative to v + D. Smaller pivots are rounding."""
+_MAX_RATIO = 1e12
+"""The ratio of v to the noise above which the first pivot is eliminated without cancellation.
+
+At 1e12, standard deviations of 200 rows had errors of 2e-4. Below, no digits that matter are lost."""
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -106,6 +118,9 @@ def _factorize(kind, variance, count, workspace):
     _correlate(kind, positions, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
+    if _cancels(variance, count, workspace):
+        _factorize_differences(kind, variance, count, workspace)
+        return
     end = padded_length(count)
     for p in range(count):
         begin, row, correlations, explained = aligned_start(p), upper[p], values[p], products[p]
@@ -118,6 +133,46 @@ def _factorize(kind, variance, count, workspace):
         for q in range(begin, end):
             row[q] *= inverse[p]
         row[begin : p + 1], row[count:] = 0.0, 0.0
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _cancels(variance, count, workspace):
+    """Return whether the noise of positions is too small for the kernel's own rounding."""
+    (_, noises, _), _, _, (features, _) = workspace
+    return features.shape[1] == 0 and 0.0 < noises[:count].max() * _MAX_RATIO < variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _factorize_differences(kind, variance, count, workspace):
+    """Factorize the covariance of positions with a small noise, with the first pivot by differences of the kernel."""
+    (positions, noises, left), _, (upper, _, inverse), _ = workspace
+    for q in range(count):
+        left[q] = _drop_between(kind, positions, variance, 0, q)  # until the pivot of q
+    for p in range(count):
+        row = upper[p]
+        row[:] = 0.0
+        for q in range(p, count):
+            both, between = left[p] + left[q], _drop_between(kind, positions, variance, p, q)
+            shared = noises[0] * (variance - both) - left[p] * left[q]
+            row[q] = both - between + shared / (variance + noises[0]) if p else variance - left[q]
+        full = row[p] + noises[p]
+        for s in range(1, p):
+            for q in range(p, count):
+                row[q] -= upper[s, p] * upper[s, q]
+        left[p] = row[p]
+        pivot = left[p] + noises[p]
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
+        row *= inverse[p]
+        row[p] = 0.0
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _drop_between(kind, positions, variance, p, q):
+    """Return v - v k between two positions."""
+    square = 0.0
+    for c in range(positions.shape[0]):
+        square += (positions[c, p] - positions[c, q]) ** 2
+    return variance * drop(kind, square)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -184,9 +239,13 @@ def add_row_gradients(
         solve_transposed(lower, inverse, right, end - i, rows.size)
         for j in range(end - i):
             right[j] += grad_d[j] * left[j]
-        grad_variance += _pull_products(
+        in_variance = _pull_products(
             left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
         )
+        if _cancels(variance, rows.size, workspace):
+            scaled = -0.5 * (entries[starts[i] : starts[end]] * grad[starts[i] : starts[end]]).sum()
+            in_variance = _grad_of_scaled(scaled, variance, rows.size, workspace, grad_matrix)
+        grad_variance += in_variance
         if phi.shape[1] > 0:
             _pull_features(grad_matrix, features, rows, grad_phi)
         i = end
@@ -231,16 +290,23 @@ def density_rows(
             left[j, :p] *= -scale
             left[j, p], left[j, p + 1 :] = scale, 0.0
             value += times * np.log(scale)
+        squares = 0.0
         for c in range(weights.size):
             for p in range(before):
                 solved[0, p] = targets[rows[p], c]
             solve(upper, inverse, solved, 1, before)
             solved[0, before:] = 0.0
             solve_transposed(lower, inverse, solved, 1, before)
-            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weights[c], grad_targets)
-        grad_variance += _pull_products(
+            loss = _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weights[c], grad_targets)
+            value -= loss
+            squares += loss - 0.5 * weights[c] * (end - i) * _LOG_2PI
+        in_variance = _pull_products(
             left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
         )
+        if _cancels(variance, rows.size, workspace):
+            scaled = squares - 0.5 * times * (end - i)
+            in_variance = _grad_of_scaled(scaled, variance, rows.size, workspace, grad_matrix)
+        grad_variance += in_variance
         i = end
     return value, grad_variance
 
@@ -285,6 +351,18 @@ def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, 
         grad_row = grad_matrix[p]
         grad_variance += _pull(positions, p, rows.size, values[p], slopes[p], grad_row, pairs, variance, grad_lengths)
     return grad_variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _grad_of_scaled(scaled, variance, count, workspace, grad_matrix):
+    """Return the gradient in v, given the derivative in the logarithm of a common factor of v and D.
+
+    The diagonal of `grad_matrix` has the gradients in the noise of the positions.
+    """
+    (_, noises, _), _, _, _ = workspace
+    for p in range(count):
+        scaled -= noises[p] * grad_matrix[p, p]
+    return scaled / variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

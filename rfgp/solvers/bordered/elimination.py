@@ -16,6 +16,7 @@ from rfgp.blocks.precision import COLUMNS, Array, Factor, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.latent import SparseLatents
 from rfgp.solvers.bordered.pattern import JointPattern
+from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
 from rfgp.sparse import add_outer, quadratic_forms, transposed_product
 
 
@@ -160,8 +161,20 @@ class Elimination:
         """The lower Cholesky factor of C, (F, F)."""
         matrix = self.over_noise(self.border).mT @ self.reduced
         matrix = (matrix + matrix.mT) / 2
+        if not self.is_sparse and bool(matrix.diagonal().sum() > MAX_TRACE):
+            return self.by_orthogonalization(self.border[:, :0]).factor
         matrix.diagonal().add_(1)
         return cholesky(matrix, "The precision of the weights")
+
+    def by_orthogonalization(self, residual: Tensor) -> WeightSolution:
+        """Return the weights and the factor of C without C itself. There are no sparse latent values.
+
+        Args:
+            residual: The residual r, (n, k).
+        """
+        F, root = self.border.shape[1], self.noise.sqrt()[:, None]
+        rows = torch.cat([self.border, residual], dim=1) / root
+        return solve_root(torch.cat([rows, torch.eye(F, rows.shape[1], dtype=rows.dtype)]), F)
 
     @cached_property
     def log_determinant(self) -> float:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from rfgp.blocks.precision import Array
 from rfgp.solvers.bordered.elimination import Elimination
+from rfgp.solvers.lowrank.statistics import MAX_TRACE
 from rfgp.sparse import add_outer, times_symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -68,6 +69,8 @@ class BorderedSystem:
     def weights(self) -> Tensor:
         """The posterior mean w, (F, k)."""
         elimination = self.elimination
+        if not elimination.is_sparse and elimination.border_factor.square().sum() > MAX_TRACE:
+            return elimination.by_orthogonalization(self.residual).weights
         target = elimination.reduced.mT @ elimination.over_noise(self.residual)
         return torch.cholesky_solve(target, elimination.border_factor)
 

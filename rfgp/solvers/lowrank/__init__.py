@@ -36,5 +36,6 @@ from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetr
 from rfgp.solvers.lowrank.statistics import best_common_scale as best_common_scale
 from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
 from rfgp.solvers.lowrank.statistics import best_scales as best_scales
+from rfgp.solvers.lowrank.statistics import needs_root as needs_root
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import symmetrized as symmetrized

@@ -34,7 +34,15 @@ from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.model import LinearModel, ParameterGradients, block_rows, summed
 from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
-from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
+from rfgp.solvers.lowrank.statistics import (
+    Statistics,
+    WeightSolution,
+    accumulate_gram,
+    needs_root,
+    root_of,
+    solve,
+    solve_root,
+)
 from rfgp.solvers.role import Inference
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -52,6 +60,11 @@ def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRan
     factor, new = posterior.factor, accumulate_gram(model)
     assert factor is not None
     scale = (model.scale / model.noise)[:, None]
+    if WeightSolution(factor, posterior.weights).is_ill_conditioned:
+        before = factor.mT @ torch.cat([torch.eye(len(factor)).to(factor), posterior.weights], dim=1)
+        rows = root_of(model) * torch.cat([model.scale, torch.ones_like(model.mean)]) / model.noise.sqrt()
+        grown, weights = solve_root(torch.cat([before, rows]), len(factor))
+        return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
     matrix = factor @ factor.mT + scale * new.gram * model.scale
     target = factor @ (factor.mT @ posterior.weights) + scale * new.target
     grown = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
@@ -91,9 +104,10 @@ class LowRankSolver(Inference):
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        required = RequiredGradients(needs[1], needs[2], needs[3:])
+        required = RequiredGradients(needs[1], needs[2], needs[3:], self.solution.is_ill_conditioned)
         inverse = torch.cholesky_inverse(self.solution.factor) if required.inverse else None
         by_row = inverse if required.by_row(self._detached) else None
+        by_row = self.solution.factor if required.by_solves and by_row is not None else by_row
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, required, by_row)))
         grad_parameters = [
             total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
@@ -148,7 +162,9 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
     phi, y = phi * root, (all_rows.targets - model.mean) * root
     rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
-    return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
+    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
+    is_needed = needs_root(statistics, model.scale, model.noise)
+    return statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
 
 
 class RequiredGradients(NamedTuple):
@@ -158,11 +174,13 @@ class RequiredGradients(NamedTuple):
         noise: Whether the gradient in the noise is required.
         variances: Whether the gradient in the variances of the terms is required.
         parameters: Whether the gradient in each parameter of the features is required.
+        by_solves: Whether A is so ill-conditioned that products with A^-1 need solves.
     """
 
     noise: bool
     variances: bool
     parameters: Needs
+    by_solves: bool = False
 
     @property
     def through_features(self) -> bool:
@@ -215,13 +233,15 @@ class _SecondPass:
     Args:
         weights: The posterior mean w, (F, k).
         needs: The required gradients.
-        inverse: A^-1 (F, F), if a gradient needs it by row.
+        inverse: A^-1 (F, F), or the factor of A for solves, if a gradient needs it by row.
         model: The model with the rows.
     """
 
     def __init__(self, weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> None:
         self._model, self._needs, self._scaled_weights = model, needs, model.scale[:, None] * weights
-        self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
+        self._inverse = inverse
+        if inverse is not None and not needs.by_solves:
+            self._inverse = model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
         self._bound, self._grad_fitc = terms.clone(), terms.clone()
@@ -267,7 +287,10 @@ class _SecondPass:
         model = self._model
         assert self._inverse is not None
         self._inverse = self._inverse.to(phi)
-        self._phi_inverse = phi @ self._inverse
+        if self._needs.by_solves:  # A^-1 itself would be multiplied by large numbers that cancel
+            self._phi_inverse = torch.cholesky_solve((model.scale * phi).mT, self._inverse).mT * model.scale
+        else:
+            self._phi_inverse = phi @ self._inverse
         if model.is_homoscedastic:
             return None
         leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
