@@ -335,7 +335,10 @@ def resolution_of(
         targets: The targets, in any unit.
 
     Examples:
-        >>> resolution_of(torch.tensor([0.0, 0.5, 1.5, 4.0, 4.5])), resolution_of(torch.rand(50).double())
+        >>> (
+        ...     resolution_of(torch.tensor([0.0, 0.5, 1.5, 4.0, 4.5])),
+        ...     resolution_of(torch.linspace(0, 2, 50).double().exp()),
+        ... )
         (0.5, 0.0)
     """
     y = targets.numpy()
@@ -347,7 +350,7 @@ def resolution_of(
         rest = np.abs(steps - step * np.round(steps / step))
         steps = rest[rest > rounding]
     grid = step if 100 * rounding < step < math.inf else 0.0
-    if counts.max() <= _ATOMS * len(y):
+    if counts.max() <= max(1, _ATOMS * len(y)):
         return grid
     low, high = np.quantile(y, [0.25, 0.75])
     return max(grid, _RESOLUTION * float((high - low) / 1.349 if high > low else np.std(y)))
