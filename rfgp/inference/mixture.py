@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NoReturn, cast
 
 import torch
@@ -11,18 +10,16 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities, check_values, read_draws
+from rfgp.inference.arguments import read_draws
 from rfgp.inference.composite import numbered
 from rfgp.inference.distributions import (
     Distribution,
     InputBlocks,
     LatentDistribution,
-    normal_cdf,
-    quantiles_by_bisection,
 )
+from rfgp.inference.marginals import MarginalMixture, MarginalPrediction
 from rfgp.inference.new_levels import with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
-from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -267,14 +264,12 @@ def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     return sum(others, start=first)
 
 
-_BISECTION_STEPS = 80
-"""The number of bisection steps for a quantile."""
 Component = tuple[float, Tensor, Tensor]
 """A component of a mixture: its weight, and its means and variances (n,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixturePrediction(Prediction):
+class MixturePrediction(MarginalPrediction):
     """The joint distribution at n points of a mixture of Gaussian processes.
 
     Methods are those of `Prediction`. Moments, densities, probabilities, quantiles and draws are those of the mixture.
@@ -291,23 +286,11 @@ class MixturePrediction(Prediction):
         array([-2.,  2.], dtype=float32)
     """
 
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
-        components = list(self.parts())
-        return self._out(_mixture_cdf(components, check_values(y, self.mean_tensor(), may_be_one=True)))
-
-    @computed
-    def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        components, mean = list(self.parts()), self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        quantiles = torch.stack([_mixture_quantile(components, level.expand_as(mean)) for level in p.reshape(-1)])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
-
-    def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution."""
-        components = list(self.parts())
-        return self._out(_mixture_log_prob(components, check_values(y, self.mean_tensor())))
+    def marginals(self) -> MarginalMixture:
+        """Return the marginal distributions in the user's units."""
+        weights, means, variances = zip(*self.parts(), strict=True)
+        mean, variance = torch.stack(means), torch.stack(variances)
+        return MarginalMixture(mean.new_tensor(weights), mean, variance, torch.zeros_like(mean[:1]), math.inf)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -374,29 +357,3 @@ class MixturePrediction(Prediction):
         for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
-
-
-def _mixture_log_prob(components: Iterable[Component], y: Tensor) -> Tensor:
-    """Return the log densities of values (n,)."""
-    return torch.logsumexp(torch.stack([math.log(w) + normal_log_prob(y, m, v) for w, m, v in components]), dim=0)
-
-
-def _mixture_cdf(components: Iterable[Component], y: Tensor) -> Tensor:
-    """Return the probabilities (n,) that values are at most y, () or (n,)."""
-    probabilities = (weight * normal_cdf(y - mean, variance.sqrt()) for weight, mean, variance in components)
-    return sum(probabilities, start=torch.zeros((), dtype=torch.float64, device=y.device))
-
-
-def _mixture_quantile(components: Sequence[Component], p: Tensor) -> Tensor:
-    """Return the quantiles (n,) at probabilities (n,), by bisection.
-
-    Bisection has no gradient, so a Newton step follows it if a gradient is required.
-    """
-    with torch.no_grad():
-        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in components])
-        high = quantiles_by_bisection(
-            partial(_mixture_cdf, components), p, ends.min(0).values, ends.max(0).values, _BISECTION_STEPS
-        )
-    if not any(mean.requires_grad for _, mean, _ in components):
-        return high
-    return high - (_mixture_cdf(components, high) - p) / _mixture_log_prob(components, high).exp().detach()

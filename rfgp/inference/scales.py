@@ -10,27 +10,24 @@ With members c of an average of models and Gauss-Hermite nodes a_k with weights 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from rfgp.inference.arguments import check_probabilities, check_values, read_draws
+from rfgp.inference.arguments import read_draws
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, InputBlocks, in_memory
+from rfgp.inference.marginals import NODES, MarginalMixture, MarginalPrediction, factors, variance_ratio
 from rfgp.inference.mixture import MixtureDistribution
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods.role import drawing
 from rfgp.linalg import covariance_root
 from rfgp.threads import computed
 
-NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
-NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 MAX_LOG_SCALE = 14.0
 """The bound of the logarithm of a squared scale."""
 MAX_BENT_COLUMNS = 20
@@ -38,8 +35,6 @@ MAX_BENT_COLUMNS = 20
 _NUM_WAVES = 3
 _CHUNK = 2**16
 """The number of points whose features are in memory."""
-_MAX_STEPS = 80
-"""The maximum number of steps of a search for a quantile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +173,7 @@ class ScaleModel:
         """
         return self.nodes_of(self.basis(inputs, mean, variance))
 
-    def mixture(self, inputs: Tensor, members: tuple[Tensor, Tensor, Tensor]) -> "ScaledMixture":
+    def mixture(self, inputs: Tensor, members: tuple[Tensor, Tensor, Tensor]) -> "MarginalMixture":
         """Return the distributions of observations at n points.
 
         Args:
@@ -187,7 +182,7 @@ class ScaleModel:
         """
         weights, means, variances = members
         nodes = self.nodes(inputs.detach().double().cpu(), weights @ means, weights @ variances)
-        return ScaledMixture(*members, nodes, self.df, self.floor)
+        return MarginalMixture(*members, nodes, self.df, self.floor)
 
     def nodes_of(self, features: Tensor) -> Tensor:
         """Return the nodes of g (5, n), given the features (n, F)."""
@@ -196,134 +191,6 @@ class ScaleModel:
 
     def _log_scales(self, features: Tensor) -> tuple[Tensor, Tensor]:
         return features @ self.weights, ((features @ self.covariance) * features).sum(1)
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledMixture:
-    """Marginal distributions of observations at n points: mixtures of Student-t or normal distributions.
-
-    Attributes:
-        weights: The weights of the members, (c,).
-        means: Their means, (c, n).
-        variances: Their predictive variances, (c, n).
-        nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
-        df: The degrees of freedom, or inf.
-        floor: The smallest squared scale.
-
-    Examples:
-        >>> one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
-        >>> mixture = ScaledMixture(one[0], zero, one, zero, math.inf)
-        >>> round(mixture.quantile(torch.tensor([0.975], dtype=torch.float64)).item(), 3)
-        1.96
-    """
-
-    weights: Tensor
-    means: Tensor
-    variances: Tensor
-    nodes: Tensor
-    df: float
-    floor: float = 0.0
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Return the log densities at y, (n,)."""
-        parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
-        return torch.logsumexp(torch.stack(parts), dim=0)
-
-    def interval_log_prob(self, y: Tensor, width: float) -> Tensor:
-        """Return log(P(y - width / 2 < Y < y + width / 2) / width), (n,)."""
-        total = torch.zeros_like(y)
-        for w, mean, square in self._parts():
-            scale = square.sqrt()
-            left, half = -(y - mean).abs() / scale, 0.5 * width / scale
-            mass = (_cdf(left + half, self.df) - _cdf(left - half, self.df)) / width
-            density = _t_log_prob(y - mean, square, self.df).exp()
-            total = total + w * torch.where(half < 1e-3, density, mass)
-        return total.clamp_min(1e-300).log()
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """Return the probabilities of values up to y, (n,)."""
-        parts = (w * _cdf((y - mean) / square.sqrt(), self.df) for w, mean, square in self._parts())
-        return sum(parts, start=torch.zeros_like(y))
-
-    def quantile(self, p: Tensor) -> Tensor:
-        """Return the quantiles at probabilities p, (n,), by Newton steps within brackets.
-
-        The last step is differentiable.
-        """
-        with torch.no_grad():
-            standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
-            ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
-            low, high = ends.amin(0), ends.amax(0)
-            y, tolerance = (low + high) / 2, 1e-13 * (1 + ends.abs().amax(0))
-            for _ in range(_MAX_STEPS):
-                excess = self.cdf(y) - p
-                low, high = torch.where(excess < 0, y, low), torch.where(excess < 0, high, y)
-                newton = y - excess / self.log_prob(y).exp()
-                is_inside = (newton > low) & (newton < high)
-                new = torch.where(is_inside, newton, (low + high) / 2)
-                done, y = bool(((new - y).abs() <= tolerance).all()), new
-                if done:
-                    break
-        if not (self.means.requires_grad or self.variances.requires_grad or self.nodes.requires_grad):
-            return y
-        return y - (self.cdf(y) - p) / self.log_prob(y).exp().detach()
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """Return the means and variances, (n,) each."""
-        mean = self.weights @ self.means
-        spread = self.weights @ (self.means - mean).square()
-        expected = (self.weights @ self.variances) * factors(self.nodes) + self.floor
-        return mean, spread + variance_ratio(self.df) * expected
-
-    def _parts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the weight of each part, 0-d, with its means and squared scales (n,)."""
-        node_weights = NODE_WEIGHTS if len(self.nodes) > 1 else torch.ones(1, dtype=torch.float64)
-        for w, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
-            for q, g in zip(node_weights, self.nodes, strict=True):
-                yield w * q, mean, variance * g.exp() + self.floor
-
-
-def factors(nodes: Tensor) -> Tensor:
-    """Return the means of e^g (n,), given the nodes of g, (q, n)."""
-    return NODE_WEIGHTS @ nodes.exp() if len(nodes) > 1 else nodes[0].exp()
-
-
-def variance_ratio(df: float) -> float:
-    """Return the variance of Student's t relative to its squared scale, for more than two degrees of freedom."""
-    return 1.0 if math.isinf(df) else df / (df - 2)
-
-
-def _t_log_prob(r: Tensor, square: Tensor, df: float) -> Tensor:
-    """Return the log densities of Student's t, or a normal distribution, with squared scales (...)."""
-    if math.isinf(df):
-        return -0.5 * ((2 * math.pi * square).log() + r.square() / square)
-    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df)
-    return constant - 0.5 * square.log() - (df + 1) / 2 * (r.square() / (df * square)).log1p()
-
-
-def _on_numpy(function: Any, df: float, values: Tensor) -> Tensor:
-    return torch.as_tensor(function(df, values.detach().cpu().numpy())).to(values)
-
-
-class _StudentCdf(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, df: float) -> Tensor:
-        ctx.save_for_backward(z)
-        ctx.df = df
-        return _on_numpy(special.stdtr, df, z)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (z,) = ctx.saved_tensors
-        return grads[0] * _t_log_prob(z, torch.ones_like(z), ctx.df).exp(), None
-
-
-def _cdf(z: Tensor, df: float) -> Tensor:
-    """Return the probabilities of standard values up to z, (...)."""
-    student: Any = _StudentCdf
-    out: Tensor = 0.5 * torch.special.erfc(-z / math.sqrt(2)) if math.isinf(df) else student.apply(z, df)
-    return out
 
 
 Part = tuple[float, Distribution, Tensor, Tensor]
@@ -374,7 +241,7 @@ class PointScales:
         """The members of the average, or the process alone."""
         return _parts_of(self.latent, self.noise)
 
-    def mixture(self) -> ScaledMixture:
+    def mixture(self) -> MarginalMixture:
         """Return the marginal distributions of standardized observations."""
         return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
 
@@ -435,7 +302,7 @@ class PointScales:
                 out[of_member] = center + shift.cpu() + scaled
         return out
 
-    def _mixture(self) -> ScaledMixture:
+    def _mixture(self) -> MarginalMixture:
         weights, means, variances = members_of(self.latent, self.center, self.noise)
         mean, total = weights @ means, weights @ variances
         inputs = [self.inputs.cpu()] if isinstance(self.inputs, Tensor) else self.inputs.blocks(_CHUNK)
@@ -444,7 +311,7 @@ class PointScales:
             points = slice(start, start + len(x))
             nodes.append(self.model.nodes(x, mean[points], total[points]))
             start += len(x)
-        return ScaledMixture(weights, means, variances, torch.cat(nodes, dim=1), self.model.df, self.model.floor)
+        return MarginalMixture(weights, means, variances, torch.cat(nodes, dim=1), self.model.df, self.model.floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,7 +365,7 @@ class ScaledDistribution(Distribution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScaledPrediction(Prediction):
+class ScaledPrediction(MarginalPrediction):
     """The distribution of observations whose scale depends on the inputs, with normal or Student-t tails.
 
     Methods are those of `Prediction`. Moments, densities, probabilities and quantiles are those of the mixture, and
@@ -532,30 +399,19 @@ class ScaledPrediction(Prediction):
     @computed
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
-        return self.scale**2 * self._mixture.moments()[1].to(self.scale.device)
+        return self.marginals().moments()[1].to(self.scale.device)
 
     @computed
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n), float64 tensor."""
         return self._normal.covariance_tensor()
 
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
-        mean = self.mean_tensor()
-        return self._out(self._mixture.cdf(self._standard(check_values(y, mean, may_be_one=True).expand_as(mean))))
-
-    @computed
-    def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        mean = self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        quantiles = [self._mixture.quantile(level.cpu().expand(len(mean))) for level in p.reshape(-1)]
-        return self._out(self._units(torch.stack(quantiles).reshape(*p.shape, *mean.shape)))
-
-    def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution."""
-        values = self._standard(check_values(y, self.mean_tensor()))
-        return self._out(self._mixture.log_prob(values) - self.scale.cpu().log())
+    def marginals(self) -> MarginalMixture:
+        """Return the marginal distributions in the user's units."""
+        standard, center = self._point_scales.mixture(), self._point_scales.center.cpu()
+        location, scale = self.location.double().cpu(), self.scale.double().cpu()
+        means, variances = location + scale * (standard.means - center), scale**2 * standard.variances
+        return replace(standard, means=means, variances=variances, floor=float(scale**2) * standard.floor)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -565,7 +421,7 @@ class ScaledPrediction(Prediction):
         root of df / chi^2 of each observation.
         """
         draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
-        return self._out(self._units(draws + self._point_scales.center.cpu()))
+        return self._out(self.location + self.scale * draws.to(self.scale.device))
 
     def linear(self, weights: Any) -> Prediction:
         """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""
@@ -579,22 +435,10 @@ class ScaledPrediction(Prediction):
         return cast(PointScales, self.scales)
 
     @property
-    def _mixture(self) -> ScaledMixture:
-        return self._point_scales.mixture()
-
-    @property
     def _normal(self) -> Prediction:
         """The normal distribution with the moments of these observations."""
         parts = (self.latent, self.location, self.scale, self._with_moments().noise, self.template, self.as_numpy)
         return Prediction(*parts, has_noise=True, is_small=self.is_small)
-
-    def _standard(self, values: Tensor) -> Tensor:
-        """Return values (...) in standardized units."""
-        return ((values - self.location) / self.scale).double().cpu() + self._point_scales.center.cpu()
-
-    def _units(self, values: Tensor) -> Tensor:
-        """Return standardized values (...) in the user's units."""
-        return self.location + self.scale * (values - self._point_scales.center.cpu()).to(self.scale.device)
 
     def __repr__(self) -> str:
         return f"Scaled{super().__repr__()}"

@@ -364,7 +364,7 @@ class GP(Process[ModelSpec]):
         if name == "likelihood" and options.selects_noise:
             return AUTO if space is None else None
         if name == "likelihood" and self.spec.is_gaussian and space is None:
-            return None
+            return default
         if space is not None and name in ("kernel", "validate"):
             return {"kernel": AUTO, "validate": space.validate}[name]
         return super().argument(name, default)

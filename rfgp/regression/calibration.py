@@ -27,9 +27,9 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import ENTRIES, in_memory
+from rfgp.inference.marginals import factors
 from rfgp.inference.mixture import MixtureDistribution, MixtureMember
 from rfgp.inference.prediction import Prediction
-from rfgp.inference.scales import factors
 from rfgp.regression.observing import left_out_prediction, mixture_members
 from rfgp.regression.report import FitReport
 from rfgp.regression.state import GPState, predicted

@@ -22,7 +22,8 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.inference.scales import ScaleBasis, ScaledMixture, ScaleModel, members_of
+from rfgp.inference.marginals import MarginalMixture
+from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.regression.observing import left_out_prediction
 from rfgp.regression.spec import largest, spec_of
@@ -114,7 +115,7 @@ class LeftOut:
         """The variances B of the members' means, (n,)."""
         return self.weights @ (self.means - self.mean).square()
 
-    def mixture(self, nodes: Tensor, df: float, floor: float, rows: Tensor | slice = slice(None)) -> ScaledMixture:
+    def mixture(self, nodes: Tensor, df: float, floor: float, rows: Tensor | slice = slice(None)) -> MarginalMixture:
         """Return the predictive distributions of some rows.
 
         Args:
@@ -123,7 +124,7 @@ class LeftOut:
             floor: The smallest squared scale.
             rows: The rows. The default is all.
         """
-        return ScaledMixture(self.weights, self.means[:, rows], self.variances[:, rows], nodes, df, floor)
+        return MarginalMixture(self.weights, self.means[:, rows], self.variances[:, rows], nodes, df, floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +173,7 @@ def fit_scales(
 
     def objective(w: Tensor) -> float:
         tau = base + total * (features @ w).clamp(-12, 12).exp()
-        one = ScaledMixture(tau.new_ones(1), rows.mean[None], tau[None], tau.new_zeros(1, len(tau)), df)
+        one = MarginalMixture(tau.new_ones(1), rows.mean[None], tau[None], tau.new_zeros(1, len(tau)), df)
         return float(rows.counts @ one.log_prob(rows.targets) - 0.5 * (w.square() / prior[blocks]).sum())
 
     covariance = torch.empty(0)
@@ -314,7 +315,7 @@ def _name(df: float) -> str:
     return f"scales with {'normal tails' if math.isinf(df) else f'Student-t tails ({df:g} degrees of freedom)'}"
 
 
-def _score(mixture: ScaledMixture, targets: Tensor, resolution: float) -> Tensor:
+def _score(mixture: MarginalMixture, targets: Tensor, resolution: float) -> Tensor:
     """Return log densities, or log probabilities of intervals over their width, (n,)."""
     return mixture.interval_log_prob(targets, resolution) if resolution else mixture.log_prob(targets)
 
@@ -500,7 +501,7 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
     alone = state.replace(rows=rows, scale_model=model)
     block, members = gathered(rows), _left_out_members(alone)
     constant = torch.zeros(1, len(block)).double()
-    mixture = ScaledMixture(*members, constant, math.inf) if model is None else model.mixture(block.inputs, members)
+    mixture = MarginalMixture(*members, constant, math.inf) if model is None else model.mixture(block.inputs, members)
     ours = _score(mixture, block.targets[:, 0].double().cpu(), resolution) + jacobian
     kernel = spec.fitted_kernel(largest(state).hyperparameters)
     options = spec.options.changed(kernel=kernel, approximations="auto", start={}, priors={}, selects_noise=False)
