@@ -133,12 +133,12 @@ class Matern(Spectrum):
         """Return k and its derivative in r^2, (n, d) -> (n, n), (n, n).
 
         With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)). So the derivative of M_nu(t) in r^2 is
-        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0. For nu = 1/2 it is -exp(-r) / (2 r), and set to 0 at r = 0.
+        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0. For nu = 1/2 it is -exp(-r) / (2 r), and huge but finite at r = 0.
         """
         r = self_distance(z.detach())
         if self.is_steep:
             kernel = torch.exp(-r)
-            return kernel, (kernel / r.clamp_min_(1e-300)).mul_(-0.5)
+            return kernel, (kernel / r.clamp_min_(1e-100)).mul_(-0.5)  # times a distance of 0 it is 0, never NaN
         t = r.mul_(math.sqrt(2 * self.nu))
         if self.nu == 1.5:  # one exponential serves both
             slope = torch.exp(-t).mul_(-1.5)

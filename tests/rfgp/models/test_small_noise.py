@@ -101,3 +101,12 @@ def test_answers_have_enough_digits(name, n):
     for path, gradient in expected.gradients.items():
         found = gp.hyperparameters.raw[path.replace(".", "/")].grad.sum().item()
         assert found == pytest.approx(gradient, rel=0.01, abs=0.01), path
+
+
+def test_equal_rows_have_finite_gradients_at_small_noise():
+    X = np.repeat(np.random.default_rng(0).uniform(size=(40, 2)), 2, axis=0)
+    start = {"noise": 1e-10, "lengthscale": 100.0, "outputscale": 100.0}
+    gp = rfgp.GP(k.Matern(nu=0.5), approximation=rfgp.Exact(), start=start, seed=0)
+    gp.condition(X, np.sin(9 * X[:, 0]) + np.arange(80))
+    gp.log_marginal_likelihood().backward()
+    assert all(bool(torch.isfinite(raw.grad).all()) for raw in gp.hyperparameters.raw.values())
