@@ -78,6 +78,21 @@ def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
     return p
 
 
+def check_level(level: Any) -> float:
+    """Return the level of an interval.
+
+    Args:
+        level: One number.
+
+    Raises:
+        InvalidArgumentError: If it is not one number strictly between 0 and 1.
+    """
+    p = check_probabilities("level", level, torch.empty(0, dtype=torch.float64))
+    if p.ndim:
+        raise InvalidArgumentError(f"level must be one number, got {level!r}. Use quantile for several.")
+    return float(p)
+
+
 def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
     """Return the number of draws, and a generator for them.
 

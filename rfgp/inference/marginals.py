@@ -34,6 +34,7 @@ class MarginalMixture:
         nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
         df: The degrees of freedom, or inf.
         floor: The smallest squared scale.
+        ceiling: The largest part of a predictive variance that is scaled. Far from all rows the prior variance is kept.
 
     Examples:
         >>> one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
@@ -48,6 +49,7 @@ class MarginalMixture:
     nodes: Tensor
     df: float
     floor: float = 0.0
+    ceiling: float = math.inf
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities at y, (n,)."""
@@ -96,15 +98,18 @@ class MarginalMixture:
         """Return the means and variances, (n,) each."""
         mean = self.weights @ self.means
         spread = self.weights @ (self.means - mean).square()
-        expected = (self.weights @ self.variances) * factors(self.nodes) + self.floor
-        return mean, spread + variance_ratio(self.df) * expected
+        return mean, spread + variance_ratio(self.df) * (self.weights @ self.expected_squares())
+
+    def expected_squares(self) -> Tensor:
+        """Return the means over g of the squared scales of each member, (c, n)."""
+        return self.variances + (factors(self.nodes) - 1) * self.variances.clamp_max(self.ceiling) + self.floor
 
     def _parts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield the weight of each part, 0-d, with its means and squared scales (n,)."""
         node_weights = NODE_WEIGHTS if len(self.nodes) > 1 else self.weights.new_ones(1)
         for w, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
             for q, g in zip(node_weights, self.nodes, strict=True):
-                yield w * q, mean, variance * g.exp() + self.floor
+                yield w * q, mean, variance + g.expm1() * variance.clamp_max(self.ceiling) + self.floor
 
 
 def factors(nodes: Tensor) -> Tensor:

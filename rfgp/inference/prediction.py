@@ -10,7 +10,14 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import unsupported
-from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
+from rfgp.inference.arguments import (
+    check_level,
+    check_probabilities,
+    check_values,
+    in_caller_form,
+    read_draws,
+    read_real,
+)
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, check_joint_fits, normal_cdf
 from rfgp.inference.operators import ObservedOperator
@@ -472,6 +479,6 @@ def _quantile(prediction: Prediction, probability: Any) -> Tensor:
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
     """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
-    p = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
+    p = check_level(level)
     low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high

@@ -21,13 +21,15 @@ from torch import Tensor
 from rfgp.inference.arguments import read_draws
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, InputBlocks, in_memory
-from rfgp.inference.marginals import NODES, MarginalMixture, MarginalPrediction, factors, variance_ratio
+from rfgp.inference.marginals import NODES, MarginalMixture, MarginalPrediction, variance_ratio
 from rfgp.inference.mixture import MixtureDistribution
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods.role import drawing
 from rfgp.linalg import covariance_root
 from rfgp.threads import computed
 
+WEIGHT_BOUNDS = (1e-3, 1e3)
+"""The bounds of the weights of rows."""
 MAX_LOG_SCALE = 14.0
 """The bound of the logarithm of a squared scale."""
 MAX_BENT_COLUMNS = 20
@@ -62,7 +64,14 @@ class ScaleBasis:
 
     @classmethod
     def of(
-        cls, inputs: Tensor, columns: Sequence[int], mean: Tensor, variance: Tensor, num_random: int, seed: int
+        cls,
+        inputs: Tensor,
+        columns: Sequence[int],
+        mean: Tensor,
+        variance: Tensor,
+        num_random: int,
+        seed: int,
+        uses_mean: bool = True,
     ) -> "ScaleBasis":
         """Return the features for rows.
 
@@ -73,6 +82,7 @@ class ScaleBasis:
             variance: The predictive variances T, (n,).
             num_random: The number of random features.
             seed: Their seed.
+            uses_mean: Whether scales depend on the mean.
         """
         rng, d = np.random.default_rng(seed), len(columns)
         frequencies = rng.standard_normal((d, num_random)) / math.sqrt(2 * max(d, 1))
@@ -80,6 +90,7 @@ class ScaleBasis:
         index = torch.tensor(list(columns), dtype=torch.long)
         x = inputs.detach().double().cpu()[:, index]
         low, high = torch.quantile(mean, torch.tensor([0.005, 0.995], dtype=torch.float64))
+        low, high = (low, high) if uses_mean else (mean.mean(), mean.mean())
         log_variance = variance.log()
         return cls(
             index,
@@ -122,6 +133,8 @@ class ScaleBasis:
 
 def _unit(values: Tensor) -> Tensor:
     """Return the standard deviations of values (n, ...), or 1 where they are 0."""
+    if not values.numel():
+        return values.new_ones(values.shape[1:])
     deviation = values.std(0, correction=0)
     return torch.where(deviation > 1e-9 * values.abs().amax(0).clamp_min(1e-300), deviation, 1.0)
 
@@ -144,6 +157,7 @@ class ScaleModel:
         df: The degrees of freedom of Student's t. If inf, residuals are normal.
         floor: The smallest squared scale, the rounding error of targets.
         row_weights: The weights of the training rows in the posterior, (n,). If None, ones.
+        row_nodes: The nodes of g at the training rows by models without their fold, (5, n). If None, of this model.
     """
 
     basis: ScaleBasis
@@ -152,6 +166,12 @@ class ScaleModel:
     df: float
     floor: float = 0.0
     row_weights: Tensor | None = None
+    row_nodes: Tensor | None = None
+
+    @property
+    def ceiling(self) -> float:
+        """The largest predictive variance of the rows from which scales were learned."""
+        return float(self.basis.variance_range[3].exp())
 
     def log_scales(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and variance of g at n points, (n,) each.
@@ -181,8 +201,25 @@ class ScaleModel:
             members: The weights (c,), means (c, n) and predictive variances (c, n) of the members of an average.
         """
         weights, means, variances = members
-        nodes = self.nodes(inputs.detach().double().cpu(), weights @ means, weights @ variances)
-        return MarginalMixture(*members, nodes, self.df, self.floor)
+        nodes = self.nodes(inputs.double().cpu(), weights @ means, weights @ variances)
+        return MarginalMixture(*members, nodes, self.df, self.floor, self.ceiling)
+
+    def weights_of(self, targets: Tensor, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the weights of rows in a posterior, (n,): (df + 1) / (df + u) e^-g with u = r^2 / (T e^g).
+
+        The first factor is the E step of Student's t. Outliers have little weight.
+
+        Args:
+            targets: The standardized targets, (n,).
+            inputs: The inputs, (n, D).
+            mean: Their predicted means, (n,).
+            variance: Their predictive variances T, (n,).
+        """
+        factor = self.log_scales(inputs, mean, variance)[0].clamp(-7, 7).exp()
+        if not math.isinf(self.df):
+            u = (targets - mean).square() / (variance * factor)
+            factor = factor * (self.df + u) / (self.df + 1)
+        return (1 / factor).clamp(*WEIGHT_BOUNDS)
 
     def nodes_of(self, features: Tensor) -> Tensor:
         """Return the nodes of g (5, n), given the features (n, F)."""
@@ -227,6 +264,7 @@ class PointScales:
         inputs: The standardized points, (n, D), or blocks of them.
         center: The standardized mean of the (first) process, 0-d.
         noise: Its standardized noise variance, 0-d. Members of an average have their own.
+        own_nodes: The nodes of g at the points, (5, n). If None, those of the model.
     """
 
     model: ScaleModel
@@ -234,6 +272,7 @@ class PointScales:
     inputs: Tensor | InputBlocks
     center: Tensor
     noise: Tensor
+    own_nodes: Tensor | None = None
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
 
     @property
@@ -246,21 +285,34 @@ class PointScales:
         return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
 
     def factors(self) -> Tensor:
-        """Return the means of e^g at the points, (n,)."""
-        return factors(self.mixture().nodes)
+        """Return the factors of the latent variances of each member at the points, (c, n).
+
+        They are those of predictive variances. If rows have weights, the posterior follows the scales already, and
+        latent variances are only bounded by those of observations.
+        """
+        mixture = self.mixture()
+        squares = mixture.expected_squares()
+        if self.model.row_weights is None:
+            return (squares - mixture.floor) / mixture.variances
+        return (squares / (mixture.variances - self._noises()).clamp_min(1e-300)).clamp_max(1.0)
 
     def scaled(self) -> Distribution:
         """Return the distribution of the latent function with scales."""
         latent = self.latent
         if isinstance(latent, MixtureDistribution):
-            return replace(latent, members=tuple(ScaledDistribution(d, self) for d in latent.members))
+            members = tuple(ScaledDistribution(d, self, number) for number, d in enumerate(latent.members))
+            return replace(latent, members=members)
         return ScaledDistribution(latent, self)
 
     def extra_noises(self) -> Tensor:
         """Return the variances of observations minus those of the scaled latent function, of each member, (c, n)."""
-        mixture, noises = self.mixture(), torch.stack([noise.double().cpu() for *_, noise in self.parts])
-        total = mixture.variances * self.factors() + mixture.floor
-        return variance_ratio(mixture.df) * total - (mixture.variances - noises[:, None]) * self.factors()
+        mixture = self.mixture()
+        latent = (mixture.variances - self._noises()).clamp_min(0) * self.factors()
+        return variance_ratio(mixture.df) * mixture.expected_squares() - latent
+
+    def _noises(self) -> Tensor:
+        """Return the noise variances of the members, (c, 1)."""
+        return torch.stack([noise.double().cpu() for *_, noise in self.parts])[:, None]
 
     def observed(self, prediction: Prediction) -> "ScaledPrediction":
         """Return the distribution of observations.
@@ -284,7 +336,7 @@ class PointScales:
         mean, total = (mixture.weights @ values for values in (mixture.means, mixture.variances))
         root = covariance_root(model.covariance)
         standard = torch.randn(count, root.shape[1], generator=generator, dtype=torch.float64)
-        features = model.basis(in_memory(self.inputs).detach().cpu(), mean.detach(), total.detach())
+        features = model.basis(in_memory(self.inputs).cpu(), mean, total)
         g = (model.weights + standard @ root.mT) @ features.mT
         rows = torch.multinomial(mixture.weights, max(count, 1), True, generator=generator)[:count]
         out = torch.empty_like(g)
@@ -295,7 +347,9 @@ class PointScales:
                 values = latent.sample(len(of_member), generator)[..., 0].double().cpu() - center
                 normal = torch.randn(values.shape, generator=generator, dtype=torch.float64)
                 rounding = torch.randn(values.shape, generator=generator, dtype=torch.float64) * model.floor**0.5
-                scaled = (values + noise.cpu().sqrt() * normal) * (0.5 * g[of_member]).exp() + rounding
+                variance = mixture.variances[number]
+                ratio = 1 + g[of_member].expm1() * (variance.clamp_max(mixture.ceiling) / variance)
+                scaled = (values + noise.cpu().sqrt() * normal) * ratio.sqrt() + rounding
                 if not math.isinf(df):
                     square = torch.from_numpy(drawing(generator).chisquare(df, size=values.shape))
                     scaled = scaled * (df / square).sqrt()
@@ -311,20 +365,23 @@ class PointScales:
             points = slice(start, start + len(x))
             nodes.append(self.model.nodes(x, mean[points], total[points]))
             start += len(x)
-        return MarginalMixture(weights, means, variances, torch.cat(nodes, dim=1), self.model.df, self.model.floor)
+        model, all_nodes = self.model, self.own_nodes if self.own_nodes is not None else torch.cat(nodes, dim=1)
+        return MarginalMixture(weights, means, variances, all_nodes, model.df, model.floor, model.ceiling)
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledDistribution(Distribution):
-    """The distribution of latent values whose deviations from the mean are multiplied by E(e^g)^(1/2).
+    """The distribution of latent values whose deviations from the mean are scaled.
 
     Attributes:
         latent: The distribution without scales.
         scales: The scales at its points.
+        number: The number of the member of an average.
     """
 
     latent: Distribution
     scales: PointScales
+    number: int = 0
 
     @property
     def num_points(self) -> int | None:
@@ -351,7 +408,7 @@ class ScaledDistribution(Distribution):
 
     def _variance(self) -> Tensor:
         variance = self.latent.variance()
-        return variance * self.scales.factors().to(variance)
+        return variance * self.scales.factors()[self.number].to(variance)
 
     def _covariance(self) -> Tensor:
         roots = self._roots()
@@ -361,7 +418,7 @@ class ScaledDistribution(Distribution):
         return self._roots()[:, None] * self.latent.root()
 
     def _roots(self) -> Tensor:
-        return self.scales.factors().sqrt().to(self.latent.mean())
+        return self.scales.factors()[self.number].sqrt().to(self.latent.mean())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -391,10 +448,9 @@ class ScaledPrediction(MarginalPrediction):
         return self.source.observed(exposure)
 
     @property
-    def unscaled(self) -> Prediction:
+    def unscaled(self) -> Any:
         """The normal distribution of observations without scales."""
-        unscaled: Prediction = self.source.unscaled.observed()
-        return unscaled
+        return self.source.unscaled.observed()
 
     @computed
     def variance_tensor(self) -> Tensor:
@@ -411,7 +467,9 @@ class ScaledPrediction(MarginalPrediction):
         standard, center = self._point_scales.mixture(), self._point_scales.center.cpu()
         location, scale = self.location.double().cpu(), self.scale.double().cpu()
         means, variances = location + scale * (standard.means - center), scale**2 * standard.variances
-        return replace(standard, means=means, variances=variances, floor=float(scale**2) * standard.floor)
+        square = float(scale) ** 2
+        floor, ceiling = square * standard.floor, square * standard.ceiling
+        return replace(standard, means=means, variances=variances, floor=floor, ceiling=ceiling)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -422,6 +480,19 @@ class ScaledPrediction(MarginalPrediction):
         """
         draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
         return self._out(self.location + self.scale * draws.to(self.scale.device))
+
+    @property
+    def terms(self) -> Any:
+        """The predictions of the terms, which have no scales."""
+        return self.unscaled.terms
+
+    def of(self, *terms: str) -> Any:
+        """Return the prediction of the sum of some terms, which has no scales."""
+        return self.unscaled.of(*terms)
+
+    def without(self, *terms: str) -> Any:
+        """Return the prediction of the sum of all other terms, which has no scales."""
+        return self.unscaled.without(*terms)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""

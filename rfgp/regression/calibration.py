@@ -24,7 +24,7 @@ from torch import Tensor
 from rfgp import metrics, random
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities
+from rfgp.inference.arguments import check_level
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import ENTRIES, in_memory
 from rfgp.inference.marginals import factors
@@ -41,8 +41,6 @@ Moments = tuple[Tensor, Tensor]
 PointMoments = Callable[[Tensor], Moments]
 Ends = Callable[[Tensor, float], Moments]
 """A function of standardized points and a level to the ends of intervals in the user's units, (m,) or (m, k) each."""
-ScaleFactor = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""A function of standardized inputs (n, d), means (n,) and variances (n,) to factors (n,) of predictive deviations."""
 
 MAX_LEFT_OUT = 2000
 """The maximum number of rows that are left out one at a time. With more rows, some are held out."""
@@ -83,7 +81,7 @@ class Calibration:
 
     def __str__(self) -> str:
         lines = zip(self.levels, self.coverage, self.standard_error, strict=True)
-        table = [f"{level:5.2f} {share:9.3f} {error:15.3f}" for level, share, error in lines]
+        table = [f"{level:5.4g} {share:9.3f} {error:15.3f}" for level, share, error in lines]
         head = f"Coverage of central intervals for {counted(self.num_rows, 'row')}, {self.rows}"
         return "\n".join([head, "level  coverage  standard error", *table])
 
@@ -125,7 +123,7 @@ def calibrated_ends(state: GPState, report: FitReport | None, inputs: Any, level
         DataError: If the rows are read in blocks.
         InvalidArgumentError: If rows are not exchangeable, or too few for the level.
     """
-    level = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
+    level = check_level(level)
     selection = None if report is None else report.selection
     if selection is not None and not selection.has_random_validation:
         raise InvalidArgumentError(
@@ -138,25 +136,17 @@ def calibrated_ends(state: GPState, report: FitReport | None, inputs: Any, level
             "calibrated=True requires exchangeable rows, got rows with known noise or weights. Use interval(level), or "
             "repeat rows instead of sample_weight=."
         )
-    model = state.scale_model
-
-    def factor(inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        assert model is not None
-        return factors(model.nodes(inputs.double().cpu(), mean, variance)).sqrt()
-
     with torch.no_grad():
-        scale = None if model is None else factor
-        ends = state.results.get("calibrated", lambda: conformal_intervals(state, rows, scale))
+        ends = state.results.get("calibrated", lambda: conformal_intervals(state, rows))
         return ends(in_memory(inputs).detach(), level)
 
 
-def conformal_intervals(state: GPState, rows: Rows, factor: ScaleFactor | None = None) -> Ends:
+def conformal_intervals(state: GPState, rows: Rows) -> Ends:
     """Return jackknife+ intervals if left-out predictions have a closed form, and split conformal ones otherwise.
 
     Args:
         state: The state of the model, with a Gaussian likelihood.
         rows: Its rows, without weights or known noise.
-        factor: A function that scales the predictive deviations of jackknife+ intervals. If None, they are not scaled.
 
     Raises:
         DataError: If the rows are read in blocks.
@@ -165,7 +155,7 @@ def conformal_intervals(state: GPState, rows: Rows, factor: ScaleFactor | None =
     has_closed_form = all(member.prior.neighbors is None and not uses_cg(member.prior, rows) for member in members)
     if is_read_in_blocks(rows) or len(rows) > MAX_LEFT_OUT or not has_closed_form:
         return _split_conformal(state, rows)
-    return _jackknife_plus(members, gathered(state.weighted(rows)), state, factor)
+    return _jackknife_plus(members, gathered(state.weighted(rows)), state)
 
 
 def _without_each(member: MixtureMember, rows: Block, memory: float | None) -> tuple[Moments, PointMoments]:
@@ -186,9 +176,9 @@ def _without_each(member: MixtureMember, rows: Block, memory: float | None) -> t
     return (mean, variances + more.expand(len(rows))[:, None]), moments
 
 
-def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPState, factor: ScaleFactor | None) -> Ends:
-    """Return jackknife+ intervals with standardized scores."""
-    units, memory = state.scaling.targets, state.spec.options.memory
+def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPState) -> Ends:
+    """Return jackknife+ intervals with standardized scores. Scales of the rows come from models without their fold."""
+    units, memory, model = state.scaling.targets, state.spec.options.memory, state.scale_model
     left_out, without_each = zip(*(_without_each(member, rows, memory) for member in members), strict=True)
 
     def combined(inputs: Tensor, moments: Sequence[Moments]) -> Moments:
@@ -196,10 +186,13 @@ def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPStat
         pairs = [(member.weight, *each) for member, each in zip(members, moments, strict=True)]
         mean: Any = sum(weight * m for weight, m, _ in pairs)
         variance: Any = sum(weight * (v + (m - mean) ** 2) for weight, m, v in pairs)
-        if factor is None:
+        if model is None:
             return mean, variance.sqrt()
-        each = inputs.repeat_interleave(mean[:1].numel(), 0)
-        return mean, variance.sqrt() * factor(each, mean.reshape(-1), variance.reshape(-1)).reshape(mean.shape)
+        each, flat = inputs.repeat_interleave(mean[:1].numel(), 0), variance.reshape(-1)
+        nodes = model.row_nodes if moments is left_out else None
+        nodes = model.nodes(each.double().cpu(), mean.reshape(-1), flat) if nodes is None else nodes
+        square = flat + (factors(nodes) - 1) * flat.clamp_max(model.ceiling) + model.floor
+        return mean, square.sqrt().reshape(mean.shape)
 
     mean, deviation = combined(rows.inputs, left_out)
     scores = (rows.targets - mean).abs() / deviation
@@ -240,7 +233,7 @@ def _held_out(state: GPState, rows: Rows) -> tuple[GPState, Prediction, Tensor]:
     held_out, others = (gathered(rows).take(part) for part in order.tensor_split([count]))
     scales = state.scale_model
     if scales is not None and scales.row_weights is not None:
-        scales = replace(scales, row_weights=scales.row_weights[order[count:]])
+        scales = replace(scales, row_weights=scales.row_weights[order[count:]], row_nodes=None)
     rest, units = state.replace(rows=others, num_observations=len(others), scale_model=scales), state.scaling.targets
     prediction = predicted(rest, held_out.inputs, OutputFormat(False, held_out.targets))
     latent = prediction.latent

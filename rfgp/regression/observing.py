@@ -437,7 +437,8 @@ def left_out_prediction(
         prediction = MixturePrediction(mixture, location, scale, *last)
     if state.scale_model is None:
         return prediction, y
-    scales = PointScales(state.scale_model, prediction.latent, gathered(rows).inputs, zero, zero)
+    model = state.scale_model
+    scales = PointScales(model, prediction.latent, gathered(rows).inputs, zero, zero, model.row_nodes)
     return dataclasses.replace(prediction, scales=scales).observed(), y
 
 

@@ -181,7 +181,10 @@ class GPState:
             rows: The rows of the state.
         """
         weight = None if self.scale_model is None else self.scale_model.row_weights
-        return rows if weight is None else dataclasses.replace(gathered(rows).standardized_block, weight=weight)
+        if weight is None:
+            return rows
+        block = gathered(rows).standardized_block
+        return dataclasses.replace(block, weight=weight if block.weight is None else weight * block.weight)
 
     @cached_property
     def results(self) -> ResultCache:

@@ -124,16 +124,16 @@ def reduced(state: GPState, data: Chunk) -> GPState:
 
 
 def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:
-    """Return the model of scales, with weights of new rows if the present ones have weights."""
+    """Return the model of scales, with weights of new rows by the present prediction if the old ones have weights."""
     model = state.scale_model
-    if model is None or model.row_weights is None:
-        return model
-    if is_read_in_blocks(rows):
-        return dataclasses.replace(model, row_weights=None)
-    inputs = gathered(rows).inputs
+    if model is None or model.row_weights is None or is_read_in_blocks(rows):
+        return None if model is None else dataclasses.replace(model, row_weights=None, row_nodes=None)
+    block = gathered(rows)
     with torch.no_grad():
-        scales = predicted(state, inputs, OutputFormat(False, inputs.new_empty(0))).scales
-        return dataclasses.replace(model, row_weights=1 / scales.factors())
+        mixture = predicted(state, block.inputs, OutputFormat(False, block.targets.new_empty(0))).scales.mixture()
+        mean, variance = (mixture.weights @ values for values in (mixture.means, mixture.variances))
+        weights = model.weights_of(block.targets[:, 0].double().cpu(), block.inputs.cpu(), mean, variance)
+        return dataclasses.replace(model, row_weights=weights, row_nodes=None)
 
 
 MANY = 4

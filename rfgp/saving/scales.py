@@ -6,11 +6,12 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
+from rfgp.inference.marginals import NODES
 from rfgp.inference.scales import ScaleBasis, ScaleModel
 from rfgp.saving.container import Json, Tensors
 
 _BASIS = tuple(field.name for field in fields(ScaleBasis))
-_OWN = ("weights", "covariance", "row_weights")
+_OWN = ("weights", "covariance", "row_weights", "row_nodes")
 
 
 def encode_scales(model: ScaleModel) -> tuple[Json, dict[str, Tensor]]:
@@ -41,6 +42,7 @@ def decode_scales(described: Json, tensors: Tensors, num_rows: int, num_columns:
     shapes = {"columns": (d,), "column_ranges": (4, d), "mean_range": (4,), "variance_range": (4,)}
     shapes |= {"frequencies": (d, len(basis.phases)), "phases": (len(basis.phases),)}
     shapes |= {"weights": (len(basis.blocks),), "covariance": 2 * (len(basis.blocks),), "row_weights": (num_rows,)}
+    shapes["row_nodes"] = (len(NODES), num_rows)
     if any(tuple(tensor.shape) != shapes[name] for name, tensor in tensors.items()):
         raise ValueError("the tensors of the scales must match each other, the rows and the columns")
     kinds = {name: torch.int64 if name == "columns" else torch.float64 for name in tensors}
@@ -54,4 +56,4 @@ def decode_scales(described: Json, tensors: Tensors, num_rows: int, num_columns:
     if row_weights is not None and not bool((row_weights > 0).all()):
         raise ValueError("the weights of rows must be positive")
     weights = tensors["weights"], tensors["covariance"]
-    return ScaleModel(basis, *weights, math.inf if df is None else df, floor, row_weights)
+    return ScaleModel(basis, *weights, math.inf if df is None else df, floor, row_weights, tensors.get("row_nodes"))

@@ -2,12 +2,13 @@
 
 1. Take the predictive moments of rows that were left out, as the selection scored them.
 2. Fit a `ScaleModel` to their residuals, for normal and Student-t tails: damped Fisher scoring of the weights, with
-   prior variances of blocks of features by MacKay's updates of the evidence.
+   prior variances of blocks of features by updates of the evidence.
 3. Score each in five folds of these rows. Take the best if it gains more than its standard error over one variance.
 4. With leave-one-out, condition once on rows whose noise is scaled. Outliers then have little weight (the E step of
    Student's t). Keep it if the score gains and the errors do not grow.
 
-Source of the updates: MacKay (1992), "Bayesian interpolation", Neural Computation 4(3), Section 3.
+The updates are EM steps for the evidence, with the fixed points of MacKay (1992), "Bayesian interpolation", Neural
+Computation 4(3), Section 3.
 """
 
 import math
@@ -22,7 +23,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.inference.marginals import MarginalMixture
+from rfgp.inference.marginals import NODES, MarginalMixture
 from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.regression.observing import left_out_prediction
@@ -56,11 +57,14 @@ PROPOSAL_ITERATIONS = 8
 MAX_ERROR_RATIO = 1.01
 """The maximum ratio of the left-out errors after and before conditioning with scales. Outliers of skewed targets would
 move the mean to the mode."""
-WEIGHT_BOUNDS = (1e-3, 1e3)
-"""The bounds of the weights of rows."""
+MIN_SPREAD, MIN_CORRELATION = 0.1, -0.2
+"""The smallest spread of left-out means, in standard deviations of their residuals, and the smallest correlation with
+these, with which scales depend on the mean. The mean of all other rows would reveal the residual of the row."""
 _CONSTANT_VARIANCE, _START_VARIANCE, _VARIANCE_BOUNDS = 4.0, 0.1, (1e-4, 4.0)
 """The prior variance of the constant, and the start and bounds of those of the other blocks."""
-_ROUNDS, _FOLD_ROUNDS = 30, 5
+_ROUNDS, _FOLD_ROUNDS, _FEW = 30, 5, 400
+"""The maximum numbers of rounds of a fit, and without a fold from the start of all rows. The folds of fewer rows start
+anew, because the start would reveal the fold."""
 _ROUNDING = 2e-7
 """The relative rounding error of targets in single precision."""
 _ATOMS, _RESOLUTION = 0.01, 0.01
@@ -201,6 +205,20 @@ def fit_scales(
     return ScaleFit(w, covariance, prior)
 
 
+def depends_on_mean(rows: LeftOut) -> bool:
+    """Return whether scales may depend on the left-out mean, which must not reveal the residual of its row.
+
+    Args:
+        rows: The left-out rows.
+    """
+    mean, residual = rows.mean, rows.targets - rows.mean
+    spreads = mean.std(), residual.std()
+    if not float(spreads[0]) > MIN_SPREAD * float(spreads[1]):
+        return False
+    covariance = ((mean - mean.mean()) * (residual - residual.mean())).mean()
+    return float(covariance / (spreads[0] * spreads[1]).clamp_min(1e-300)) > MIN_CORRELATION
+
+
 @dataclass(frozen=True, eq=False)
 class NoiseChoice:
     """The scores of scale models on left-out rows.
@@ -210,12 +228,14 @@ class NoiseChoice:
         models: The model for each number of degrees of freedom.
         scores: The log densities of the rows by each model in folds, (n,) each.
         gaussian: Those of noise of one variance, (n,).
+        nodes: The nodes of g at the rows by each model in folds, (5, n) each.
     """
 
     rows: LeftOut
     models: dict[float, ScaleModel]
     scores: dict[float, Tensor]
     gaussian: Tensor
+    nodes: dict[float, Tensor]
 
     @classmethod
     def of(
@@ -236,24 +256,28 @@ class NoiseChoice:
             dfs: The degrees of freedom that are compared.
         """
         n, floor = len(rows.targets), resolution**2 / 12
-        basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < 400], seed)
+        of_mean = depends_on_mean(rows)
+        basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < _FEW], seed, of_mean)
         features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
         folds = torch.from_numpy(np.random.default_rng(seed).permutation(n) % NUM_FOLDS)
-        models, scores, fit = dict[float, ScaleModel](), dict[float, Tensor](), None
+        models, scores, all_nodes, fit = dict[float, ScaleModel](), dict[float, Tensor](), dict[float, Tensor](), None
         for df in dfs:
             fit = fit_scales(features, blocks, rows, df, floor, fit)
             models[df] = model = ScaleModel(basis, fit.weights, fit.covariance, df, floor)
-            scores[df] = rows.targets.new_empty(n)
+            scores[df], all_nodes[df] = rows.targets.new_empty(n), rows.targets.new_empty(len(NODES), n)
             for fold in range(NUM_FOLDS):
                 out, kept = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
-                own = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, fit, _FOLD_ROUNDS)
+                start, rounds = (None, _ROUNDS) if n < _FEW else (fit, _FOLD_ROUNDS)
+                own = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, start, rounds)
                 nodes = replace(model, weights=own.weights, covariance=own.covariance).nodes_of(features[out])
+                all_nodes[df][:, out] = nodes
                 scores[df][out] = _score(rows.mixture(nodes, df, floor, out), rows.targets[out], resolution)
         return cls(
             rows,
             models,
             scores,
             _score(rows.mixture(torch.zeros(1, n).double(), math.inf, 0.0), rows.targets, resolution),
+            all_nodes,
         )
 
     @property
@@ -297,12 +321,12 @@ class NoiseChoice:
         text = f"log density {abs(gain):.3f} (standard error {error:.2g}) {'above' if gain >= 0 else 'below'}"
         reason = f"Noise: {_name(self.best.df)}: {text} {GAUSSIAN}.{accepted}"
         if not self.is_accepted:
-            reason = f"Noise: {GAUSSIAN}. The best alternative, {_name(self.best.df)}, has a {text} it."
+            reason = f"Noise: {GAUSSIAN}. The best alternative, {_name(self.best.df)}, has a {text} this."
         number = 0 if not self.is_accepted else 1 + list(self.scores).index(self.best.df)
         for trial in proposals:
             last = trial.scores[-1]
             text = f"{abs(last.difference):.3f} (standard error {last.difference_error:.2g})"
-            reason += f" {trial.name} has a log density {text} {'above' if last.difference < 0 else 'below'} it."
+            reason += f" {trial.name} has a log density {text} {'above' if last.difference < 0 else 'below'} this."
         return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)
 
 
@@ -385,10 +409,13 @@ def with_noise(
         validation: The rows on which they were scored. If None, rows are left out, beyond 2,000 held out.
     """
     rows, spec = state.require_rows(purpose="a choice of the noise"), spec_of(state)
-    if rows.has_fixed_noise or rows.num_outputs > 1:
+    if rows.has_fixed_noise or state.scaling.targets.scale.ndim:
         return state, report
     start_time, scored = time.monotonic(), _scored_rows(state, chosen, validation)
     if scored is None or len(scored[0].targets) < MIN_ROWS:
+        if report.selection is not None:
+            reason = f"{report.selection.reason} Noise: {GAUSSIAN}, because fewer than {MIN_ROWS} rows were left out."
+            report = replace(report, selection=replace(report.selection, reason=reason))
         return state, report
     left_out, name = scored
     assert spec.schema is not None
@@ -396,7 +423,10 @@ def with_noise(
     resolution = resolution_of(left_out.targets)
     choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
     if choice.is_accepted:
-        state = state.replace(scale_model=choice.best, given=state.present_posterior)
+        model = choice.best
+        if name == LEAVE_ONE_OUT:
+            model = replace(model, row_nodes=choice.nodes[model.df])
+        state = state.replace(scale_model=model, given=state.present_posterior)
         again = None
         has_folds = validation is not None and validation.folds  # too few rows for trust in left-out moments
         if name == LEAVE_ONE_OUT and not has_folds and gathered(rows).weight is None:
@@ -410,7 +440,7 @@ def with_noise(
     if selection is None:
         kernel = repr(spec.options.kernel)
         trial = Trial(kernel, {}, 0.0, 0.0)
-        selection = SelectionReport(0, (trial,), f"{kernel}: the only candidate, so nothing was scored.")
+        selection = SelectionReport(0, (trial,), f"{kernel} was given, so no kernels were compared.")
     selection = replace(selection, reason=f"{selection.reason} {noise.reason}", noise=noise)
     return state, replace(report, selection=selection)
 
@@ -461,26 +491,19 @@ def _left_out_members(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
 def _reconditioned(
     state: GPState, choice: NoiseChoice, columns: Sequence[int], seed: int, resolution: float
 ) -> tuple[GPState, NoiseChoice] | None:
-    """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain.
-
-    The weight of a row is the inverse of e^g (df + u) / (df + 1), with u = r^2 / (T e^g).
-    """
+    """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain."""
     if isinstance(state.posterior, SeriesPosterior):  # rows could not be forgotten
         return None
     rows, model = choice.rows, choice.best
-    g, _ = model.log_scales(rows.inputs, rows.mean, rows.variance)
-    factor = g.clamp(-7, 7).exp()
-    if not math.isinf(model.df):
-        u = (rows.targets - rows.mean).square() / (rows.variance * factor)
-        factor = factor * (model.df + u) / (model.df + 1)
-    row_weights = (1 / factor).clamp(*WEIGHT_BOUNDS)
+    row_weights = model.weights_of(rows.targets, rows.inputs, rows.mean, rows.variance)
     weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
     left_out = replace(rows, **dict(zip(("weights", "means", "variances"), _left_out_members(weighted), strict=True)))
     new = NoiseChoice.of(left_out, columns, seed, resolution)
     errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
     if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:
         return None
-    return state.replace(scale_model=replace(new.best, row_weights=row_weights)), new
+    nodes = new.nodes[new.best.df]
+    return state.replace(scale_model=replace(new.best, row_weights=row_weights, row_nodes=nodes)), new
 
 
 def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -> Iterator[Trial]:
@@ -493,11 +516,14 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
     if not isinstance(rows, ArrayRows) or plan.is_over():
         return
     generator = random.generator(spec.options.seed, random.Role.CHOICE)
-    rows = take_rows(rows, torch.randperm(len(rows), generator=generator)[:MAX_PROPOSAL_ROWS])
+    some = torch.randperm(len(rows), generator=generator)[:MAX_PROPOSAL_ROWS]
+    rows = take_rows(rows, some)
     names = likelihoods_for(state, rows)
     if not names:
         return
-    model = state.scale_model and replace(state.scale_model, row_weights=None)
+    model = state.scale_model
+    if model is not None and model.row_weights is not None:
+        model = replace(model, row_weights=model.row_weights[some], row_nodes=None)
     alone = state.replace(rows=rows, scale_model=model)
     block, members = gathered(rows), _left_out_members(alone)
     constant = torch.zeros(1, len(block)).double()

@@ -168,3 +168,70 @@ def test_likelihoods_of_counts_and_classes_are_proposed(kind):
         own = rfgp.GP(k.RBF(), name, seed=0).fit(X, y.astype(float)).leave_one_out().log_prob.mean()
         assert trials[name].last.value == pytest.approx(own, abs=0.02)
         assert trials[name].last.difference < 0  # ahead of the normal and Student-t noises
+
+
+@pytest.mark.parametrize("kernel", [k.RBF(), k.Group("g")], ids=["columns", "groups"])
+def test_scales_do_not_learn_from_the_mean_of_the_other_rows(kernel):
+    """The mean of all other rows determines the target of a row if there is nothing but noise."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = {"g": rng.integers(0, 24, 120).astype(str)} if isinstance(kernel, k.Group) else rng.uniform(0, 6, (120, 1))
+        gp = rfgp.GP(kernel, "auto", seed=0).fit(X, rng.standard_normal(120))
+        assert gp.selection.noise.best == 0
+
+
+def one_column(n=150, seed=0, outliers=0):
+    """Return rows of a sine whose noise grows, or with some outliers."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 6, (n, 1))
+    noise = 0.05 if outliers else 0.02 * np.exp(X[:, 0] / 2)
+    y = np.sin(X[:, 0]) + noise * rng.standard_normal(n)
+    y[:outliers] += 4 * rng.choice([-1, 1], outliers)
+    return X, y
+
+
+def test_latent_bands_hold_and_prior_variances_stay():
+    X_new = np.array([0.3, 0.9, 1.5, 2.1, 4.0, 5.5])[:, None]
+    z = []
+    for seed in range(5):
+        gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(*one_column(seed=seed))
+        p = gp.predict(X_new)
+        z.append((p.mean - np.sin(X_new[:, 0])) / p.std)
+    assert 0.4 < np.mean(np.square(z)) < 2.5
+    far = gp.predict([[-1e6], [1e6]])
+    assert far.std == pytest.approx(far.unscaled.std, rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")
+def test_outliers_keep_little_weight_after_condition_and_update():
+    X, y = one_column(200, outliers=12)
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y)
+    X_new = np.linspace(0, 6, 100)[:, None]
+
+    def error():
+        return np.sqrt(np.mean((gp.predict(X_new).mean - np.sin(X_new[:, 0])) ** 2))
+
+    assert error() < 0.05
+    gp.condition(X, y)
+    assert error() < 0.05
+    gp.update([[3.0], [3.0]], [9.0, 9.0])
+    assert error() < 0.05
+    before = gp.predict([[3.0]]).mean[0]
+    gp.update([[3.0]], [9.0], sample_weight=[1e4])
+    assert gp.predict([[3.0]]).mean[0] > before + 0.1  # 1e4 rows of the smallest weight
+
+
+def test_left_out_coverage_does_not_flatter():
+    said, reached = [], []
+    for seed in range(6):
+        gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(*one_column(60, seed))
+        X_new, y_new = one_column(500, 100 + seed)
+        said.append(gp.calibration([0.9]).coverage[0])
+        reached.append(rfgp.metrics.interval_coverage(y_new, gp.predict(X_new), [0.9]).item())
+    assert np.mean(said) == pytest.approx(np.mean(reached), abs=0.1)
+
+
+def test_one_column_of_targets_has_no_scales():
+    X, y = one_column()
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y[:, None])
+    assert gp.predict(X[:4]).observed().log_prob(y[:4, None]).shape == (4, 1)
