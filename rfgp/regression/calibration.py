@@ -69,7 +69,7 @@ class Calibration:
         >>> print(rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, y).calibration([0.5, 0.95]))
         Coverage of central intervals for 60 rows, left out one at a time
         level  coverage  standard error
-         0.50     0.483           0.065
+          0.5     0.483           0.065
          0.95     0.950           0.028
     """
 

@@ -44,6 +44,9 @@ MIN_ROWS = 20
 """The minimum number of left-out rows from which scales are learned."""
 NUM_RANDOM = {True: 32, False: 48}
 """The number of random features of all columns, by whether there are fewer than 400 rows."""
+MAX_FLOOR = 0.01
+"""The maximum floor of squared scales, in predictive variances. The floor is the variance of rounding to the grid of the
+targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
 MIN_GAIN = 0.01
 """The gain in nats a row that scales need, plus four parameters: 4 / n."""
 MIN_RECONDITIONED_GAIN = 0.005
@@ -255,7 +258,7 @@ class NoiseChoice:
             resolution: The resolution of the targets, standardized. If 0, densities are compared.
             dfs: The degrees of freedom that are compared.
         """
-        n, floor = len(rows.targets), resolution**2 / 12
+        n, floor = len(rows.targets), min(resolution**2 / 12, MAX_FLOOR * float(rows.variance.median()))
         of_mean = depends_on_mean(rows)
         basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < _FEW], seed, of_mean)
         features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
