@@ -45,8 +45,8 @@ MIN_ROWS = 20
 NUM_RANDOM = {True: 32, False: 48}
 """The number of random features of all columns, by whether there are fewer than 400 rows."""
 MAX_FLOOR = 0.01
-"""The maximum floor of squared scales, in predictive variances. The floor is the variance of rounding to the grid of the
-targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
+"""The maximum floor of squared scales, in predictive variances. The floor is the variance of rounding to the grid of
+the targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
 MIN_GAIN = 0.01
 """The gain in nats a row that scales need, plus four parameters: 4 / n."""
 MIN_RECONDITIONED_GAIN = 0.005
