@@ -14,7 +14,6 @@ from torch.autograd.function import once_differentiable
 
 from rfgp.inference.arguments import check_probabilities, check_values
 from rfgp.inference.distributions import normal_cdf
-from rfgp.inference.prediction import Prediction
 from rfgp.threads import computed
 
 NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
@@ -157,22 +156,21 @@ def _cdf(difference: Tensor, scale: Tensor, df: float) -> Tensor:
     return out
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MarginalPrediction(Prediction):
-    """A prediction whose densities, probabilities and quantiles are those of `marginals`."""
+class ByMarginals:
+    """Densities, probabilities and quantiles of a `Prediction` by its marginal distributions."""
 
     @abstractmethod
     def marginals(self) -> MarginalMixture:
-        """Return the marginal distributions of the values in the user's units, on the device of the scale."""
+        """Return the marginal distributions of the values in the user's units."""
 
-    def cdf(self, y: Any) -> Any:
+    def cdf(self: Any, y: Any) -> Any:
         """Return the probabilities (n,) that values are at most y, one number or (n,)."""
         mean = self.mean_tensor()
         marginals, values = self.marginals(), check_values(y, mean, may_be_one=True).expand_as(mean)
         return self._out(marginals.cdf(values.to(marginals.means)))
 
     @computed
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self: Any, probability: Any) -> Any:
         """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
         marginals, mean = self.marginals(), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
@@ -180,7 +178,7 @@ class MarginalPrediction(Prediction):
         quantiles = torch.stack([marginals.quantile(level) for level in levels])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
-    def log_prob(self, y: Any) -> Any:
+    def log_prob(self: Any, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
         marginals = self.marginals()
         return self._out(marginals.log_prob(check_values(y, self.mean_tensor()).to(marginals.means)))

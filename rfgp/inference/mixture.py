@@ -17,7 +17,7 @@ from rfgp.inference.distributions import (
     InputBlocks,
     LatentDistribution,
 )
-from rfgp.inference.marginals import MarginalMixture, MarginalPrediction
+from rfgp.inference.marginals import ByMarginals, MarginalMixture
 from rfgp.inference.new_levels import with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
@@ -269,7 +269,7 @@ Component = tuple[float, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixturePrediction(MarginalPrediction):
+class MixturePrediction(ByMarginals, Prediction):
     """The joint distribution at n points of a mixture of Gaussian processes.
 
     Methods are those of `Prediction`. Moments, densities, probabilities, quantiles and draws are those of the mixture.

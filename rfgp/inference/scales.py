@@ -21,7 +21,7 @@ from torch import Tensor
 from rfgp.inference.arguments import read_draws
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, InputBlocks, in_memory
-from rfgp.inference.marginals import NODES, MarginalMixture, MarginalPrediction, variance_ratio
+from rfgp.inference.marginals import NODES, ByMarginals, MarginalMixture, variance_ratio
 from rfgp.inference.mixture import MixtureDistribution
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods.role import drawing
@@ -422,7 +422,7 @@ class ScaledDistribution(Distribution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScaledPrediction(MarginalPrediction):
+class ScaledPrediction(ByMarginals, Prediction):
     """The distribution of observations whose scale depends on the inputs, with normal or Student-t tails.
 
     Methods are those of `Prediction`. Moments, densities, probabilities and quantiles are those of the mixture, and

@@ -208,7 +208,7 @@ def fit_scales(
     return ScaleFit(w, covariance, prior)
 
 
-def depends_on_mean(rows: LeftOut) -> bool:
+def _depends_on_mean(rows: LeftOut) -> bool:
     """Return whether scales may depend on the left-out mean, which must not reveal the residual of its row.
 
     Args:
@@ -259,7 +259,7 @@ class NoiseChoice:
             dfs: The degrees of freedom that are compared.
         """
         n, floor = len(rows.targets), min(resolution**2 / 12, MAX_FLOOR * float(rows.variance.median()))
-        of_mean = depends_on_mean(rows)
+        of_mean = _depends_on_mean(rows)
         basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < _FEW], seed, of_mean)
         features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
         folds = torch.from_numpy(np.random.default_rng(seed).permutation(n) % NUM_FOLDS)
