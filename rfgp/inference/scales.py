@@ -32,9 +32,10 @@ WEIGHT_BOUNDS = (1e-3, 1e3)
 """The bounds of the weights of rows."""
 MAX_LOG_SCALE = 14.0
 """The bound of the logarithm of a squared scale."""
-MAX_BENT_COLUMNS = 20
-"""The maximum number of columns with bent features."""
-_NUM_WAVES = 3
+MAX_NONLINEAR_COLUMNS = 20
+"""The maximum number of columns with nonlinear features of their own, tanh(2 x) and |x|."""
+_NUM_HARMONICS = 3
+"""The number of sines and cosines of the mean."""
 _CHUNK = 2**16
 """The number of points whose features are in memory."""
 
@@ -43,8 +44,9 @@ _CHUNK = 2**16
 class ScaleBasis:
     """Features of the columns of numbers, the predicted mean and the logarithm of the predictive variance.
 
-    Blocks are a constant, the mean, its waves, the columns, their bends (up to 20 columns), log T, and random Fourier
-    features of a Gaussian kernel of all columns. All arguments are clipped to the range of the rows.
+    Blocks are a constant, the mean, its sines and cosines, the columns, nonlinear functions of each (up to 20 columns),
+    log T, and random Fourier features of a Gaussian kernel of all columns. All arguments are clipped to the range of
+    the rows.
 
     Attributes:
         columns: The indices of the columns of numbers, (d,).
@@ -105,7 +107,15 @@ class ScaleBasis:
     def blocks(self) -> Tensor:
         """The number of the block of each feature, (F,)."""
         d = len(self.columns)
-        sizes = [1, 1, 2 * _NUM_WAVES, d, 2 * d if d <= MAX_BENT_COLUMNS else 0, 1, len(self.phases) if d else 0]
+        sizes = [
+            1,
+            1,
+            2 * _NUM_HARMONICS,
+            d,
+            2 * d if d <= MAX_NONLINEAR_COLUMNS else 0,
+            1,
+            len(self.phases) if d else 0,
+        ]
         return torch.cat([torch.full((size,), block) for block, size in enumerate(sizes)])
 
     def __call__(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -118,12 +128,12 @@ class ScaleBasis:
         """
         x, d = _standardized(inputs.double()[:, self.columns], self.column_ranges), len(self.columns)
         u = _standardized(mean, self.mean_range)
-        angles = torch.arange(1, _NUM_WAVES + 1) * u[:, None] / 1.5
-        waves = torch.cat([angles.sin(), angles.cos()], dim=1) / math.sqrt(_NUM_WAVES)
-        parts = [torch.ones_like(u)[:, None], u[:, None], waves]
+        angles = torch.arange(1, _NUM_HARMONICS + 1) * u[:, None] / 1.5
+        harmonics = torch.cat([angles.sin(), angles.cos()], dim=1) / math.sqrt(_NUM_HARMONICS)
+        parts = [torch.ones_like(u)[:, None], u[:, None], harmonics]
         if d:
             parts.append(x / math.sqrt(d))
-        if 0 < d <= MAX_BENT_COLUMNS:
+        if 0 < d <= MAX_NONLINEAR_COLUMNS:
             parts.append(torch.cat([(2 * x).tanh(), x.abs() - 0.8], dim=1) / math.sqrt(d))
         parts.append(_standardized(variance.log(), self.variance_range)[:, None])
         if d:

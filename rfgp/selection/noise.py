@@ -525,8 +525,10 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
     if not names:
         return
     model = state.scale_model
-    if model is not None and model.row_weights is not None:
-        model = replace(model, row_weights=model.row_weights[some], row_nodes=None)
+    if model is not None:
+        model = replace(
+            model, row_weights=None if model.row_weights is None else model.row_weights[some], row_nodes=None
+        )
     alone = state.replace(rows=rows, scale_model=model)
     block, members = gathered(rows), _left_out_members(alone)
     constant = torch.zeros(1, len(block)).double()
@@ -555,6 +557,7 @@ def likelihoods_for(state: GPState, rows: Block) -> tuple[str, ...]:
     """
     values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:
-        return ("bernoulli",) if np.array_equal(values, [0.0, 1.0]) else ()
+        return ("bernoulli",)
     are_integers = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
-    return ("poisson", "negative-binomial") if are_integers and values[0].round() == 0 else ()
+    are_counts = are_integers and len(values) > 2 and values[0].round() == 0
+    return ("poisson", "negative-binomial") if are_counts else ()

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from rfgp.counts import counted
@@ -17,7 +16,7 @@ from rfgp.regression.spec import averaged, spec_of
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.noise import selects_noise, with_noise
+from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
 from rfgp.selection.successive_halving import (
     MAX_FRACTION,
     CandidateState,
@@ -261,10 +260,7 @@ def _proposal(state: GPState) -> str:
     rows = rows_in_memory(state.require_rows(purpose="a fit"))
     if not state.spec.is_gaussian or rows.num_outputs > 1:
         return ""
-    values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())
-    if len(values) == 2:
+    names = likelihoods_for(state, rows)
+    if names == ("bernoulli",):
         return ' The target has two values: likelihood="bernoulli" models classes.'
-    are_integers = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
-    if are_integers and len(values) > 2 and values[0].round() == 0:
-        return ' The target holds counts: likelihood="poisson" or "negative-binomial" models them.'
-    return ""
+    return ' The target holds counts: likelihood="poisson" or "negative-binomial" models them.' if names else ""
