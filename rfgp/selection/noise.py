@@ -38,6 +38,8 @@ from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
 """The name of the noise without scales."""
+LEAVE_ONE_OUT = "leave-one-out"
+"""The name of the validation by all rows, each given all others."""
 DEGREES_OF_FREEDOM = (math.inf, 8.0, 4.0, 2.5)
 """The degrees of freedom that are compared."""
 MIN_ROWS = 20
@@ -446,9 +448,6 @@ def with_noise(
         selection = SelectionReport(0, (trial,), f"{kernel} was given, so no kernels were compared.")
     selection = replace(selection, reason=f"{selection.reason} {noise.reason}", noise=noise)
     return state, replace(report, selection=selection)
-
-
-LEAVE_ONE_OUT = "leave-one-out"
 
 
 def _scored_rows(

@@ -10,7 +10,7 @@ from scipy import stats
 import rfgp
 from rfgp import kernels as k
 from rfgp.inference.scales import ScaleBasis
-from rfgp.selection.noise import LeftOut, fit_scales, resolution_of
+from rfgp.selection.noise import LeftOut, NoiseChoice, fit_scales, resolution_of
 
 
 def table(kind, n=300, seed=0):
@@ -126,6 +126,17 @@ def test_fit_is_the_mode_of_the_posterior():
             slope = (log_posterior(w + 1e-5 * direction) - log_posterior(w - 1e-5 * direction)) / 2e-5
             deviation = float(found.covariance.diagonal()[direction.argmax()]) ** 0.5
             assert abs(slope) * deviation < 0.02
+
+
+@pytest.mark.parametrize(("deviation", "floor"), [(1.0, 0.1**2 / 12), (1e-4, 0.01 * 1e-8)])
+def test_floor_does_not_widen_predictions_more_precise_than_the_grid(deviation, floor):
+    rng = np.random.default_rng(2)
+    y = torch.from_numpy(0.1 * rng.integers(0, 20, 100).astype(float))
+    mean = y + deviation * torch.from_numpy(rng.standard_normal(100))
+    moments = torch.ones(1).double(), mean[None], torch.full((1, 100), deviation**2).double()
+    rows = LeftOut(torch.from_numpy(rng.standard_normal((100, 1))), y, torch.ones(100).double(), *moments)
+    choice = NoiseChoice.of(rows, [0], 0, resolution_of(y))
+    assert choice.best.floor == pytest.approx(floor, rel=1e-6)
 
 
 @pytest.mark.parametrize(
