@@ -53,19 +53,21 @@ def _pictures(model: GP) -> Iterator[Block]:
     inputs = inputs[torch.from_numpy(figures.thin(len(inputs), _POINTS))]
     observed: Any = state.predict_at(inputs, OutputFormat(True, torch.empty(0, dtype=torch.float64))).observed()
     deviations, maps, keys = np.asarray(observed.std), state.scaling.inputs, spec_of(state).inputs.numeric_columns
-    arguments = {"predicted mean": np.asarray(observed.mean)}
+    arguments = {"the predicted mean": np.asarray(observed.mean)}
     if maps is not None:
         columns = maps.inverse(inputs.detach()).double().cpu().numpy()
         arguments |= {str(key): columns[:, index] for index, key in keys.items()}
     logs = np.log(deviations)
     shares = {name: explained(values, logs) for name, values in arguments.items()}
     drawn = [
-        "predicted mean",
-        *sorted((name for name in arguments if name != "predicted mean"), key=lambda n: -shares[n]),
+        "the predicted mean",
+        *sorted((name for name in arguments if name != "the predicted mean"), key=lambda n: -shares[n]),
     ]
     for name in [drawn[0], *(name for name in drawn[1 : 1 + _NUM_COLUMNS] if shares[name] >= _MIN_SHARE)]:
         points = figures.scatter(arguments[name], deviations, marker={"color": COLORS[0], "size": 4, "opacity": 0.5})
-        figure = figures.figure_of([points], figures.label(name, 44), "sd of an observation").update_yaxes(type="log")
+        figure = figures.figure_of([points], figures.label(name, 44), "sd of an observation").update_yaxes(
+            figures.log_axis(deviations.tolist())
+        )
         yield Plot(
             figure, f"The standard deviation of an observation at training rows, against {figures.plain(name, 60)}."
         )

@@ -122,6 +122,11 @@ def test_files_keep_scales(scaled, tmp_path):
     assert a != pytest.approx(gp.predict(PLACES).observed().quantile(0.9), rel=1e-3)
 
 
+def test_left_out_densities_are_those_of_models_without_their_fold(scaled):
+    gp = scaled[0]
+    assert gp.leave_one_out().log_prob.mean() == pytest.approx(gp.selection.noise.chosen.last.value, rel=1e-4)
+
+
 def test_left_out_means_are_those_without_the_row(scaled):
     gp, X, y = scaled
     if gp.members:
