@@ -6,6 +6,7 @@ independent of the function, this is one observation with noise variance D_i = (
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -216,11 +217,12 @@ Sums = tuple[Tensor, ...]
 class DistributedRows(Rows, Protocol):
     """The interface of rows on other machines, which compute sums over their rows."""
 
-    def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of a function over the parts, each computed on its worker.
+    def total(self, function: Callable[[Rows], Sums], combine: Callable[[Sums, Sums], Sums]) -> Sums:
+        """Return the values of a function of the parts, combined. Each is computed on its worker.
 
         Args:
-            function: A function from rows to tensors, which are summed over parts.
+            function: A function from rows to tensors.
+            combine: A function of the tensors of two neighboring parts.
         """
 
 
@@ -267,7 +269,14 @@ class JoinedRows:
             yield from part.blocks(size)
 
 
-def sums_over_parts(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
+def added(a: Sums, b: Sums) -> Sums:
+    """Return the sums of tensors."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def sums_over_parts(
+    rows: Rows, function: Callable[[Rows], Sums], combine: Callable[[Sums, Sums], Sums] = added
+) -> Sums:
     """Return the sums of a function over rows.
 
     Rows on other machines are summed there.
@@ -275,9 +284,11 @@ def sums_over_parts(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
     Args:
         rows: The rows.
         function: Maps rows to sums over them. It is pickled if rows are on other machines.
+        combine: A function of the sums over two neighboring parts. The default adds them.
     """
-    parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
-    return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
+    parts = parts_of(rows)
+    values = (part.total(function, combine) if isinstance(part, DistributedRows) else function(part) for part in parts)
+    return reduce(combine, values)
 
 
 def parts_of(rows: Rows) -> list[Rows]:

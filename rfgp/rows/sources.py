@@ -331,15 +331,15 @@ class SourceRows:
 class RemoteRows(SourceRows):
     """The rows of a `DistributedSource`, summed on the workers."""
 
-    def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of function(part) over the parts. Each part must fit into memory.
+    def total(self, function: Callable[[Rows], Sums], combine: Callable[[Sums, Sums], Sums]) -> Sums:
+        """Return the combined values function(part) of the parts. Each part must fit into memory.
 
         Raises:
             DataError: If values are invalid, or have changed since the first pass.
         """
         assert isinstance(self.source, DistributedSource)
         template = replace(self, source=ArraySource(()), sample=None)  # do not send the other parts to a worker
-        return self.source.reduce(partial(_total_of_part, template, function), _added)
+        return self.source.reduce(partial(_total_of_part, template, function), combine)
 
 
 def _total_of_part(template: SourceRows, function: Callable[[Rows], Sums], part: RowSource, first: int) -> Sums:
@@ -351,10 +351,6 @@ def _total_of_part(template: SourceRows, function: Callable[[Rows], Sums], part:
         return function(standardized(Chunk.joined(chunks), template.scaling))
     like = template.scaling.targets.scale.new_zeros(0, dtype=torch.float64)
     return function(Block(like.reshape(0, 1), like.reshape(0, template.num_outputs)))
-
-
-def _added(a: Sums, b: Sums) -> Sums:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

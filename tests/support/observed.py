@@ -240,5 +240,5 @@ class SentRows:
     def blocks(self, size):
         return self.block.blocks(size)
 
-    def total(self, function):
+    def total(self, function, combine):
         return pickle.loads(pickle.dumps(function))(self.block)

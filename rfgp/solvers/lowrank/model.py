@@ -23,7 +23,7 @@ from torch import Tensor
 from rfgp.blocks import Weights
 from rfgp.blocks.weights import residual_totals
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
-from rfgp.rows.blocks import Sums, sums_over_parts
+from rfgp.rows.blocks import Sums, added, sums_over_parts
 
 ENTRIES = 2**22
 """The number of entries of a block of features."""
@@ -192,7 +192,11 @@ def is_local(rows: Rows) -> bool:
     return not any(isinstance(part, DistributedRows) for part in parts_of(rows))
 
 
-def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
+def summed(
+    model: LinearModel,
+    function: Callable[[LinearModel], Sums],
+    combine: Callable[[Sums, Sums], Sums] = added,
+) -> Sums:
     """Return the sums of a function over the model's rows.
 
     Rows on other machines are summed there.
@@ -200,6 +204,7 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     Args:
         model: The model with all rows.
         function: Maps the model of some rows to sums over these. It is pickled if rows are on other machines.
+        combine: A function of the sums over two neighboring parts. The default adds them.
     """
     if is_local(model.rows):
         return function(model)
@@ -208,7 +213,7 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     common = replace(
         model.detached(), rows=no_rows, max_float32_error=max_error, all_rows_homoscedastic=is_homoscedastic
     )
-    return sums_over_parts(model.rows, partial(_of_part, common, function))
+    return sums_over_parts(model.rows, partial(_of_part, common, function), combine)
 
 
 def _of_part(model: LinearModel, function: Callable[[LinearModel], Sums], rows: Rows) -> Sums:

@@ -110,7 +110,7 @@ def accumulate_gram(model: LinearModel, report: Callable[[int], None] | None = N
     reports = report is not None and is_local(model.rows)
     gram, *others = summed(model, partial(_sums, report=report) if reports else _sums)
     statistics = Statistics(symmetrized(gram), *others)
-    if is_local(model.rows) and needs_root(statistics, model.scale, model.noise):
+    if needs_root(statistics, model.scale, model.noise):
         return statistics._replace(root=root_of(model))
     return statistics
 
@@ -129,18 +129,27 @@ def needs_root(statistics: Statistics, scale: Tensor, noise: Tensor) -> bool:
 def root_of(model: LinearModel) -> Tensor:
     """Return an upper triangular matrix whose Gram matrix is that of features and targets, (F + k, F + k).
 
-    Rows are added by orthogonal factorizations, in one pass.
+    Rows are added by orthogonal factorizations, in one pass. Those on other machines are factorized there.
 
     Args:
         model: The model with the rows.
     """
+    return summed(model, _root, _stacked)[0]
+
+
+def _root(model: LinearModel) -> Sums:
     F, k = model.num_features, len(model.mean)
-    root = model.mean.new_zeros(0, F + k)
+    root = (model.mean.new_zeros(0, F + k),)
     for block, phi, y in _weighted_blocks(model):
         repeated = y.new_zeros(1, F + k)
         repeated[0, F] = (model.noise * block.weighted_replicate_squares(model.noise).sum()).sqrt()
-        root = torch.linalg.qr(torch.cat([root, torch.cat([phi.double(), y], dim=1), repeated]), mode="r").R
+        root = _stacked(root, (torch.cat([torch.cat([phi.double(), y], dim=1), repeated]),))
     return root
+
+
+def _stacked(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the triangular factor of the rows of both."""
+    return (torch.linalg.qr(torch.cat([a[0], b[0]]), mode="r").R,)
 
 
 def _weighted_blocks(model: LinearModel) -> Iterator[tuple[Block, Tensor, Tensor]]:

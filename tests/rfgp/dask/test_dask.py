@@ -138,6 +138,18 @@ def test_noise_and_weights_of_rows(client):
     assert_same(model().condition(Partitions(*arrays_too)), gp)
 
 
+def test_features_there_are_factorized_if_the_noise_is_small(client):
+    options = {"start": {"noise": 1e-11}, "standardize": False, "seed": 0}
+    y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
+    parts = Partitions(da.from_array(X, chunks=(110, 2)), da.from_array(y, chunks=110))
+    gp, expected = (
+        rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), **options).condition(*rows) for rows in ((parts,), (X, y))
+    )
+    assert_same(gp, expected, 1e-12)
+    likelihoods = [float(each.log_marginal_likelihood().detach()) for each in (gp, expected)]
+    assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-11)
+
+
 @pytest.mark.slow
 def test_gradients_are_summed_there(client):
     gradients = []

@@ -29,7 +29,7 @@ def small_blocks(monkeypatch):
 class Elsewhere(Block):
     """Rows on another machine, which are never streamed."""
 
-    def total(self, function):
+    def total(self, function, combine):
         return function(Block(self.inputs, self.targets, self.fixed_noise, self.weight, self.given_output_weights))
 
     def blocks(self, size):
