@@ -143,7 +143,8 @@ def test_features_there_are_factorized_if_the_noise_is_small(client):
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
     parts = Partitions(da.from_array(X, chunks=(110, 2)), da.from_array(y, chunks=110))
     gp, expected = (
-        rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), **options).condition(*rows) for rows in ((parts,), (X, y))
+        rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), **options).condition(*rows)
+        for rows in ((parts,), (X, y))
     )
     assert_same(gp, expected, 1e-12)
     likelihoods = [float(each.log_marginal_likelihood().detach()) for each in (gp, expected)]
