@@ -139,7 +139,7 @@ def root_of(model: LinearModel) -> Tensor:
 
 def _root(model: LinearModel) -> Sums:
     F, k = model.num_features, len(model.mean)
-    root = (model.mean.new_zeros(0, F + k),)
+    root: Sums = (model.mean.new_zeros(0, F + k),)
     for block, phi, y in _weighted_blocks(model):
         repeated = y.new_zeros(1, F + k)
         repeated[0, F] = (model.noise * block.weighted_replicate_squares(model.noise).sum()).sqrt()
@@ -147,7 +147,7 @@ def _root(model: LinearModel) -> Sums:
     return root
 
 
-def _stacked(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _stacked(a: Sums, b: Sums) -> Sums:
     """Return the triangular factor of the rows of both."""
     return (torch.linalg.qr(torch.cat([a[0], b[0]]), mode="r").R,)
 
