@@ -1,78 +1,57 @@
-"""Saved models of the cases, in the form of `tests/rfgp/saving/models`."""
+"""Save the models of a folder again, and compare what they answer with what they answered before.
 
-import json
+python -m tests.golden.fixtures tests/rfgp/saving/models
+
+Run it in a checkout that reads the files as they are, and writes the format that later versions read. A file stays as
+it was unless its model, read again, predicts the same.
+"""
+
+import sys
+import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import rfgp
-from tests.golden.cases import CASES
-
-MAX_BYTES = 200_000
-"""The largest file that is kept: that of walks on thousands of nodes is not."""
 
 
-def add_fixtures(folder: Path) -> None:
-    """Save a model of each case that has none yet, and add what it predicts to `expected.json`; nothing is changed."""
-    path = folder / "expected.json"
-    expected = json.loads(path.read_text())
-    for name, make in CASES.items():
-        if f"golden-{name}" in expected:
-            continue
-        case = make()
-        file = folder / f"golden-{name}.safetensors"
-        case.model.save(file, data=case.has_data)
-        if file.stat().st_size > MAX_BYTES:
-            file.unlink()
-            continue
-        expected[f"golden-{name}"] = _entry(case, file)
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in expected.items())
-    path.write_text(f"{{\n{lines}\n}}\n")
-
-
-def _entry(case, file):
-    """Return what a model answers, as `expected.json` has it."""
-    gp, is_tensor = case.model, isinstance(case.inputs, torch.Tensor)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        entry = {
-            "class": type(gp).__name__,
-            "data": case.has_data,
-            "tensors": is_tensor,
-            "inputs": np.asarray(case.inputs).tolist(),
-            "num_observations": gp.num_observations,
-            "metadata": gp.metadata,
-            "hyperparameters": {k: getattr(gp.hyperparameters, k).detach().tolist() for k in gp.hyperparameters.names},
-            "fit": None if gp.fit_report is None else {"converged": gp.fit_report.converged},
-            **_moments(gp, case.inputs),
-            "features": getattr(gp, "features", None),
-            "update": _updated(rfgp.load(file), case.inputs),
-        }
-        if case.has_data:
-            entry["log_marginal_likelihood"] = gp.log_marginal_likelihood().item()
-    return entry
-
-
-def _updated(gp, inputs):
-    """Return new rows, and what the model answers when they are added; None if it needs the rows that it has not.
-
-    A target of 1 is one of every likelihood.
-    """
-    outputs = gp.predict(inputs).mean.shape[1:]
-    target = np.ones((2, *outputs)) if gp.spec.is_gaussian else np.ones(2)
-    more = inputs[:2]
-    try:
-        gp.update(more, torch.as_tensor(target, dtype=more.dtype) if isinstance(more, torch.Tensor) else target)
-    except rfgp.NotFittedError:
-        return None
-    return {"inputs": np.asarray(more).tolist(), "targets": target.tolist(), **_moments(gp, inputs)}
-
-
-def _moments(gp, inputs):
-    """Return the mean and variance at inputs as lists."""
+def answers(gp, inputs):
+    """Return predictions at inputs, the hyperparameters, and the likelihood if the rows are known."""
     prediction = gp.predict(inputs)
-    return {
-        name: np.asarray(torch.as_tensor(getattr(prediction, name)).detach()).tolist() for name in ("mean", "variance")
-    }
+    found = [prediction.mean, prediction.variance, *(gp.hyperparameters.value(n) for n in gp.hyperparameters.names)]
+    try:
+        found.append(gp.log_marginal_likelihood())
+    except rfgp.NotFittedError:
+        pass
+    return [np.asarray(value.detach() if hasattr(value, "detach") else value, dtype=np.float64) for value in found]
+
+
+def save_again(path: Path, inputs, has_data: bool) -> str:
+    """Save the model of a file in the present format. Return a message, empty if all is well."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gp, again = rfgp.load(path), Path(folder) / path.name
+        gp.save(again, data=has_data)
+        pairs = list(zip(answers(gp, inputs), answers(rfgp.load(again), inputs), strict=True))
+        apart = max(float(np.abs(a - b).max(initial=0.0) / max(np.abs(a).max(initial=0.0), 1e-12)) for a, b in pairs)
+        if not apart <= 1e-12:
+            return f"{path.name}: answers differ by {apart:.2g}"
+        path.write_bytes(again.read_bytes())
+    return ""
+
+
+def main(folder: Path) -> int:
+    """Save all models of a folder again. Return 1 if one of them differs."""
+    from tests.rfgp.saving import test_fixtures as known
+
+    messages = [
+        save_again(folder / f"{name}.safetensors", known.inputs_of(name, one["inputs"]), one["data"])
+        for name, one in known.EXPECTED.items()
+    ]
+    print("\n".join(message for message in messages if message) or f"{len(messages)} models were saved again.")
+    return int(any(messages))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

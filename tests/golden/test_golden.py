@@ -1,41 +1,50 @@
-"""The golden cases reach every kind of model, and a result that changes is found."""
+"""Results of all cases are those of `golden.json`, and a result that changes is found."""
 
 import numpy as np
 import pytest
 
 import rfgp
 from rfgp import likelihoods
-from tests.golden.cases import CASES
-from tests.golden.results import TOLERANCE, differences, results_of
+from tests.golden import models, results
 
-FEW = ("features", "neighbors", "roads")
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_results_do_not_depend_on_earlier_runs(name):
-    found, again = (results_of(name, CASES[name]()) for _ in range(2))
-    assert differences(name, found, again) == []
-
-
-def test_a_changed_result_is_found():
-    found = {"mean": np.array([1.0, 2.0]), "variance": np.array([0.5])}
-    assert differences("features", found, {**found, "mean": found["mean"] * (1 + 3 * TOLERANCE)})
-    assert differences("features", found, {"mean": found["mean"]})
-    assert differences("features", found, {**found, "variance": np.ones(2)})
-    assert not differences("features", found, {**found, "mean": found["mean"] * (1 + TOLERANCE / 3)})
+KNOWN = results.read()
+SLOW = ("fits", "selections", "commands")
+NAMES = [
+    pytest.param(f"{group}/{name}", marks=[pytest.mark.slow] if group in SLOW else [])
+    for group, cases in results.GROUPS.items()
+    for name in cases
+]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_those_of_the_file(name):
+    is_here = KNOWN["processor"] == results.processor()
+    assert results.differences(name, results.results_of(name), KNOWN["results"][name], is_here) == []
+
+
+def test_every_result_of_the_file_has_a_case():
+    assert set(KNOWN["results"]) == {parameter.values[0] for parameter in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "size"),
+    [("models/exact", "mean", 1e-9), ("fits/exact", "log marginal likelihood", 1e-5), ("draws/kinds", "laplace", 1e-9)],
+)
+def test_a_changed_result_is_found(name, key, size):
+    known = KNOWN["results"][name]
+    less, more = (np.multiply(known[key], 1 + factor * size) for factor in (0.1, 10.0))
+    assert results.differences(name, {**known, key: less}, known) == []
+    assert results.differences(name, {**known, key: more}, known)
+    assert results.differences(name, {key: known[key]}, known)
+
+
 def test_every_model_and_likelihood_has_a_case():
-    models = [make().model for make in CASES.values()]
-    assert {type(model) for model in models} == {
+    made = [make() for make in (models.MODELS[name] for name in ("features", "exact", "roads", "mesh", "graph-exact"))]
+    assert {type(case.model) for case in made} == {
         rfgp.SparseSpectrumGP,
         rfgp.ExactGP,
-        rfgp.GP,
         rfgp.RoadGP,
         rfgp.MeshGP,
         rfgp.GraphGP,
     }
-    used = {type(model.spec.options.likelihood) for model in models}
-    assert used == {type(likelihoods.by_name(name)) for name in likelihoods.names()}
+    assert all(any(name in case for case in models.MODELS) for name in likelihoods.names() if name != "gaussian")

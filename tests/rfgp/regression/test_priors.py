@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from rfgp.regression.base_spec import Member
-from tests.golden.cases import CASES
+from tests.golden.models import MODELS
 
-SEARCHED = ("features-learned", "neighbors-learned", "average", "features-streamed", "features-dask")
-GIVEN = [name for name in CASES if name not in SEARCHED]
+SEARCHED = ("features-streamed", "features-dask")
+GIVEN = [name for name in MODELS if name not in SEARCHED]
 
 
 def prior_and_inputs(name):
-    case = CASES[name]()
+    case = MODELS[name]()
     state = case.model.state
     inputs, _ = state.points(case.inputs)
     return state.prior(), inputs
@@ -42,7 +42,7 @@ def test_covariance_is_symmetric_with_the_diagonal(name):
 
 
 def test_a_spec_is_its_only_member_unless_it_is_an_average():
-    state = CASES["exact"]().model.state
+    state = MODELS["exact"]().model.state
     (member,) = state.spec.members(state.hyperparameters)
     assert isinstance(member, Member)
     assert member.weight == 1

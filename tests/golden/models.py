@@ -1,10 +1,9 @@
-"""The cases: a model of each family, approximation and likelihood, conditioned on a few rows, and inputs to predict at.
+"""Models of each family, approximation and likelihood, conditioned on a few rows at given hyperparameters.
 
-Hyperparameters and draws are given, so that nothing is searched for except where a case is about a search ("learned",
-"average"). Data come from a generator of each case's own.
+Draws are given by seeds, so that nothing is searched for. Data come from a generator of each case's own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,8 +13,6 @@ import torch
 import graphs
 import rfgp
 from rfgp import kernels as k
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.stationary import stationary_model
 
 SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "noise": 0.1, "seed": 0}
 LATENT = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "seed": 0}
@@ -34,9 +31,9 @@ def near(condition_on="responses"):
     return rfgp.Vecchia(6, condition_on=condition_on, seed=0)
 
 
-def frequencies(count=12, learn_frequencies=False):
+def frequencies(count=12):
     """Return frequencies with a seed of their own."""
-    return rfgp.RandomFeatures(count, coupling=EQUAL, learn_frequencies=learn_frequencies, seed=0)
+    return rfgp.RandomFeatures(count, coupling=EQUAL, seed=0)
 
 
 def points(method="sor", residual=None):
@@ -62,15 +59,15 @@ class Case(NamedTuple):
         model: The model.
         inputs: New inputs, (n, d) or n labels.
         has_gradient: Whether its log marginal likelihood has a gradient here; an estimate from draws has none.
-        has_data: Whether its rows are in memory, so that they can be saved with the model.
-        constants: Constants of modules, as "module:name", and the values that they have while the model is asked.
+        can_update: Whether it takes new rows.
+        outputs: The number of targets of a row.
     """
 
     model: Any
     inputs: Any
     has_gradient: bool = True
-    has_data: bool = True
-    constants: Mapping[str, Any] = {}
+    can_update: bool = True
+    outputs: int = 1
 
 
 def rows(count=40, columns=2, seed=0):
@@ -105,7 +102,7 @@ def table(model, options, given=None, count=40, outputs=1, dtype=None):
         y = np.stack([y, np.cos(X[:, 0])], axis=1)
     if dtype is not None:
         X, y, new = (torch.as_tensor(part, dtype=dtype) for part in (X, y, new))
-    return Case(model(**options).condition(X, y, **(given or {})), new)
+    return Case(model(**options).condition(X, y, **(given or {})), new, outputs=outputs)
 
 
 def weighted(count=40):
@@ -124,17 +121,11 @@ def observed(model, likelihood, options, count=40, exposure=False):
     return Case(model(likelihood=likelihood, **options).condition(X, targets(likelihood, X), **given), new)
 
 
-def fourier(spectrum="gaussian", *, num_frequencies, kind="fourier", coupling="energy", seed, **options):
-    """Return a `rfgp.SparseSpectrumGP` whose frequencies have a seed of their own, as those of the references."""
-    features = rfgp.RandomFeatures(num_frequencies, kind=kind, coupling=coupling, seed=seed)
-    return rfgp.SparseSpectrumGP.of(ModelSpec(stationary_model(spectrum, features, seed=seed, **options)))
-
-
 def streamed():
     """Return features that read their rows in blocks."""
     X, y, new = rows(200)
     source = rfgp.tables.Batches(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
-    return Case(fourier(**FEW, **SCALES).condition(source), new, has_data=False)
+    return Case(rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(source), new, can_update=False)
 
 
 def distributed():
@@ -145,36 +136,46 @@ def distributed():
     X, y, new = rows(200)
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         parts = rfgp.dask.Partitions(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64), client=client)
-        model = fourier(**FEW, **SCALES).condition(parts)
+        model = rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(parts)
         assert np.isfinite(model.predict(new).mean).all()  # computed while there is a cluster
-    return Case(model, new, has_gradient=False, has_data=False)
+    return Case(model, new, has_gradient=False, can_update=False)
 
 
-def learned(local=False):
-    """Return frequencies that a few steps of a search have moved; the data are sound, so that it converges."""
-    X, y, new = rows(120)
-    moved = frequencies(4, learn_frequencies=True)
-    options = gp(BOTH, moved, near("auto")) if local else gp(RBF, moved)
-    return Case(rfgp.GP(**options).fit(X, y), new)
+def series(approximation, kernel=None, count=60):
+    """Return the case of a process of one column, asked at rows, between them and beyond."""
+    rng = np.random.default_rng(7)
+    x = np.sort(rng.uniform(0, 12, count))
+    y = np.sin(2 * x) + 0.2 * x + 0.1 * rng.standard_normal(count)
+    kernel = kernel or k.Matern(0, nu=1.5, lengthscale=0.7, name="matern")
+    model = rfgp.GP(kernel, approximation=approximation, start={"noise": 0.05}, seed=0)
+    return Case(model.condition(x[:, None], y), np.array([[x[3]], [5.5], [12.5], [20.0]]))
 
 
-def averaged():
-    """Return an average of exact processes."""
-    X, y, new = rows(60)
-    return Case(rfgp.GP(seed=0).fit(X, y), new)
+def terms(approximation, likelihood="gaussian"):
+    """Return the case of a sum of terms of numbers, levels and nodes of a graph."""
+    rng, size = np.random.default_rng(8), 45
+    ring = graphs.Graph.from_edges([(f"n{i}", f"n{(i + 1) % 20}") for i in range(20)])
+    kernel = k.RBF(("h", "p"), lengthscale=(4.0, 1.5), name="a") + k.Linear("p", origin=0.0, name="l")
+    kernel += k.Group("s", name="g") + k.Nodes(ring, graphs.kernels.Matern(nu=2, kappa=1.5), name="f")
+    X = {
+        "h": rng.uniform(0, 24, size),
+        "p": rng.normal(2, 1, size),
+        "s": rng.choice(list("abcd"), size),
+        "node": np.array([f"n{i}" for i in rng.integers(0, 20, size)]),
+    }
+    f = np.sin(X["h"] / 3) + 0.3 * X["p"] + 0.2 * (X["s"] == "a")
+    y = f + 0.1 * rng.standard_normal(size) if likelihood == "gaussian" else rng.poisson(np.exp(f)).astype(float)
+    noise = {"noise": 0.2} if likelihood == "gaussian" else {}
+    model = rfgp.GP(
+        kernel, likelihood, approximation, start={"a.outputscale": 0.7, "g.outputscale": 0.3, **noise}, seed=0
+    )
+    return Case(model.condition(X, y), {name: values[:6] for name, values in X.items()})
 
 
 def latent(options):
     """Return a nearest-neighbor process whose rows are conditioned on latent values."""
     X, y, new = rows(80)
     return Case(rfgp.GP(**options).condition(X, y), new, has_gradient=False)
-
-
-def in_blocks():
-    """Return neighbours beside features whose rows are whitened in blocks, as many rows are."""
-    case = table(rfgp.GP, BESIDE)
-    blocks = "rfgp.solvers.whitened.blocked"
-    return case._replace(constants={f"{blocks}:MAX_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
 
 
 def network():
@@ -199,7 +200,7 @@ def roads(alpha=1, boundary="neumann", outputs=1, likelihood="gaussian"):
     model = rfgp.RoadGP(
         network(), alpha, boundary=boundary, lengthscale=0.9, outputscale=1.2, likelihood=likelihood, seed=0, **noise
     )
-    return Case(model.condition(X, y), np.array([(0, 0.0), (0, 0.37), (1, 0.5), (2, 0.8), (3, 1.0)]))
+    return Case(model.condition(X, y), np.array([(0, 0.0), (0, 0.37), (1, 0.5), (2, 0.8), (3, 1.0)]), outputs=outputs)
 
 
 def mesh(alpha=2, likelihood="gaussian"):
@@ -236,16 +237,16 @@ def nodes(features, kernel=None, outputs=1, likelihood="gaussian", size=(6, 7), 
     model = rfgp.GraphGP(
         graph, kernel, features=features, outputscale=1.3, likelihood=likelihood, seed=0, **noise, **options
     )
-    return Case(model.condition(seen, y), np.setdiff1d(np.arange(graph.num_nodes), seen)[:6])
+    return Case(model.condition(seen, y), np.setdiff1d(np.arange(graph.num_nodes), seen)[:6], outputs=outputs)
 
 
-FOURIER, EXACT, TABLE = fourier, rfgp.ExactGP, rfgp.GP
+FOURIER, EXACT, TABLE = rfgp.SparseSpectrumGP, rfgp.ExactGP, rfgp.GP
 WEIGHTS, NOISE = weighted()
 PRECISE = graphs.kernels.RegularizedLaplacian(2, 1.5)
 RATIONAL = graphs.kernels.Matern(1.5, 2.0)
 BESIDE = gp(BOTH, frequencies(), near())
 
-CASES: dict[str, Callable[[], Case]] = {
+MODELS: dict[str, Callable[[], Case]] = {
     "features": partial(table, FOURIER, {**FEW, **SCALES}),
     "features-matern": partial(table, FOURIER, {"spectrum": "matern32", **FEW, **SCALES}),
     "features-weights": partial(table, FOURIER, {**FEW, **SCALES}, WEIGHTS),
@@ -256,13 +257,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "features-positive": partial(table, FOURIER, {"kind": "laplace", "num_frequencies": 12, **SCALES}),
     "features-streamed": streamed,
     "features-dask": distributed,
-    "features-learned": learned,
     "exact": partial(table, EXACT, SCALES),
     "exact-matern": partial(table, EXACT, {"spectrum": "matern52", **SCALES}),
     "exact-weights": partial(table, EXACT, SCALES, {**WEIGHTS, **NOISE}),
     "exact-outputs": partial(table, EXACT, SCALES, outputs=2),
     "exact-sum": partial(table, TABLE, gp(BOTH, rfgp.Exact(), rfgp.Exact())),
-    "average": averaged,
     "inducing": partial(table, TABLE, gp(MATERN, points())),
     "inducing-fitc": partial(table, TABLE, gp(MATERN, points("fitc")), WEIGHTS),
     "inducing-vfe": partial(table, TABLE, gp(MATERN, points("vfe"))),
@@ -271,8 +270,19 @@ CASES: dict[str, Callable[[], Case]] = {
     "neighbors-weights": partial(table, TABLE, gp(MATERN, near()), {**WEIGHTS, **NOISE}),
     "neighbors-outputs": partial(table, TABLE, gp(MATERN, near()), outputs=2),
     "neighbors-features": partial(table, TABLE, BESIDE),
-    "neighbors-blocks": in_blocks,
-    "neighbors-learned": partial(learned, local=True),
+    "equispaced": partial(series, rfgp.EquispacedFourier()),
+    "chain": partial(series, rfgp.SparsePrecision()),
+    "chain-season": partial(
+        series, rfgp.Exact(), k.Matern(0, nu=2.5, name="a") + k.Periodic(0, period=3.1, lengthscale=1.2, name="b")
+    ),
+    "terms": partial(terms, "auto"),
+    "terms-neighbors": partial(
+        terms, {"a": near(), "l": rfgp.Exact(), "g": rfgp.SparsePrecision(), "f": rfgp.SparsePrecision()}
+    ),
+    "terms-residual": partial(
+        terms, {"a": points(None, near()), "l": rfgp.Exact(), "g": rfgp.SparsePrecision(), "f": rfgp.SparsePrecision()}
+    ),
+    "terms-poisson": partial(terms, "auto", "poisson"),
     "neighbors-latent": partial(latent, gp(MATERN, near("latent"))),
     "neighbors-latent-features": partial(latent, gp(BOTH, frequencies(), near("latent"))),
     "bernoulli": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "laplace"}),
@@ -311,3 +321,43 @@ CASES: dict[str, Callable[[], Case]] = {
     "graph-spectrum": partial(nodes, "spectrum", rank=12),
 }
 """A model of each kind by name."""
+
+
+def answers_of(case):
+    """Return what a model answers: predictions, likelihood and gradient, rows left out, draws, and more rows."""
+    model, found = case.model, {}
+    prediction = model.predict(case.inputs)
+    found["mean"], found["variance"] = prediction.mean, prediction.variance
+    found["covariance"] = prediction.covariance
+    observed = prediction.observed()
+    found |= {f"observed.{name}": getattr(observed, name) for name in ("mean", "variance") if hasattr(observed, name)}
+    if case.has_gradient:
+        found |= _gradient(model)
+        left_out = model.leave_one_out()
+        found["left out"] = left_out.mean if hasattr(left_out, "mean") else left_out.log_prob
+    if type(model) is rfgp.GP and len(model.kernel.terms()) > 1:
+        found["terms"] = [prediction.of(term.name).mean for term in model.kernel.terms()]
+    if case.can_update:
+        more = (
+            {name: part[:2] for name, part in case.inputs.items()} if isinstance(case.inputs, dict) else case.inputs[:2]
+        )
+        targets = np.ones((2, case.outputs) if case.outputs > 1 else 2)
+        targets = torch.as_tensor(targets, dtype=more.dtype) if isinstance(more, torch.Tensor) else targets
+        updated = model.update(more, targets).predict(case.inputs)
+        found["updated.mean"], found["updated.variance"] = updated.mean, updated.variance
+    return found
+
+
+def _gradient(model):
+    """Return the log marginal likelihood, and its gradient in each raw hyperparameter."""
+    live = model.hyperparameters
+    live.requires_grad_(True)
+    value = model.log_marginal_likelihood()
+    value.backward()
+    found = {"log marginal likelihood": value}
+    found |= {f"gradient.{name}": p.grad for name, p in live.named_parameters() if p.grad is not None}
+    live.requires_grad_(False)
+    return found
+
+
+CASES = {name: lambda make=make: answers_of(make()) for name, make in MODELS.items()}
