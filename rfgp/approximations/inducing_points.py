@@ -265,8 +265,6 @@ class PointTerm(TermPrior):
         neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
         lengthscales: The lengthscales (D,) at which the points were selected. If None, they were not recorded, or the
             kernel is not stationary.
-        jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. It may differ in files of
-            earlier versions.
     """
 
     term: BoundTerm
@@ -277,7 +275,6 @@ class PointTerm(TermPrior):
     path: str | None = None
     neighbors: NeighborTerm | None = None
     lengthscales: Tensor | None = None
-    jitter: float = JITTER[torch.float64]
 
     @property
     def learnable(self) -> Values:
@@ -292,7 +289,7 @@ class PointTerm(TermPrior):
         """Return the prior of the weights at hyperparameters by path, given all columns."""
         constants = _unit_constants(self.term, self.scale, columns)
         covariance = TermCovariance(self.term, self.names, constants)
-        features = PointFeatures(covariance, self.points, self.jitter)
+        features = PointFeatures(covariance, self.points)
         new_levels = None
         if any(factor.kind is ColumnKind.LEVEL for factor in self.term.term.factors):
             new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
@@ -319,7 +316,7 @@ class PointTerm(TermPrior):
 
 
 class PointFeatures:
-    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I.
+    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The jitter is 1e-8 mean variances of the points.
 
     The last factor is cached.
 
@@ -328,11 +325,10 @@ class PointFeatures:
     Args:
         covariance: The covariance k of rows and hyperparameters, for a variance of 1.
         points: The points Z, (M, D).
-        jitter: The jitter, in mean variances of the points.
     """
 
-    def __init__(self, covariance: TermCovariance, points: Tensor, jitter: float) -> None:
-        self.covariance, self.points, self.jitter = covariance, points, jitter
+    def __init__(self, covariance: TermCovariance, points: Tensor) -> None:
+        self.covariance, self.points = covariance, points
         self._last: tuple[tuple[Tensor, ...], Tensor] | None = None
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -354,7 +350,7 @@ class PointFeatures:
         points, parameters_of_k = self._divided(parameters)
         z = points.double()
         kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters_of_k)).double()
-        whitening = whitening_of(kernel, self.jitter * kernel.diagonal().mean().detach())
+        whitening = whitening_of(kernel, JITTER[torch.float64] * kernel.diagonal().mean().detach())
         self._last = None if whitening.requires_grad else (parameters, whitening)
         return whitening
 
@@ -364,7 +360,7 @@ class PointFeatures:
         return (parameters[count] if len(parameters) > count else self.points), parameters[:count]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PointFeatures, (self.covariance, self.points, self.jitter)
+        return PointFeatures, (self.covariance, self.points)
 
 
 @dataclass(frozen=True, eq=False)

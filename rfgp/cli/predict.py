@@ -200,7 +200,7 @@ def _rows_of(gp: Any, inputs: Any) -> Any:
     keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
     if all(isinstance(key, int) for key in keys):
         return inputs.X
-    return inputs.frame(has_dates=any(column.is_date for column in gp.spec.schema.columns)).iloc
+    return inputs.frame().iloc
 
 
 def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: Any) -> _Predictions:

@@ -117,8 +117,7 @@ class FitReport:
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
         """Return the stages with their parts of the trace.
 
-        Reports from older versions have only the last stage. The stage of learned frequencies has one entry less,
-        because its final value is not computed.
+        The stage of learned frequencies has one entry less, because its final value is not computed.
         """
         ends = list(accumulate(stage.iterations + 1 for stage in self.stages))
         if not ends or len(self.trace) not in (ends[-1], ends[-1] - 1):

@@ -5,7 +5,6 @@ rounding. Walks are drawn again from their seed and tuned settings.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ from rfgp.approximations.role import parameter_names, scale_name
 from rfgp.approximations.sparse_precision import PrecisionTermPrior
 from rfgp.approximations.weights import WeightTermPrior
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
 from rfgp.lattices import Lattice, Modes
 from rfgp.regression.spec.inputs import check_columns
@@ -53,8 +51,6 @@ MAX_POSITION = 1e100
 
 LATTICE_ARRAYS = ("low", "high", "spacing", "half_widths")
 """The arrays of a lattice."""
-MIN_JITTER = 1e-12
-"""The smallest jitter of inducing points."""
 
 
 class SavedTerm(NamedTuple):
@@ -224,7 +220,7 @@ def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -
 
 
 def _encode_points(prior: PointTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    return {} if prior.jitter == JITTER[torch.float64] else {"jitter": prior.jitter}, {"points": prior.points}
+    return {}, {"points": prior.points}
 
 
 def _points(saved: SavedTerm) -> TermPrior:
@@ -234,19 +230,11 @@ def _points(saved: SavedTerm) -> TermPrior:
     if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < MAX_POSITION).all()):
         raise ValueError("the inducing points must match the options and the columns")
     check_columns([data.term], data.columns, points)
-    return replace(approximation.with_points(data, points, saved.seed), jitter=_jitter(saved.content))
+    return approximation.with_points(data, points, saved.seed)
 
 
 def _always(prior: TermPrior) -> bool:
     return True
-
-
-def _jitter(content: Mapping[str, Any]) -> float:
-    """Return the jitter of inducing points."""
-    jitter = content.get("jitter", JITTER[torch.float64])
-    if not isinstance(jitter, float) or not MIN_JITTER <= jitter <= 1:
-        raise ValueError("the jitter of the inducing points must be in range")
-    return jitter
 
 
 # --- lattices --------------------------------------------------------------------------------------
@@ -323,7 +311,7 @@ def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
     """Return the features of nodes."""
     approximation, content = saved.approximation, saved.content
     graph, kernel, _ = nodes_of(saved.data)
-    kind = content.get("kind", getattr(approximation, "kind", None))
+    kind = content["kind"]
     if kind == "exact":
         return ExactFeatures(graph, kernel)
     assert isinstance(approximation, NodeApproximation)

@@ -1,7 +1,7 @@
 """Options, reports of fits and of selections as JSON, and back. Only names and numbers are stored, no code."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -157,12 +157,6 @@ def decode_dtype(name: str) -> torch.dtype:
 
 
 _ROUNDING = 1e-6
-_FORMER_REPORT = {
-    "calibration": "mean_squared_zscore",
-    "neighbors": "residual_autocorrelation",
-    "weights_used": "effective_dof_fraction",
-}
-"""The current names of entries of a report by former ones."""
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
@@ -185,10 +179,7 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     Raises:
         ValueError: If it has invalid values.
     """
-    present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
-    report: FitReport | None = _decode(FitReport | None, present)
-    if report is not None and report.frequencies == "fell back":  # in files before "rejected"
-        report = replace(report, frequencies="rejected")
+    report: FitReport | None = _decode(FitReport | None, content)
     if report is not None and report.frequencies not in ("fixed", "learned", "rejected"):
         raise ValueError("the report of the fit must have valid values")
     return report
@@ -225,38 +216,6 @@ def _are_weights(selection: SelectionReport) -> bool:
     weights = selection.weights
     known = len(weights) == len(selection.trials) and all(0 <= weight <= 1 for weight in weights)
     return known and abs(sum(weights) - 1) < _ROUNDING and 0 < weights[selection.best] == max(weights)
-
-
-_FORMER = {
-    "judged": "num_validation",
-    "way": "validation",
-    "budget": "time_limit",
-    "rules": "baselines",
-    "shares": "weights",
-    "measured": "scores",
-    "remark": "status",
-    "behind": "difference",
-    "behind_error": "difference_error",
-}
-"""The current names of entries of a selection by those of formats up to 6."""
-
-
-def renamed_selection(content: Any) -> Any:
-    """Return the JSON of a selection of formats up to 6 with the current names.
-
-    Args:
-        content: The JSON.
-    """
-    if isinstance(content, list):
-        return [renamed_selection(entry) for entry in content]
-    if not isinstance(content, dict):
-        return content
-    renamed = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
-    if "rules" in content:  # the names of baselines are not entries
-        renamed["baselines"] = {name: renamed_selection(value) for name, value in content["rules"].items()}
-    if "options" in content:
-        renamed["options"] = content["options"]
-    return renamed
 
 
 def _decode(kind: Any, content: Any) -> Any:

@@ -22,26 +22,19 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression import BaseSpec, FitReport, GPState
-from rfgp.regression.observing import has_exposures, restored
+from rfgp.regression.observing import restored
 from rfgp.regression.spec import spec_of
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file
 from rfgp.saving.gp import check_levels, decode_spec, encode_spec, row_terms
 from rfgp.saving.hyperparameters import check_affine, tensors_of, values_of
-from rfgp.saving.json_values import (
-    decode_report,
-    decode_selection,
-    encode_report,
-    encode_selection,
-    renamed_selection,
-)
-from rfgp.saving.legacy import upgraded
+from rfgp.saving.json_values import decode_report, decode_selection, encode_report, encode_selection
 from rfgp.saving.scales import decode_scales, encode_scales
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
-KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP", "TableGP")
+KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP")
 """The names of the classes of models."""
 
 
@@ -102,15 +95,11 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         tensors |= {f"scales.{name}": tensor for name, tensor in scale_tensors.items()}
     tensors |= _scaling_tensors(state.scaling)
     tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(state.hyperparameters).items()}
-    tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in state.posterior.tensors().items()}
+    tensors |= {f"predictor.{name}": t for name, t in state.posterior.tensors().items()}
     if given is not None:
         columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
         tensors |= {f"data.{name}": tensor for name, tensor in columns.items() if tensor is not None}
     write_file(path, header, tensors)
-
-
-_IN_FILE = {"noise_diag": "spread", "class_matrices": "blocks", "coupling_root": "shared"}
-"""The names of tensors in files that differ from those of the posterior."""
 
 
 def read(file: Path) -> Saved:
@@ -123,14 +112,13 @@ def read(file: Path) -> Saved:
         ModelFileError: If the file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: If the parts of the content are inconsistent.
     """
-    header, tensors = upgraded(*read_file(file))
+    header, tensors = read_file(file)
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata must be a JSON object")
     report = decode_report(header["fit_report"])
     if report is not None:
-        content = header.get("selection", renamed_selection(header.get("choice")))
-        report = replace(report, selection=decode_selection(content))
+        report = replace(report, selection=decode_selection(header["selection"]))
     state = _regression(header, tensors)
     return Saved(header["class"], state, report, header["metadata"])
 
@@ -165,7 +153,7 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
         raise ValueError("the number of observations must match the data")
-    exposed = header.get("has_exposures", rows is not None and has_exposures(spec, rows))
+    exposed = header["has_exposures"]
     if not isinstance(exposed, bool):
         raise ValueError("has_exposures must be true or false")
     scales = header.get("scales")
@@ -173,8 +161,7 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
         num_columns = 0 if scaling.inputs is None else len(scaling.inputs.scale)
         scales = decode_scales(scales, part(tensors, "scales."), count, num_columns)
     state = GPState(spec, scaling, values, count, rows, has_exposures=exposed, scale_model=scales)
-    names = {in_file: name for name, in_file in _IN_FILE.items()}
-    known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
+    known = part(tensors, "predictor.")
     posterior = restored(spec, values, known)
     _check_posterior(posterior, known, state)
     return state.replace(given=posterior)

@@ -109,13 +109,13 @@ def _encode_labels(labels: Sequence[Hashable] | None) -> Json:
 
 def _decode_labels(described: Mapping[str, Any]) -> list[Hashable] | None:
     labels = described["labels"]
-    if described.get("has_labels", labels is not None) != (labels is not None):
+    if described["has_labels"] != (labels is not None):
         raise InvalidArgumentError("the graph must have labels of its nodes")
     return None if labels is None else [_decode_label(label) for label in labels]
 
 
 def _computed_labels(described: Mapping[str, Any]) -> range | GridLabels | None:
-    """Return the labels of a grid or a mesh. In older files, the positions are the labels."""
+    """Return the labels of a grid or a mesh."""
     if "grid" in described:
         shape = described["grid"]
         if not isinstance(shape, list) or not shape or not all(is_count(size) and size > 0 for size in shape):

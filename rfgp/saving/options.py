@@ -34,13 +34,9 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "priors": json_values.encode_priors(options.priors),
         "dtype": json_values.encode_dtype(options.dtype),
     }
-    if options.selects_noise:
-        described["selects_noise"] = True
-    if options.indicators:
-        described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
-    if options.alternatives:
-        kernels = options.alternatives.items()
-        described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in kernels}
+    described["selects_noise"] = options.selects_noise
+    described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
+    described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}
     return described
 
 
@@ -78,9 +74,9 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         start={name: decoder.decode(value) for name, value in described["start"].items()},
         priors=json_values.decode_priors(described["priors"]),
         dtype=None if dtype is None else json_values.decode_dtype(dtype),
-        selects_noise=described.get("selects_noise") is True,
-        indicators=_decode_indicators(described.get("indicators", [])),
-        alternatives=_decode_alternatives(described.get("alternatives", {}), decoder),
+        selects_noise=described["selects_noise"] is True,
+        indicators=_decode_indicators(described["indicators"]),
+        alternatives=_decode_alternatives(described["alternatives"], decoder),
         **chosen,
     )
 

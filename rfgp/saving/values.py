@@ -6,7 +6,7 @@ networks and meshes are written once each, as tensors with numbers. Unknown name
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
@@ -84,17 +84,6 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
         )
     },
 )
-ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
-"""Arguments that are always written, because older files without them have other values than the defaults."""
-NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {
-    approximations.RandomWalks: {"p_halt": "halt", "step_coupling": "directions"},
-    Coupling: {"proposal_histogram": "tilt", "proposal_scale": "broadening", "optimize_frequencies": "moves"},
-}
-"""Arguments with another name in files, from earlier versions."""
-VALUES_IN_FILES: Mapping[type, Mapping[str, Mapping[str, str]]] = {
-    approximations.InducingPoints: {"init": {"pivots": "pivoted-cholesky"}},
-}
-"""The present values of arguments with another value in files of earlier versions."""
 
 
 class _Role(NamedTuple):
@@ -103,13 +92,13 @@ class _Role(NamedTuple):
     Attributes:
         kind: The class of the role.
         name_of: A function that returns the class name of a value.
-        arguments: A function that returns the arguments of a value by name.
+        arguments: A function that returns the arguments of a value by name, as a mapping or pairs.
         make: A function that returns the value with a name and arguments.
     """
 
     kind: type
     name_of: Callable[[Any], str]
-    arguments: Callable[[Any], Mapping[str, Any]]
+    arguments: Callable[[Any], Mapping[str, Any] | Iterable[tuple[str, Any]]]
     make: Callable[[str, Mapping[str, Any]], Any]
 
 
@@ -117,56 +106,8 @@ def _fields(value: Any) -> dict[str, Any]:
     return {entry.name: getattr(value, entry.name) for entry in fields(value)}
 
 
-def _arguments(value: Any) -> dict[str, Any]:
-    """Return the changed arguments of a value, and those that older files lack, by their names in files."""
-    added = {name: getattr(value, name) for name in ADDED.get(type(value), {})}
-    return _to_file(type(value), added | dict(changed_arguments(value)))
-
-
 def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
-    kind = registry.find(name)
-    return kind(**{**ADDED.get(kind, {}), **arguments_from_file(kind, arguments)})
-
-
-def _to_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    names = NAMES_IN_FILES.get(kind, {})
-    return {names.get(name, name): argument for name, argument in arguments.items()}
-
-
-def arguments_from_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a class under their present names, with present values.
-
-    Args:
-        kind: The class.
-        arguments: The arguments by their names in files.
-    """
-    names = {in_file: present for present, in_file in NAMES_IN_FILES.get(kind, {}).items()}
-    renamed = {names.get(name, name): argument for name, argument in arguments.items()}
-    for name, values in VALUES_IN_FILES.get(kind, {}).items():
-        if isinstance(renamed.get(name), str):
-            renamed[name] = values.get(renamed[name], renamed[name])
-    return renamed
-
-
-def _options(coupling: Coupling) -> dict[str, Any]:
-    return _to_file(Coupling, couplings.options_of(coupling))
-
-
-def decode_coupling(name: str, **arguments: Any) -> Coupling:
-    """Return the coupling with a name and options, under their names in files.
-
-    Args:
-        name: The name of the coupling.
-        **arguments: The options, by their names in files.
-
-    Raises:
-        InvalidArgumentError: If the name or an option is unknown.
-
-    Examples:
-        >>> decode_coupling("energy", broadening=1.2)
-        Energy(proposal_scale=1.2)
-    """
-    return couplings.by_name(name, **arguments_from_file(Coupling, arguments))
+    return registry.find(name)(**arguments)
 
 
 def _by_name(make: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Any:
@@ -180,10 +121,12 @@ def _rule(name: str, arguments: Mapping[str, Any]) -> HopRule:
 
 
 _ROLES = {
-    "kernel": _Role(Kernel, KERNELS.name_of, _arguments, partial(_of_registry, KERNELS)),
-    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _arguments, partial(_of_registry, APPROXIMATIONS)),
+    "kernel": _Role(Kernel, KERNELS.name_of, changed_arguments, partial(_of_registry, KERNELS)),
+    "approximation": _Role(
+        Approximation, APPROXIMATIONS.name_of, changed_arguments, partial(_of_registry, APPROXIMATIONS)
+    ),
     "spectrum": _Role(Spectrum, spectra.name_of, vars, partial(_by_name, spectra.by_name)),
-    "coupling": _Role(Coupling, couplings.name_of, _options, partial(_by_name, decode_coupling)),
+    "coupling": _Role(Coupling, couplings.name_of, couplings.options_of, partial(_by_name, couplings.by_name)),
     "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, _fields, partial(_by_name, graphs.kernels.by_name)),
     "hop rule": _Role(HopRule, lambda _: "HopRule", _fields, _rule),
 }
@@ -261,7 +204,7 @@ class Encoder:
             return {"partial": [self.encode(value.func), self.encode(value.keywords)]}
         for name, role in _ROLES.items():
             if isinstance(value, role.kind):
-                arguments = {key: self.encode(entry) for key, entry in role.arguments(value).items()}
+                arguments = {key: self.encode(entry) for key, entry in dict(role.arguments(value)).items()}
                 return {"role": name, "name": role.name_of(value), "arguments": arguments}
         if any(isinstance(value, shared.kind) for shared in _SHARED.values()):
             return {"object": self.place(value)}

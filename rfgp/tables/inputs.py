@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rfgp.columns.days import Times, converted
 from rfgp.errors import DataError
-from rfgp.rows.names import is_index_name, warn_of_levels
+from rfgp.rows.names import warn_of_levels
 from rfgp.tables.column_errors import check_dates, check_missing_values, text_phrase
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, exact_times, used_rows, with_imputed_means
@@ -65,9 +65,6 @@ def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int]
 def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     """Return the positions of the inputs, and of the target or None."""
     index_of = {name: index for index, name in reversed(list(enumerate(frame.names)))}
-    unnamed = next((index for index, name in enumerate(frame.names) if is_index_name(name)), None)
-    if unnamed is not None:  # columns without a name had none in schemas of earlier versions
-        index_of.setdefault("", unnamed)
     missing_names = [rule.name for rule in schema.inputs if rule.name not in index_of]
     if missing_names:
         raise DataError(

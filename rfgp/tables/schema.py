@@ -23,8 +23,6 @@ _MAX_FLOAT = sys.float_info.max
 """The largest float."""
 _OPTIONAL = ("thousands", "example", "zone")
 """Fields that are left out of files at their defaults."""
-_NAMES_IN_FILES = {"imputed_means": "fills"}
-"""Fields with another name in files, from earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class Schema:
             for name in _OPTIONAL:
                 if not part.get(name, True):
                     del part[name]
-        return {_NAMES_IN_FILES.get(name, name): value for name, value in content.items()}
+        return content
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
@@ -170,8 +168,7 @@ class Schema:
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")
-        names = {in_file: name for name, in_file in _NAMES_IN_FILES.items()}
-        known = {names.get(name, name): value for name, value in content.items()}
+        known = dict(content)
         version = known.pop("version")
         if type(version) is not int or version != _VERSION:
             raise _bad(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")

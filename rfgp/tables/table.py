@@ -117,15 +117,12 @@ class Inputs:
     passthrough: Mapping[str, Sequence[str]] = field(default_factory=dict)
     times: Mapping[str, NDArray[np.datetime64]] = field(default_factory=dict)
 
-    def frame(self, *, has_dates: bool = True) -> Any:
+    def frame(self) -> Any:
         """Return the inputs as a pandas DataFrame (n, d).
 
         Levels are categories of text, dates are times, and others are numbers.
-
-        Args:
-            has_dates: Whether dates are times. If not, they are days, for models of earlier versions.
         """
-        return frame_of(self.rules, self.X, self.times, has_dates=has_dates)
+        return frame_of(self.rules, self.X, self.times)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -177,8 +174,6 @@ def frame_of(
     rules: Sequence[ColumnRule],
     X: NDArray[np.float64],
     times: Mapping[str, NDArray[np.datetime64]] | None = None,
-    *,
-    has_dates: bool = True,
 ) -> Any:
     """Return encoded inputs (n, d) as a DataFrame with levels and dates.
 
@@ -186,7 +181,6 @@ def frame_of(
         rules: The encodings of the columns.
         X: Encoded inputs (n, d).
         times: Dates (n,) that days do not represent to the microsecond, by the names of columns. If None, none.
-        has_dates: Whether dates are times. If not, they are days.
 
     Examples:
         >>> import numpy as np
@@ -201,7 +195,7 @@ def frame_of(
     for rule in rules:
         if rule.role == "level":
             frame.isetitem(index, pd.Categorical.from_codes(X[:, index].astype(np.int64), list(rule.levels)))
-        elif rule.role == "date" and has_dates:
+        elif rule.role == "date":
             frame.isetitem(index, dates_of(X[:, index], rule.zone, (times or {}).get(rule.name)))
         index += len(rule.encoded)
     return frame

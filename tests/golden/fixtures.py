@@ -6,6 +6,7 @@ Run it in a checkout that reads the files as they are, and writes the format tha
 it was unless its model, read again, predicts the same.
 """
 
+import contextlib
 import sys
 import tempfile
 import warnings
@@ -20,10 +21,8 @@ def answers(gp, inputs):
     """Return predictions at inputs, the hyperparameters, and the likelihood if the rows are known."""
     prediction = gp.predict(inputs)
     found = [prediction.mean, prediction.variance, *(gp.hyperparameters.value(n) for n in gp.hyperparameters.names)]
-    try:
+    with contextlib.suppress(rfgp.NotFittedError):
         found.append(gp.log_marginal_likelihood())
-    except rfgp.NotFittedError:
-        pass
     return [np.asarray(value.detach() if hasattr(value, "detach") else value, dtype=np.float64) for value in found]
 
 

@@ -1,14 +1,11 @@
 """Inducing points in single precision: predictions of float32 models against those of float64 ones at any noise."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from stationary import model_of
 
 import rfgp
-from rfgp.approximations import InducingPoints
 from rfgp.blocks import WeightBlock
 from rfgp.features import Nystrom
 from rfgp.features.inducing import mean_square_error
@@ -124,22 +121,16 @@ def test_rows_stay_float32_if_that_is_harmless():
         ("rows", 0.01, {"std"}),
         ("points", 1e-3, {"std"}),
         ("points", 1e-5, {"std"}),
-        ("jitter", 1e-3, {"std"}),
     ],
 )
 def test_planted_rounding_is_seen(fault, noise, seen, monkeypatch):
-    """The rule for rows is off, or new points are float32, or the jitter is the one that float32 models had."""
-    options = ("matern32" if fault == "jitter" else "gaussian", 1, noise)
-    more = {"lengthscale": 3.0 if fault == "jitter" else 1.0}
-    right = answers(model(*options, torch.float64, **more), 1)
+    """The rule for rows is off, or new points are float32."""
+    right = answers(model("gaussian", 1, noise, torch.float64), 1)
     if fault == "rows":
         monkeypatch.setattr("rfgp.approximations.inducing_points.mean_square_error", lambda features, points: 0.0)
-    elif fault == "points":
-        monkeypatch.setattr(WeightBlock, "scaled", lambda self, x: self.features(x, *self.parameters))
     else:
-        with_points = InducingPoints.with_points
-        monkeypatch.setattr(InducingPoints, "with_points", lambda *given: replace(with_points(*given), jitter=1e-5))
-    found = apart(answers(model(*options, torch.float32, **more), 1), right)
+        monkeypatch.setattr(WeightBlock, "scaled", lambda self, x: self.features(x, *self.parameters))
+    found = apart(answers(model("gaussian", 1, noise, torch.float32), 1), right)
     assert {name for name in found if found[name] > 1} >= seen, found
 
 
@@ -152,14 +143,3 @@ def test_the_error_of_features_is_measured():
     there = (features(x).double() - features(x.double())).square().sum(1).mean().item()
     assert 0.5 < there / found < 2
     assert mean_square_error(lambda x: features(x.double()), points) == 0
-
-
-@pytest.mark.parametrize("jitter", [0.0, -1e-8, 2.0, 1, "1e-8"])
-def test_a_file_with_another_jitter_is_refused(jitter, tmp_path):
-    """Files without one have that of double precision: see the saved model "inducing-float32"."""
-    gp = model("gaussian", 1, 0.1, torch.float32)
-    gp.predict(table(1)[0][:1])
-    object.__setattr__(gp.spec.term_priors[0], "jitter", jitter)
-    gp.save(tmp_path / "model")
-    with pytest.raises(rfgp.ModelFileError):
-        rfgp.load(tmp_path / "model")

@@ -355,9 +355,9 @@ BAD = {
     ),
     "not ours": (lambda path: save_file({"a": torch.zeros(1)}, path), "must be a model of rfgp"),
     "newer": (versioned(container.FORMAT + 1), "Install a newer rfgp"),
-    "version 0": (versioned(0), "must have a format version"),
-    "version words": (versioned("1; import os"), "must have a format version"),
-    "version long": (versioned(int("9" * 4000)), "must have a format version"),
+    "version 0": (versioned(0), "must have format version"),
+    "version words": (versioned("1; import os"), "must have format version"),
+    "version long": (versioned(int("9" * 4000)), "must have format version"),
     "no version": (lambda path: save_file({"a": torch.zeros(1)}, path, {"rfgp": "[]"}), "header cannot be read"),
 }
 
