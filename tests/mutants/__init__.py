@@ -1,0 +1,1 @@
+"""Mutation testing: small errors put into code, and whether a test that reaches them fails."""
