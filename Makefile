@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
+COUNT ?= 40
+SECONDS ?= 25
 # The tests start many processes. Without bytecode each of them would compile the packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo results test test-all ratios docs lint format test-lowest wheel-check data rooms clean help
+.PHONY: demo results test test-all ratios mutants docs lint format test-lowest wheel-check data rooms clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -39,6 +41,9 @@ test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code the 
 	  --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python .ci/coverage-floor
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+mutants: $(STAMP)  ## small errors in the code, and whether a test fails (COUNT=40, SECONDS=25 of tests for each)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(COUNT) --seconds $(SECONDS)
 
 ratios: $(STAMP)  ## five speed ratios against plain implementations, compared with the recorded ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races.watched

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rfgp import sklearn as sklearn
     from rfgp import spectra as spectra
     from rfgp import tables as tables
+    from rfgp import testing as testing
     from rfgp import theory as theory
     from rfgp.approximations import Chebyshev as Chebyshev
     from rfgp.approximations import EquispacedFourier as EquispacedFourier

@@ -13,11 +13,6 @@ import torch
 from graphs.threads import single_threaded_blas as single_threaded_blas
 from rfgp.torch_context import with_torch_defaults
 
-SMALL = 1000
-"""The maximum number of rows and points of computations in one thread, and of rows of equally costly exact kernels.
-
-`benchmarks/races/threads.py`: an exact fit of 1,000 rows takes half the processor seconds of two threads."""
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OUTSIDE: ContextVar[int] = ContextVar("threads outside", default=1)

@@ -1,10 +1,13 @@
 """Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 
 import checks
 import pytest
+
+import rfgp.testing
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -13,6 +16,13 @@ def own_cache_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RFGP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def limits():
+    """Change the limits of `rfgp.testing.limits` until the test ends."""
+    with ExitStack() as stack:
+        yield lambda **changes: stack.enter_context(rfgp.testing.limits(**changes))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -29,11 +29,10 @@ from rfgp.grams import stationary_gram
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
+from rfgp.limits import limits
 
 MAX_FUNCTIONS = 1000
 """The maximum number of functions of a term that is computed by weights. Other terms use their covariance matrix."""
-MAX_FORMED = 4000
-"""The maximum number of rows whose covariance matrix is formed even if they are on a grid."""
 MAX_POSITIONS = 4096
 """The maximum number of positions of one side of a grid, whose covariance matrix is factorized."""
 MAX_CELLS_PER_ROW = 16
@@ -174,7 +173,7 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
     The result has the factors on both sides and the number of positions in a sample. The result is None if the rows are
     few, or do not lie on a grid with few cells.
     """
-    if data.num_rows <= MAX_FORMED or not len(data.columns.sample):
+    if data.num_rows <= limits().max_dense or not len(data.columns.sample):
         return None
     grids, max_cells = list[tuple[float, Split, tuple[int, int]]](), min(MAX_CELLS, MAX_CELLS_PER_ROW * data.num_rows)
     for split in splits_of(data.term):

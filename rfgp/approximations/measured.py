@@ -36,9 +36,8 @@ from rfgp.approximations.nodes import (
     with_more_fields,
 )
 from rfgp.approximations.role import TermData, TermPrior
+from rfgp.limits import limits
 
-MAX_EXACT_NODES = 2000
-"""The maximum number of nodes for which the exact kernel by eigenvectors is the default."""
 MAX_SAMPLED = 128
 """The maximum number of nodes of the sample."""
 MAX_ENTRIES = 2**25
@@ -86,7 +85,7 @@ class MeasuredFeatures(NodeApproximation):
         On few nodes it has the kernel itself.
         """
         graph, kernel, _ = nodes_of(data)
-        if graph.num_nodes <= MAX_EXACT_NODES:
+        if graph.num_nodes <= limits().max_exact_nodes:
             return node_term(data, ExactFeatures(graph, kernel))
         return self._built(data, seed, self.measured(data))
 
@@ -238,4 +237,4 @@ def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
         graph: The graph. With at most 2,000 nodes the result is False.
         kernel: The kernel.
     """
-    return graph.num_nodes > MAX_EXACT_NODES and precision_candidate(graph, kernel) is not None
+    return graph.num_nodes > limits().max_exact_nodes and precision_candidate(graph, kernel) is not None

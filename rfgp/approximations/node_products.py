@@ -20,12 +20,11 @@ from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term
+from rfgp.limits import limits
 from rfgp.sparse import gram
 
 MAX_FUNCTIONS = 4096
 """The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-MAX_DENSE = 4000
-"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`)."""
 BYTES_OF_DRAWS = 512.0
 """The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
 
@@ -228,6 +227,6 @@ def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: 
         rank = min(budget, nodes)
         return TermCost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
     memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
-    memory += BYTES_OF_DRAWS * size * nodes if n > MAX_DENSE else 8.0 * n**2
+    memory += BYTES_OF_DRAWS * size * nodes if n > limits().max_dense else 8.0 * n**2
     note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
     return TermCost(n, memory, note)

@@ -15,6 +15,7 @@ from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
+from rfgp.limits import limits
 
 AUTO = "auto"
 """The option of an automatic approximation."""
@@ -22,8 +23,6 @@ MIN_FREQUENCIES = 4
 """The minimum number of frequencies of a term that shares a budget."""
 MAX_LEVELS = 200
 """The maximum number of functions of levels with dense weights. Above it, a sparse precision is the default."""
-MAX_EXACT = 2000
-"""The maximum number of rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
 
 MAX_EXACT_OBSERVED = 1000
 """The number of rows above which equispaced frequencies replace an exact kernel of one column, if the likelihood is not
@@ -170,7 +169,7 @@ def prefer_fast_stationary(
     replaced = [data.term.name for data in stationary] if replaces_markov else []
     have_weights = all(isinstance(use, RandomFeatures | Exact) for name, use in chosen.items() if name not in replaced)
     have_weights = have_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
-    if not stationary or not have_weights or stationary[0].num_rows <= MAX_EXACT:
+    if not stationary or not have_weights or stationary[0].num_rows <= limits().max_exact_rows:
         return result
     if any(data.term.name not in names for data in stationary):
         return result
@@ -289,10 +288,11 @@ def default_approximation(data: TermData, *, needs_weights: bool = False, has_ne
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
-    if graph is not None and graph.num_nodes > MAX_EXACT and walks.unsupported_reason(data) is None:
+    if graph is not None and graph.num_nodes > limits().max_exact_rows and walks.unsupported_reason(data) is None:
         return walks
     cost = exact.cost(data)
-    is_finite, is_small = cost.has_weights and cost.num_features < data.num_rows, data.num_rows <= MAX_EXACT
+    is_finite = cost.has_weights and cost.num_features < data.num_rows
+    is_small = data.num_rows <= limits().max_exact_rows
     if is_finite or (is_small and not needs_weights):
         return exact
     is_series = not any(factor.measure is not None for factor in data.term.term.factors)
@@ -329,7 +329,7 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     if sparse.unsupported_reason(data) is not None:
         return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
-    is_small = data.num_rows <= MAX_EXACT
+    is_small = data.num_rows <= limits().max_exact_rows
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)
     if len(fields) > 1 or (is_chain and len(factors) > 1):
         max_latent = MAX_LATENT_PER_ROW * data.num_rows if is_small else MAX_LATENT
@@ -338,7 +338,7 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     if {factor.kind for factor in factors} & {ColumnKind.COORDINATE, ColumnKind.NODE}:
         return True
     if is_chain:
-        is_fastest = needs_weights or data.num_rows > MAX_EXACT
+        is_fastest = needs_weights or data.num_rows > limits().max_exact_rows
         max_rows = MAX_ALONE if is_alone and len(factors) == 1 else MAX_IN_MEMORY
         return not has_neighbors and is_fastest and data.num_rows <= max_rows
     cost = Exact().cost(data)

@@ -173,14 +173,14 @@ def _of_graph(
     known_input(file, "advise")
     import graphs
     from rfgp.regression.graph import advised_selection
-    from rfgp.regression.selection_report import Limits
+    from rfgp.regression.selection_report import Budget
 
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         graph, command = _read_graph(file, target, report)
         report("Measuring", 0, 0)
         limits = (request.time_limit, request.memory)
-        given = [] if limits == (None, None) else [Limits.of(*limits)]
+        given = [] if limits == (None, None) else [Budget.of(*limits)]
         chosen = graphs.kernels.by_name(kernel)
         selection = advised_selection(graph, chosen, max_nonzeros, request.seed, *given)
     features = selection.chosen.options["features"]

@@ -10,7 +10,7 @@ from rfgp.fitting.mean_variances import VarianceReparametrization
 from rfgp.parameters import ParameterSpace
 
 Floats = NDArray[np.float64]
-Limits = tuple[float | None, float | None]
+Interval = tuple[float | None, float | None]
 
 _SATURATION = 0.1
 """The lengthscale e^f beyond which a column has hardly any effect, relative to its upper bound.
@@ -107,7 +107,7 @@ class Coordinates:
             gain = 0.5 * gradient * np.expm1(2 * (x - restart))
             return np.where(self._saturates & (x > restart) & (gain > _MIN_GAIN), restart, x)
 
-    def limits(self, bounds: Sequence[Limits]) -> list[Limits]:
+    def limits(self, bounds: Sequence[Interval]) -> list[Interval]:
         """Return the bounds of u (p,) for those of x (p,).
 
         Bounds of reparametrized output scales are bounds of the mean variances.

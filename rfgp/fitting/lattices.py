@@ -29,6 +29,7 @@ from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
 from rfgp.fitting.subsets import MAX_ROWS, optimize
 from rfgp.likelihoods.role import learned_parameters
+from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
@@ -37,8 +38,6 @@ from rfgp.solvers import Inference
 from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import has_lattices, residual_variance_of
 
-SUBSET_ROWS = 20_000
-"""The maximum number of rows of the search on a subset."""
 SUBSET_FEATURES = 2000
 """The maximum number of features of a term in the search on a subset."""
 SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
@@ -70,8 +69,8 @@ def fit_lattices(
     Returns:
         The state with its posterior, and the report.
     """
-    rows = fit.rows
-    some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
+    rows, most = fit.rows, limits().lattice_rows
+    some: Rows = fit.subset(most) if len(fit.pool) > 2 * most or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
         if changed := without_truncated_lattices(fit):
@@ -98,7 +97,8 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
         The fit at the hyperparameters found, the reports and a message.
     """
     rows = fit.subset(MAX_ROWS)
-    some = fit.subset(SUBSET_ROWS) if len(rows) > 2 * SUBSET_ROWS else rows
+    most = limits().lattice_rows
+    some = fit.subset(most) if len(rows) > 2 * most else rows
     fit, reports = searched_in_rounds(fit, some)
     if some is not rows:
         fit, report = search(with_lattices(fit, len(rows)), rows, f"subset of {len(rows)}")

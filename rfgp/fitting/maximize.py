@@ -16,7 +16,7 @@ from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.closed_form import ClosedForm
-from rfgp.fitting.coordinates import Coordinates, Limits
+from rfgp.fitting.coordinates import Coordinates, Interval
 from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import ParameterValues
@@ -388,7 +388,7 @@ class _Search:
         trace = tuple(self._trace)
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
-    def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
+    def _again(self, search: Descent, bounds: list[Interval], tolerance: float) -> Descent:
         """Search again from shorter saturated lengthscales; return the better end."""
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
@@ -405,7 +405,7 @@ class _Search:
         del self._trace[length:]
         return search._replace(evaluations=evaluations)
 
-    def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
+    def _descend(self, start: NDArray[np.float64], bounds: list[Interval], tolerance: float) -> Descent:
         self._descent_start, evaluations = max(0, len(self._trace) - 1), self._evaluations
         try:
             return descend(

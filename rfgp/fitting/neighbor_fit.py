@@ -10,6 +10,7 @@ from rfgp.fitting.context import spec_of
 from rfgp.fitting.frequencies import MAX_SCALE
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.likelihoods.real import normal_log_prob
+from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
@@ -19,11 +20,8 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
-MAX_ROWS, MAX_ROWS_SHARED_NEIGHBORS = 2**14, 2**12
-"""The maximum number of rows of a search, and those of one in which rows share neighbors. Up to twice as many rows are
-all used.
-
-`benchmarks/races/neighbor_blocks.py` compares them with more rows."""
+MAX_ROWS_SHARED_NEIGHBORS = 2**12
+"""The maximum number of rows of a search in which rows share neighbors. Up to twice as many rows are all used."""
 MAX_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
 """The largest loss of all rows against those of a search, in nats a row and in standard errors for unit deviation; and
 the number of rows of a block per independent row.
@@ -67,7 +65,7 @@ class NeighborFit:
         """
         rows = gathered(state.require_rows(purpose="a fit"))
         neighbors = neighbors_of(state.prior())
-        fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MAX_ROWS)
+        fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or limits().neighbor_rows)
         return replace(fit, most=MAX_ROWS_SHARED_NEIGHBORS) if fit.shares_neighbors and plan.most_rows is None else fit
 
     @property
@@ -145,7 +143,7 @@ class NeighborFit:
     def _log_likelihood_of_all(self, values: ParameterValues) -> float:
         """Return the mean log likelihood of all rows, or of many in a subset fit."""
         if self.plan.most_rows is not None and len(self.rows) > MAX_CHECKED:
-            wider = replace(self, most=MAX_ROWS)._objective(values, alone=False)
+            wider = replace(self, most=limits().neighbor_rows)._objective(values, alone=False)
             return float(wider.log_likelihood(values).value) / wider.count
         every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count

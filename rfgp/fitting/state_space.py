@@ -13,7 +13,8 @@ from torch import Tensor
 from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
-from rfgp.fitting.subsets import MIN_ROWS, optimize
+from rfgp.fitting.subsets import optimize
+from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
@@ -33,8 +34,8 @@ def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
         The state at the hyperparameters found, and the report.
     """
     fit = fit.at(screened(fit))
-    is_small = len(fit.rows) <= 2 * MIN_ROWS
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(MIN_ROWS))
+    is_small = len(fit.rows) <= 2 * limits().subset_rows
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(limits().subset_rows))
     reports = [report]
     if len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = _search(fit, fit.subset(MIDDLE_ROWS))

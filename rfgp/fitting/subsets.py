@@ -24,16 +24,13 @@ from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
+from rfgp.limits import limits
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
 
-MIN_ROWS = 2000
-"""The minimum number of rows of the first subset."""
 GROWTH, MAX_ROWS = 4, 2**16
 """The growth of subsets, and the maximum number of rows of the last subset. All its features are in memory at once."""
-MIN_SUBSET_GAIN = 1e-3
-"""The gain of a larger subset in nats a row below which the optimum has converged."""
 APART = 4.0
 """The smallest ratio of lengthscales of two starts that are both optimized."""
 FEW_ROWS, SHORT = 250, 0.2
@@ -166,7 +163,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
             break
         fit, report = optimize(fit, in_search_precision(fit.subset(size)))
         reports = [*reports, report]
-        if report.stages[0].gain < MIN_SUBSET_GAIN:
+        if report.stages[0].gain < limits().min_subset_gain:
             break
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
@@ -174,7 +171,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     if len(sizes(fit)) == 1:
         return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-    return fit, reports, gain if last.gain < MIN_SUBSET_GAIN else f"{gain}, and no larger subset is searched"
+    return fit, reports, gain if last.gain < limits().min_subset_gain else f"{gain}, and no larger subset is searched"
 
 
 def sizes(fit: TermFit) -> list[int]:
@@ -183,7 +180,7 @@ def sizes(fit: TermFit) -> list[int]:
     Args:
         fit: The fit.
     """
-    n, size, subset_sizes = min(len(fit.pool), MAX_ROWS), max(MIN_ROWS, 2 * fit.num_features), list[int]()
+    n, size, subset_sizes = min(len(fit.pool), MAX_ROWS), max(limits().subset_rows, 2 * fit.num_features), list[int]()
     while size * 2 < n:
         subset_sizes.append(size)
         size *= GROWTH
@@ -261,9 +258,9 @@ def optimize(
 
 
 def _tolerance(fit: TermFit, rows: Block) -> float:
-    if fit.prior.dense.has_residual and len(fit.rows) > MIN_ROWS:
+    if fit.prior.dense.has_residual and len(fit.rows) > limits().subset_rows:
         return COARSE
-    return MIN_GAIN / rows.count if len(rows) <= MIN_ROWS else TOLERANCE
+    return MIN_GAIN / rows.count if len(rows) <= limits().subset_rows else TOLERANCE
 
 
 # --- bases -----------------------------------------------------------------------------------------
@@ -296,7 +293,7 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
             reports = [*reports[:-1], last, reports[-1]]
             break
         fit, reports = end, [*reports, last]
-        if gain < MIN_SUBSET_GAIN * len(rows):
+        if gain < limits().min_subset_gain * len(rows):
             break
     return fit, reports
 

@@ -27,14 +27,15 @@ from rfgp.fitting.starts import (
     with_likelier_periods,
 )
 from rfgp.fitting.state_space import fit_state_space
-from rfgp.fitting.subsets import MIN_ROWS, optimize, with_renewed_basis
+from rfgp.fitting.subsets import optimize, with_renewed_basis
+from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
-from rfgp.solvers.choice import MAX_DENSE, uses_cg
+from rfgp.solvers.choice import uses_cg
 from rfgp.solvers.iterative import IterativeSolver
-from rfgp.threads import SMALL, in_one_thread
+from rfgp.threads import in_one_thread
 from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
@@ -107,9 +108,9 @@ def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 
 
 def _is_small(prior: Prior, rows: Rows) -> bool:
-    """Return whether an evaluation costs no more than that of an exact kernel on `SMALL` rows."""
+    """Return whether an evaluation costs no more than that of an exact kernel on `Limits.small_rows` rows."""
     size = min(len(rows), prior.num_features) if prior.has_weights_only else len(rows)
-    return len(rows) * size**2 <= SMALL**3
+    return len(rows) * size**2 <= limits().small_rows ** 3
 
 
 # --- sparse terms ----------------------------------------------------------------------------------
@@ -121,10 +122,10 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     fit = replace(fit, state=with_new_basis(fit.state))
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
-            fit = optimize(fit, fit.subset(MIN_ROWS))[0]
+            fit = optimize(fit, fit.subset(limits().subset_rows))[0]
         return fit_by_scoring(fit.state, fit.plan, has_subset=not fit.prior.has_grids)
-    is_small = len(fit.rows) <= 2 * MIN_ROWS
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(MIN_ROWS))
+    is_small = len(fit.rows) <= 2 * limits().subset_rows
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(limits().subset_rows))
     fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
     if is_small:
         return fit.state, reports[-1].merged_with(reports)
@@ -141,7 +142,7 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
 
 def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh."""
-    with in_one_thread(len(state.require_rows(purpose="a fit")) <= SMALL):
+    with in_one_thread(len(state.require_rows(purpose="a fit")) <= limits().small_rows):
         fit = TermFit.of(state, plan)
         state, report = _searched(state, starts_of_field(fit), plan, is_continued=False)
         if others := likelier_starts(fit, state.hyperparameters):
@@ -201,7 +202,7 @@ def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tu
     if not state.spec.is_gaussian:
         raise InvalidArgumentError(
             f"Hyperparameters of sparse features under {state.spec.options.likelihood!r} must be learned from "
-            f"at most {MAX_DENSE:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
+            f"at most {limits().max_dense:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
     values, reports = state.hyperparameters, []

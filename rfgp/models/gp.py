@@ -14,12 +14,13 @@ from rfgp.errors import DataSavedWarning, InvalidArgumentError
 from rfgp.fitting import Deadline, Plan, Progress, Reporter
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
+from rfgp.limits import limits
 from rfgp.models.fitted import Fitted
 from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.models.validation import validate_inputs
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, GPState, Limits, SelectionReport, begin, solved_if_read
+from rfgp.regression import Budget, FitReport, GPState, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
     ModelOptions,
     ModelSpec,
@@ -33,7 +34,7 @@ from rfgp.regression.spec import (
 from rfgp.saving import row_terms
 from rfgp.selection import AutoSpace, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
-from rfgp.threads import SMALL, computed, in_one_thread
+from rfgp.threads import computed, in_one_thread
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -227,7 +228,7 @@ class GP(Process[ModelSpec]):
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
-        with in_one_thread(begun.num_observations <= SMALL), Reporter(progress=progress) as reporter:
+        with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
 
     @computed
@@ -397,4 +398,4 @@ def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> 
             'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of terms. '
             "Give the kernel too."
         )
-    return AutoSpace(options, Limits.of(time_limit, options.memory), validate)
+    return AutoSpace(options, Budget.of(time_limit, options.memory), validate)

@@ -20,12 +20,13 @@ from rfgp.approximations import (
     Taylor,
     TruncatedSpectrum,
 )
-from rfgp.approximations.measured import MAX_EXACT_NODES, has_small_precision
+from rfgp.approximations.measured import has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER, make_features
 from rfgp.approximations.nodes import NodeTerm, nodes_of
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.kernels import Nodes
 from rfgp.likelihoods import Likelihood
+from rfgp.limits import limits
 from rfgp.models.fields import starts
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
@@ -157,7 +158,7 @@ class GraphGP(GP):
         """The name of the features in use, "auto" until data have determined them."""
         if not self.spec.term_priors:
             used = self._used
-            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MAX_EXACT_NODES:
+            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= limits().max_exact_nodes:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(used) is kind)
         node_features = features_of(self.spec.term_priors[0])

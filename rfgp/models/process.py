@@ -16,6 +16,7 @@ from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerpri
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
+from rfgp.limits import limits
 from rfgp.models.fitted import Fitted, fit_warnings, forecast_warnings, shown_arguments
 from rfgp.models.validation import validate_inputs, warn_of_targets
 from rfgp.regression import (
@@ -35,7 +36,7 @@ from rfgp.regression import (
 from rfgp.regression.observing import constant_warnings
 from rfgp.saving import Saved, write
 from rfgp.selection import fit_model
-from rfgp.threads import SMALL, computed, in_one_thread
+from rfgp.threads import computed, in_one_thread
 from rfgp.torch_context import unlisted, with_torch_defaults
 
 F = TypeVar("F", bound=BaseSpec)
@@ -102,7 +103,7 @@ class Process(ABC, Generic[F]):
     @property
     def is_small(self) -> bool:
         """Whether one thread computes, because there are few rows."""
-        return self._fitted is not None and self.num_observations <= SMALL
+        return self._fitted is not None and self.num_observations <= limits().small_rows
 
     @property
     def num_observations(self) -> int:
@@ -189,7 +190,7 @@ class Process(ABC, Generic[F]):
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
-        with in_one_thread(begun.num_observations <= SMALL):
+        with in_one_thread(begun.num_observations <= limits().small_rows):
             with opened as checkpoint_log, Reporter(callback, progress) as reporter:
                 plan = Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline)
                 state, report = fit_model(begun, plan)

@@ -9,7 +9,7 @@ from rfgp.regression.calibration import calibration as calibration
 from rfgp.regression.integrals import integrated as integrated
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage
-from rfgp.regression.selection_report import Limits as Limits
+from rfgp.regression.selection_report import Budget as Budget
 from rfgp.regression.selection_report import Score as Score
 from rfgp.regression.selection_report import SelectionReport as SelectionReport
 from rfgp.regression.selection_report import Trial as Trial

@@ -20,6 +20,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import PointScales, ScaleModel
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
+from rfgp.limits import limits
 from rfgp.messages import listed
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression.base_spec import BaseSpec, mean_and_noise
@@ -39,7 +40,6 @@ from rfgp.rows import (
 from rfgp.rows.arrays import constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
-from rfgp.solvers.choice import MAX_DENSE
 
 F = TypeVar("F", bound=BaseSpec)
 
@@ -321,7 +321,7 @@ def inference_of(spec: BaseSpec, rows: Rows) -> str | None:
         "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.inference
-    most = MAX_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
+    most = limits().max_dense if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))

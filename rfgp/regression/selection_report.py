@@ -1,4 +1,4 @@
-"""Limits of a selection, and its report: candidates, scores, costs, and the reason for the choice."""
+"""The budget of a selection, and its report: candidates, scores, costs, and the reason for the choice."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MEMORY = 8e9
 
 
 @dataclass(frozen=True)
-class Limits:
+class Budget:
     """The limits of a selection and the fit of the best.
 
     Attributes:
@@ -25,7 +25,7 @@ class Limits:
         memory: The limit of predicted bytes.
 
     Examples:
-        >>> Limits.of("5min", "4GB").time_limit
+        >>> Budget.of("5min", "4GB").time_limit
         300.0
     """
 
@@ -33,7 +33,7 @@ class Limits:
     memory: float = MEMORY
 
     @classmethod
-    def of(cls, time_limit: Any, memory: Any) -> "Limits":
+    def of(cls, time_limit: Any, memory: Any) -> "Budget":
         """Return limits from texts such as "5min" and "4GB", or from numbers.
 
         Args:

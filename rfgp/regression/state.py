@@ -23,6 +23,7 @@ from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import PointScales, ScaleModel
 from rfgp.inference.term_prediction import TermPrediction
+from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
@@ -55,7 +56,6 @@ from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
-from rfgp.threads import SMALL
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -406,7 +406,7 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
         scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
         latent = scales.scaled()
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
-    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= SMALL
+    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
     if isinstance(latent, MixtureDistribution):
         return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small, scales=scales)
     more: dict[str, Any] = {"process": process, "inputs": inputs, "is_small": is_small, "scales": scales}

@@ -12,12 +12,10 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import DataError
+from rfgp.limits import limits
 from rfgp.linalg import in_bytes
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
 from rfgp.scaling import Affine, freedom, unit_of
-
-SAMPLE_ROWS = 2**15
-"""The number of rows of the random sample of a source."""
 
 
 class Moments:
@@ -285,14 +283,14 @@ class _Sample:
     def add(self, chunk: Chunk) -> None:
         """Add checked rows to the population of the sample."""
         keys = self._random.random(len(chunk.X))
-        if len(self._keys) >= SAMPLE_ROWS:
+        if len(self._keys) >= limits().sample_rows:
             chosen = np.flatnonzero(keys < self._keys.max())
             if len(chosen) == 0:
                 return
             chunk, keys = chunk.take(torch.as_tensor(chosen)), keys[chosen]
         self._keys = np.concatenate([self._keys, keys])
         self._chunks.append(chunk)
-        if len(self._keys) >= 2 * SAMPLE_ROWS:
+        if len(self._keys) >= 2 * limits().sample_rows:
             self._shrink()
 
     def merged(self, other: "_Sample") -> "_Sample":
@@ -308,6 +306,6 @@ class _Sample:
         return self._chunks[0]
 
     def _shrink(self) -> None:
-        order = np.argsort(self._keys, kind="stable")[:SAMPLE_ROWS]
+        order = np.argsort(self._keys, kind="stable")[: limits().sample_rows]
         joined = Chunk.joined(self._chunks)
         self._chunks, self._keys = [joined.take(torch.as_tensor(order))], self._keys[order]

@@ -11,15 +11,11 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import DataError
+from rfgp.limits import limits
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.rows.blocks import Block, Rows, Sums, gathered, parts_of
 from rfgp.rows.names import arranged, names_of, without_index
 from rfgp.scaling import Scaling
-
-CHUNK = 2**16
-"""The number of rows of an array on disk that are read at once."""
-MIN_BLOCKED_BYTES = 2**26
-"""The minimum size in bytes of arrays on disk that are read in blocks. Smaller ones are read into memory."""
 
 
 class Chunk(NamedTuple):
@@ -135,8 +131,8 @@ class ArraySource:
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in chunks."""
         parts = (self.X, self.y, self.noise, self.sample_weight)
-        for first in range(0, len(self.X), CHUNK):
-            yield Chunk(*(None if part is None else part[first : first + CHUNK] for part in parts))
+        for first in range(0, len(self.X), limits().chunk_rows):
+            yield Chunk(*(None if part is None else part[first : first + limits().chunk_rows] for part in parts))
 
 
 def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None) -> RowSource | None:
@@ -150,7 +146,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
             remedy = "Name them in the source, as in rfgp.tables.Parquet(path, target=...)."
             raise DataError(f"y, noise and sample_weight must be part of a source of rows, got arrays. {remedy}")
         return X
-    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < MIN_BLOCKED_BYTES:
+    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < limits().min_blocked_bytes:
         return None
     for name, value in (("y", y), ("noise", noise), ("sample_weight", sample_weight)):
         if value is not None and np.shape(value)[:1] != X.shape[:1]:

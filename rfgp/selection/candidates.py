@@ -12,12 +12,11 @@ from rfgp.approximations.equispaced_fourier import MAX_COLUMNS
 from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
 from rfgp.likelihoods import Gaussian
+from rfgp.limits import limits
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
-from rfgp.regression import Limits
+from rfgp.regression import Budget
 from rfgp.regression.spec import ModelOptions
 
-FEW_ROWS = 2000
-"""The maximum number of rows with distinct inputs for which the candidates are exact."""
 MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""
 SPARSE_ROWS = 10
@@ -195,7 +194,7 @@ class AutoSpace:
     """
 
     model: ModelOptions
-    limits: Limits
+    limits: Budget
     validate: Any = None
 
     def candidates(
@@ -231,7 +230,7 @@ class AutoSpace:
         approximation, is_gaussian = self.model.approximations, isinstance(self.model.likelihood, Gaussian)
         if approximation != "auto" and not isinstance(approximation, Exact):
             return tuple(self._candidate(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))
-        if approximation == "auto" and (num_rows > FEW_ROWS or in_blocks):
+        if approximation == "auto" and (num_rows > limits().few_rows or in_blocks):
             if not is_gaussian:
                 return self._candidate(RandomFeatures(128), _RBF), self._candidate(RandomFeatures(512), _RBF)
             if num_columns <= MAX_COLUMNS:

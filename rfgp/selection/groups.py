@@ -12,10 +12,10 @@ from torch import Tensor
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
+from rfgp.limits import limits
 from rfgp.regression import GPState
 from rfgp.regression.spec import spec_of
 from rfgp.rows import Block, ends_of, input_groups, merge_replicates, rows_in_memory
-from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
 """The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
@@ -149,7 +149,7 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
     block = rows_in_memory(rows)
     merges_replicates = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
     merged = merge_replicates(block, NUM_FOLDS if has_known_inputs(state, block) else 1) if merges_replicates else block
-    if len(merged) <= FEW_ROWS:
+    if len(merged) <= limits().few_rows:
         return merged, len(merged)
     return block, len(rows)
 

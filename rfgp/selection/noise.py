@@ -25,15 +25,15 @@ from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.marginals import NODES, MarginalMixture
 from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
+from rfgp.limits import limits
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.regression.observing import left_out_prediction
 from rfgp.regression.spec import largest, spec_of
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
-from rfgp.selection.candidates import FEW_ROWS
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
-from rfgp.selection.validation import HELD_OUT_FRACTION, MAX_HELD_OUT, Validation, take_rows
+from rfgp.selection.validation import HELD_OUT_FRACTION, Validation, take_rows
 from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
@@ -393,7 +393,7 @@ def selects_noise(state: GPState, plan: Plan) -> bool:
         state: The model before the fit.
         plan: The options of the fit.
     """
-    needed = SECONDS[0] + SECONDS[1] * min(state.num_observations, MAX_HELD_OUT)
+    needed = SECONDS[0] + SECONDS[1] * min(state.num_observations, limits().max_held_out)
     return spec_of(state).options.selects_noise and plan.deadline.seconds_left > needed
 
 
@@ -467,11 +467,11 @@ def _scored_rows(
     if is_read_in_blocks(rows):
         return None
     block = gathered(rows)
-    if len(block) <= FEW_ROWS:
+    if len(block) <= limits().few_rows:
         return LeftOut.of(block, _left_out_members(state)), LEAVE_ONE_OUT
     generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
     order = torch.randperm(len(block), generator=generator)
-    num = min(math.ceil(HELD_OUT_FRACTION * len(block)), MAX_HELD_OUT)
+    num = min(math.ceil(HELD_OUT_FRACTION * len(block)), limits().max_held_out)
     held_out, others = take_rows(block, order[:num]), take_rows(block, order[num:])
     spec = state.spec.extended_to_range(state.hyperparameters, others)
     without = state.replace(spec=spec, rows=others, num_observations=len(others))

@@ -20,14 +20,13 @@ from torch import Tensor
 
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan
-from rfgp.regression import Limits, Score, Trial
+from rfgp.limits import limits
+from rfgp.regression import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
 from rfgp.selection.stacking import stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
-FIRST_ROWS = 1000
-"""The number of rows of the first round."""
 GROWTH = 2
 """The factor of the number of rows in the second round, if rows are held out."""
 CHEAP_FACTOR = 4
@@ -127,7 +126,7 @@ class SuccessiveHalving:
         predicted: The predicted time of all fits so far, in seconds.
     """
 
-    def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> None:
+    def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Budget) -> None:
         self.validation, self.limits = validation, limits
         self.predicted = 0.0
         self.states = [CandidateState(candidate, self._cost(candidate)) for candidate in candidates]
@@ -146,9 +145,9 @@ class SuccessiveHalving:
         active = sorted((state for state in self.states if not state.status), key=_priority)
         first = last = len(self.validation.rows)
         if self.holds_out:
-            first, last = FIRST_ROWS, GROWTH * FIRST_ROWS
-        elif last > 1.5 * FIRST_ROWS:
-            first = FIRST_ROWS
+            first, last = limits().first_rows, GROWTH * limits().first_rows
+        elif last > 1.5 * limits().first_rows:
+            first = limits().first_rows
         active = self._with_seasons(active, first)
         self._score(active, first)
         if last > first:

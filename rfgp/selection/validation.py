@@ -25,6 +25,7 @@ from rfgp import random
 from rfgp.errors import DataError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import observation_log_prob, of_observations
+from rfgp.limits import limits
 from rfgp.local import nearest
 from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
@@ -32,15 +33,13 @@ from rfgp.regression.spec import data_summary, spec_of
 from rfgp.regression.state import predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
-from rfgp.selection.candidates import FEW_ROWS, Candidate
+from rfgp.selection.candidates import Candidate
 from rfgp.selection.groups import FORWARD, NUM_FOLDS, date_column, duplicate_labels, group_labels, merged_rows
 
 MAX_LEFT_OUT = 1000
 """The maximum number of rows of a leave-one-out score."""
 HELD_OUT_FRACTION = 0.2
 """The fraction of rows that are held out."""
-MAX_HELD_OUT = 4000
-"""The maximum number of rows that are held out."""
 ROWS_PER_HYPERPARAMETER = 20
 """The rows per hyperparameter of a sum of two kernels below which folds are used."""
 SUBSET_ITERATIONS = 15
@@ -131,7 +130,7 @@ class Validation:
         """
         rows, count = merged_rows(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
-        num_held_out = min(math.ceil(HELD_OUT_FRACTION * len(rows)), MAX_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT_FRACTION * len(rows)), limits().max_held_out)
         if groups == FORWARD:
             order = rows.inputs[:, date_column(state)].argsort()
         else:
@@ -141,7 +140,7 @@ class Validation:
             if num_groups < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             group_order = torch.randperm(num_groups, generator=generator)[labels]
-            if count <= FEW_ROWS and not any(candidate.learns_frequencies for candidate in candidates):
+            if count <= limits().few_rows and not any(candidate.learns_frequencies for candidate in candidates):
                 validation = cls._of_few(state, plan, rows, group_order, groups)
                 return replace(validation, all_candidates_exact=all(candidate.is_exact for candidate in candidates))
             order = group_order.argsort(stable=True)

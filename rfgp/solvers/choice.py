@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sized
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
@@ -17,9 +18,6 @@ from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior
 from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
-
-MAX_DENSE = 4000
-"""The maximum number of rows whose covariance is factorized if features are sparse."""
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
@@ -37,7 +35,7 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
         >>> uses_cg(Prior(weights=(WeightBlock(lambda x: x, num_features=1),)), range(1000))
         False
     """
-    if len(rows) <= MAX_DENSE:
+    if len(rows) <= limits().max_dense:
         return bool(prior.graph_features) and needs_border(prior)
     return prior.has_grids or bool(prior.graph_features)
 

@@ -14,7 +14,7 @@ THEIRS = {
     ("rfgp/cli/interrupts.py", "_exit"): "Python's own name for an end at once",
     ("rfgp/sklearn/checks.py", "_validate_data"): "scikit-learn's own name before 1.6",
     ("tests/faults/kills.py", "_exit"): "os has no other name for the end of a forked child",
-    ("tests/support/mutants.py", "_exit"): "likewise",
+    ("tests/mutants/__main__.py", "_exit"): "likewise",
     ("tests/rfgp/attention/test_functional.py", "_python_dispatch"): "torch's only module for it",
     ("tests/rfgp/inference/test_distributions.py", "_python_dispatch"): "the same",
     ("tests/rfgp/sklearn/test_transform.py", "_gamma"): "scikit-learn tells only there what gamma='scale' came to",

@@ -111,9 +111,9 @@ class TestEstimates:
         return gp.condition(seen, np.stack([y, y**2], axis=1) if outputs == 2 else 3 * y)
 
     @pytest.mark.slow
-    def test_they_agree_with_the_divergence_in_both_directions(self, monkeypatch):
+    def test_they_agree_with_the_divergence_in_both_directions(self, limits):
         """|t| < 7 with 383 degrees of freedom: a false-alarm rate below 1e-10 for each of the two."""
-        monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
+        limits(max_dense=10)
         exact, found = self.model(), []
         p, q = exact.predict(self.points), exact.with_approximation(rfgp.RandomWalks(8, seed=1)).predict(self.points)
         for a, b in ((p, q), (q, p)):

@@ -10,9 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import graphs.threads
 import rfgp
 from rfgp import kernels as k
-from rfgp.fitting import terms
 from rfgp.local import factor
-from rfgp.models import process
 from rfgp.threads import in_one_thread, num_threads
 
 
@@ -66,10 +64,9 @@ def test_one_thread_is_one_thread(two_threads):
     [(rfgp.Exact(), False), (rfgp.RandomFeatures(20), False), (rfgp.RandomFeatures(4), True)],
 )
 @pytest.mark.parametrize("rows", [30, 60])
-def test_threads_of_a_fit_depend_on_its_cost(two_threads, monkeypatch, approximation, is_small, rows):
+def test_threads_of_a_fit_depend_on_its_cost(two_threads, limits, approximation, is_small, rows):
     """Of 60 rows, 8 features cost less than an exact kernel on 40 rows, and 40 features cost more."""
-    for user in (terms, process):
-        monkeypatch.setattr(user, "SMALL", 40)
+    limits(small_rows=40)
     seen, before, is_small = [], numbers(), is_small or rows == 30
     gp = rfgp.GP(k.RBF(), approximation=approximation, seed=0)
     with pytest.warns(rfgp.RfgpWarning):

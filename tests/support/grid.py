@@ -9,9 +9,6 @@ import numpy as np
 import graphs
 from rfgp import GraphGP
 
-MAX_DENSE = "rfgp.solvers.choice.MAX_DENSE"
-"""Patched to 0, sparse features are solved by conjugate gradients, to 10^6 by factorisations, whatever the number."""
-
 
 class Observations(NamedTuple):
     """Of 253 nodes, two of them observed more than once."""

@@ -4,16 +4,13 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 
 import rfgp
 from rfgp.fitting import Deadline, Plan
-from rfgp.regression import Limits, begin
+from rfgp.regression import Budget, begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.rows import Chunk
-from rfgp.selection import groups as groups_of_rows
-from rfgp.selection import validation
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.select import halving_for
 from rfgp.selection.validation import Validation
@@ -39,7 +36,7 @@ class Space:
     """A search space of given candidates, whatever the rows."""
 
     given: tuple[Candidate, ...]
-    limits: Limits
+    limits: Budget
     validate: object = None
 
     def candidates(self, num_rows, num_columns, periods=(), groups=None, *, in_blocks=False):
@@ -56,7 +53,7 @@ def candidate(kernel, *approximations, followups=()):
 def among(*candidates, seed=0, validate=None):
     """Return a model that selects among candidates."""
     chosen = rfgp.GP(seed=seed).spec.options
-    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits(), validate))))
+    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Budget(), validate))))
 
 
 def spread(validation, mean, deviation=0.0):
@@ -72,10 +69,7 @@ def halving(gp, X, y, **plan):
 
 def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **plan):
     """Return the validation of a model's selection, which holds rows out however few they are if it is asked to."""
-    with pytest.MonkeyPatch.context() as patch:
-        if holds_out:
-            for room in (groups_of_rows, validation):
-                patch.setattr(room, "FEW_ROWS", 0)
+    with rfgp.testing.limits(**({"few_rows": 0} if holds_out else {})):
         return Validation.of(begin(gp.spec, Chunk(X, y, exposure)), Plan(**plan), (), groups)
 
 

@@ -23,10 +23,11 @@ from rfgp.inference.sites.lattices import LatticeLaplace
 from rfgp.inference.sites.lowrank import LowRankLaplace, with_curvature_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
+from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 from rfgp.solvers.bordered.planning import bordered_latent
-from rfgp.solvers.choice import MAX_DENSE, is_low_rank, solver_in_memory, uses_cg
+from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices
 
@@ -153,10 +154,10 @@ def _coupled(prior: Prior, arguments: _InferenceArguments) -> Inference:
             'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
         )
     block = gathered(arguments.rows)
-    if len(block) > MAX_DENSE:
+    if len(block) > limits().max_dense:
         raise InvalidArgumentError(
-            f"Several classes without features, or with sparse ones, must have at most {MAX_DENSE:,} rows, got "
-            f"{len(block):,}. Use random features or inducing points."
+            "Several classes without features, or with sparse ones, must have at most "
+            f"{limits().max_dense:,} rows, got {len(block):,}. Use random features or inducing points."
         )
     return CoupledDenseLaplace(prior, block, arguments.mean, arguments.likelihood, arguments.warm_start)
 
@@ -170,8 +171,8 @@ def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -
         InvalidArgumentError: If the prior and the number of rows require conjugate gradients.
     """
     if uses_cg(prior, block):
-        is_large = len(block) > MAX_DENSE
-        limit = f"at most {MAX_DENSE:,} observations" if is_large else "a model without fields or groups"
+        is_large = len(block) > limits().max_dense
+        limit = f"at most {limits().max_dense:,} observations" if is_large else "a model without fields or groups"
         count = f", got {len(block):,}" if is_large else ""
         raise InvalidArgumentError(
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'

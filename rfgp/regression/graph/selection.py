@@ -11,14 +11,14 @@ from rfgp.approximations import MeasuredFeatures
 from rfgp.approximations.measured import sample_of
 from rfgp.approximations.nodes import NodeTerm
 from rfgp.regression.graph.checks import features_of
-from rfgp.regression.selection_report import ERROR, FLOPS_PER_SECOND, Limits, Score, SelectionReport, Trial
+from rfgp.regression.selection_report import ERROR, FLOPS_PER_SECOND, Budget, Score, SelectionReport, Trial
 from rfgp.regression.spec import ModelSpec
 
 _SOLVED = ("precision", "rational", "exact")
 """Features with a factorization as solver, instead of conjugate gradients."""
 _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
 """Evaluations of a fit, products with a sparse matrix in each, and bytes of a non-zero with its column index."""
-_NONE = Limits()
+_NONE = Budget()
 
 
 def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
@@ -99,7 +99,7 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def advised_selection(
-    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
+    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Budget = _NONE
 ) -> SelectionReport:
     """Return the recommendation of `graphs.advise` within the limits, as a report.
 
@@ -116,7 +116,7 @@ def advised_selection(
     return selection if limits is _NONE else _within(selection, limits)
 
 
-def _within(selection: SelectionReport, limits: Limits) -> SelectionReport:
+def _within(selection: SelectionReport, limits: Budget) -> SelectionReport:
     """Return the selection among candidates within the limits, or the cheapest if there are none."""
     most = math.inf if limits.time_limit is None else limits.time_limit
     trials = tuple(replace(trial, status=_over_limit(trial, most, limits.memory)) for trial in selection.trials)

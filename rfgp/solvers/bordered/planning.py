@@ -8,17 +8,14 @@ from torch import Tensor
 from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
 from rfgp.blocks import Prior
+from rfgp.limits import limits
 from rfgp.rows import Block
 from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.solver import BorderedSolver
 from rfgp.solvers.kriging import neighbors_of
 
-MAX_FLOPS = 4e10
-"""The maximum number of operations of a factor of latent neighbors (`benchmarks/races/latent_neighbors.py`)."""
 MAX_BYTES = 2**30
 """The maximum memory of a factor of latent neighbors, in bytes."""
-SAMPLE_ROWS = 2000
-"""The number of rows in the sample from which the size of the factor is extrapolated."""
 FLOPS_EXPONENT = 1.5
 """The exponent of the growth of operations in the number of rows, a lower bound for two columns or more."""
 MAX_ROUNDING_ERROR = 1e-3
@@ -51,17 +48,18 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
 
 def _exceeds(analysis: Analysis, ratio: float = 1.0, exponent: float = 1.0) -> bool:
     """Return whether a factor is too large for `ratio` times as many rows as were analyzed."""
-    return bool(analysis.flops * ratio**exponent > MAX_FLOPS or analysis.num_bytes * ratio > MAX_BYTES)
+    flops, num_bytes = analysis.flops * ratio**exponent, analysis.num_bytes * ratio
+    return bool(flops > limits().max_elimination_flops or num_bytes > MAX_BYTES)
 
 
 def _extrapolated_factor_exceeds(prior: Prior, inputs: Tensor) -> bool:
     """Return whether the factor of rows (n, d) is too large, extrapolated from that of a sample."""
-    if len(inputs) <= SAMPLE_ROWS:
+    block, count = neighbors_of(prior), limits().pattern_rows
+    if len(inputs) <= count:
         return False
-    block = neighbors_of(prior)
-    sample = latent_precision(block, inputs[block.order(len(inputs))[:SAMPLE_ROWS]], explained=prior.explained)
+    sample = latent_precision(block, inputs[block.order(len(inputs))[:count]], explained=prior.explained)
     exponent = FLOPS_EXPONENT if inputs.shape[1] > 1 else 1.0
-    return _exceeds(sample.field.analysis, len(inputs) / SAMPLE_ROWS, exponent)
+    return _exceeds(sample.field.analysis, len(inputs) / count, exponent)
 
 
 def _is_accurate(solver: BorderedSolver) -> bool:

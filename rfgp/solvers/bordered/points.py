@@ -13,12 +13,11 @@ from rfgp.autograd import Array, with_slopes
 from rfgp.blocks import PrecisionBlock, Weights
 from rfgp.blocks.precision import Slope, products
 from rfgp.errors import NotDifferentiableError
+from rfgp.limits import limits
 from rfgp.solvers.bordered.projections import side_by_side
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.terms import MAX_JOINT, check_joint
 
-MAX_NUMBERS = 2**27
-"""The maximum number of entries of projections in a joint distribution (a gigabyte)."""
 MIN_JOINT = 256
 """The number of points of a joint distribution that is permitted for any number of rows."""
 
@@ -263,5 +262,5 @@ def check_joint_size(blocks: Sequence[PrecisionBlock], num_points: int, num_rows
     Raises:
         InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
     """
-    max_points = max(MIN_JOINT, MAX_NUMBERS // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
+    max_points = max(MIN_JOINT, limits().max_joint_numbers // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
     check_joint(num_points, "points", max_points=min(MAX_JOINT, max_points))

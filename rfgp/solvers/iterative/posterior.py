@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rfgp.blocks import Prior
+from rfgp.limits import limits
 from rfgp.solvers.iterative.conditioned import ConditionedTerms, JointMoments, MarginalMoments
 from rfgp.solvers.iterative.operator import CGOperator, total
 from rfgp.solvers.iterative.parts import Part
@@ -23,10 +24,6 @@ TOLERANCE = 1e-9
 """The relative residual of the solve for the mean."""
 PATH_TOLERANCE = 1e-5
 """The relative residual of the solves for draws."""
-MAX_SOLVED = 256
-"""The maximum number of points whose variances are computed by solves to the tolerance of the solver."""
-MAX_NUMBERS = 2**27
-"""The maximum number of entries of a covariance of rows and points (a gigabyte). A joint posterior needs several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +75,7 @@ class IterativePosterior(Posterior):
 
         They are computed by solves for at most 256 points, and by draws for more.
         """
-        if len(inputs) <= MAX_SOLVED:
+        if len(inputs) <= limits().max_solved:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
@@ -180,7 +177,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is None:
             check_joint(len(inputs), "points", ", or sample_functions()")
         else:
-            max_points = max(MAX_SOLVED, min(MAX_JOINT, MAX_NUMBERS // len(self.inputs)))
+            max_points = max(limits().max_solved, min(MAX_JOINT, limits().max_joint_numbers // len(self.inputs)))
             check_joint(len(inputs), "points", max_points=max_points)
 
 

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import SolverError
+from rfgp.limits import limits
 from rfgp.rows import Block
 from rfgp.solvers.bordered.projections import with_feature_residuals
 from rfgp.solvers.iterative.conditioned import ENTRIES, ConditionedTerms
 from rfgp.solvers.iterative.draws import Draws
-from rfgp.solvers.iterative.posterior import MAX_SOLVED, PATH_TOLERANCE, TOLERANCE, IterativePosterior
+from rfgp.solvers.iterative.posterior import PATH_TOLERANCE, TOLERANCE, IterativePosterior
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.role import Inference
@@ -158,7 +159,7 @@ class IterativeSolver(Inference):
         """
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
-            if len(inputs) <= MAX_SOLVED:
+            if len(inputs) <= limits().max_solved:
                 variance = posterior.variance(inputs, posterior.project(inputs))
             else:
                 chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))

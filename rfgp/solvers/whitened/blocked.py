@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior, predecessors_in_blocks
+from rfgp.limits import limits
 from rfgp.linalg import cholesky
 from rfgp.local import spatial_blocks, used
 from rfgp.rows import Block
@@ -21,11 +22,6 @@ from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.solver import WhitenedSolver
 from rfgp.solvers.whitened.whitening import Whitener
-
-MAX_FEATURES = 2**27
-"""The number of entries of the features of all rows (a gigabyte) above which they are not stored."""
-BLOCK_FEATURES = 2**23
-"""The number of entries of the features of the rows of a block."""
 
 
 def is_large(prior: Prior, count: int) -> bool:
@@ -39,7 +35,7 @@ def is_large(prior: Prior, count: int) -> bool:
     """
     if prior.wants_gradients or prior.precisions or prior.kernels:
         return False
-    return prior.num_features * count > MAX_FEATURES
+    return prior.num_features * count > limits().max_whitened
 
 
 def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
@@ -92,7 +88,7 @@ class BlockedInference(Inference):
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         last = self._pattern.indices[self._pattern.indptr[1:] - 1]
         positions = neighbors_of(self._prior).scaled(self._rows.inputs)[last]
-        for block in spatial_blocks(positions, max(1, BLOCK_FEATURES // (F + k))):
+        for block in spatial_blocks(positions, max(1, limits().whitened_block // (F + k))):
             pattern, columns = used(self._pattern.take(np.sort(block))[0])
             rows = torch.from_numpy(columns)
             near = self._rows.take(rows)

@@ -17,7 +17,6 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.approximations import exact, planning
-from rfgp.solvers import choice
 from rfgp.solvers.iterative import IterativeSolver, kronecker
 from rfgp.sparse import kronecker as cells
 
@@ -63,10 +62,10 @@ START = {"f.outputscale": 0.8, "slope.variance": 0.2, "noise": 0.05, "mean": 3.2
 
 
 @pytest.fixture(autouse=True)
-def small_limits(monkeypatch):
+def small_limits(limits):
     """Use a grid for any number of rows."""
-    monkeypatch.setattr(choice, "MAX_DENSE", 10)
-    monkeypatch.setattr(exact, "MAX_FORMED", 10)
+    limits(max_dense=10)
+    limits(max_dense=10)
 
 
 def kernel_of(case):
@@ -237,8 +236,8 @@ def test_plan_names_the_grid_and_its_cost(monkeypatch):
 
 
 @pytest.mark.parametrize("needs_weights", [True, False])
-def test_auto_takes_a_grid_before_inducing_points(needs_weights, monkeypatch):
-    monkeypatch.setattr(planning, "MAX_EXACT", 45)
+def test_auto_takes_a_grid_before_inducing_points(needs_weights, limits):
+    limits(max_exact_rows=45)
     kernel = (k.Nodes(GRAPH, "diffusion") * TIME).named("f")
     gp = rfgp.GP(kernel, start={"noise": 0.05}, seed=0).condition(ROWS, Y)
     data = gp.spec.term_data(gp.state.hyperparameters, N)[0]

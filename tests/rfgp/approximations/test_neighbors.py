@@ -142,8 +142,8 @@ def test_sums_with_neighbors_have_other_likelihoods(likelihood):
         exact.with_approximation(near_of("responses"))
 
 
-def test_latent_sums_by_conjugate_gradients_are_not_divided(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
+def test_latent_sums_by_conjugate_gradients_are_not_divided(limits):
+    limits(max_elimination_flops=0)
     gp = model("season and groups", near_of("latent")).condition(ROWS, Y)
     exact = model("season and groups", rfgp.Exact()).condition(ROWS, Y)
     np.testing.assert_allclose(gp.predict(NEW).mean, exact.predict(NEW).mean, atol=1e-3)

@@ -18,7 +18,6 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.blocks import SparseProductBlock, sparse_products
-from rfgp.solvers import choice
 from rfgp.solvers.iterative import IterativeSolver, products
 from rfgp.sparse import KhatriRao, khatri_rao
 
@@ -131,8 +130,8 @@ def test_product_matches_multiplied_features(other, way):
     check_predictions(gp)
 
 
-def test_conjugate_gradients_match_multiplied_features(monkeypatch):
-    monkeypatch.setattr(choice, "MAX_DENSE", 10)
+def test_conjugate_gradients_match_multiplied_features(limits):
+    limits(max_dense=10)
     for way in ("walks", "chebyshev"):
         gp = model("matern of each group", way)
         assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
@@ -317,8 +316,8 @@ def test_harmonics_are_redrawn_for_shorter_lengthscales():
 
 
 @pytest.mark.parametrize("most", [10, 4000])
-def test_several_outputs_and_other_likelihoods(most, monkeypatch):
-    monkeypatch.setattr(choice, "MAX_DENSE", most)
+def test_several_outputs_and_other_likelihoods(most, limits):
+    limits(max_dense=most)
     gp = model(y=np.column_stack([Y, -2 * Y[::-1]]))
     assert gp.predict(NEW).mean.shape == (M, 2)
     if most > N:  # else the means are those of conjugate gradients
@@ -330,8 +329,8 @@ def test_several_outputs_and_other_likelihoods(most, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [10, 4000])
-def test_drawn_functions_have_the_moments_of_the_posterior(most, monkeypatch):
-    monkeypatch.setattr(choice, "MAX_DENSE", most)
+def test_drawn_functions_have_the_moments_of_the_posterior(most, limits):
+    limits(max_dense=most)
     gp = rfgp.GP(product_of("rbf"), approximation=WAYS["walks"], start={"noise": 0.2}, seed=0).condition(ROWS, Y)
     found, count = gp.predict(NEW), 2000
     drawn = gp.sample_functions(count, seed=1)(NEW).reshape(count, M)

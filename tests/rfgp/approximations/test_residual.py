@@ -17,7 +17,6 @@ from rfgp.approximations.inducing_points import PointTerm
 from rfgp.blocks import predecessors_in_blocks
 from rfgp.blocks.neighbors import VecchiaBlock
 from rfgp.regression.spec import with_rows
-from rfgp.solvers.bordered import planning
 
 ALL = 59
 """All other rows are neighbors."""
@@ -89,9 +88,9 @@ def test_kernels_of_one_lengthscale_are_exact(nu, condition_on):
 
 @pytest.mark.parametrize("is_factorized", [True, False])
 @pytest.mark.parametrize("case", KERNELS)
-def test_all_latent_neighbors_are_exact(case, is_factorized, monkeypatch):
+def test_all_latent_neighbors_are_exact(case, is_factorized, limits):
     if not is_factorized:
-        monkeypatch.setattr(planning, "MAX_FLOPS", 0)
+        limits(max_elimination_flops=0)
     gp = model(KERNELS[case], near(condition_on="latent"))
     check_exact(gp, KERNELS[case], 1e-5, 1e-3)
 

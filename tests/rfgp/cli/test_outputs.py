@@ -1,15 +1,12 @@
 """What the command line writes over, and what it refuses to."""
 
-import io
 import json
 import os
 import shlex
 import shutil
 import stat
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import trimesh
 from commands import fail, run, succeed
@@ -217,14 +214,6 @@ def test_separators_of_thousands_are_read_where_one_names_them(here, monkeypatch
     out, _ = succeed(monkeypatch, capsys, "predict", "m", "n.csv", "--thousands", ",")
     gp = rfgp.load("m")
     assert float(out.splitlines()[1].split(",")[1]) == pytest.approx(gp.predict([[1200.0, 2.0]]).mean[0], rel=1e-9)
-
-
-def test_models_with_encoded_columns_read_tables_as_they_did(monkeypatch, capsys, tmp_path):
-    """A model of a version that encoded texts and dates outside the model."""
-    folder = Path(__file__).parent / "encoded"
-    out, _ = succeed(monkeypatch, capsys, "predict", folder / "model.safetensors", folder / "table.csv")
-    found, expected = (pd.read_csv(source) for source in (io.StringIO(out), folder / "predictions.csv"))
-    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

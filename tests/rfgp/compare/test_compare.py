@@ -220,8 +220,8 @@ def test_inducing_points_and_adapted_frequencies_are_compared():
     assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]
 
 
-def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch):
-    monkeypatch.setattr("rfgp.approximations.measured.MAX_EXACT_NODES", 50)
+def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch, limits):
+    limits(max_exact_nodes=50)
     monkeypatch.setattr("rfgp.compare.protocol.MAX_MEASURED", 100)
     monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)
     graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)

@@ -51,9 +51,9 @@ def client():
 
 
 @pytest.fixture
-def small_sample(monkeypatch):
+def small_sample(limits):
     """The client samples 300 rows; workers, which are other processes, more, of which 300 remain."""
-    monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 300)
+    limits(sample_rows=300)
 
 
 def model(**options):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from grid import MAX_DENSE, model, observations
+from grid import model, observations
 
+import rfgp
 from rfgp.fitting import Plan, maximize
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.maximize import Objective
@@ -14,8 +15,8 @@ from rfgp.scaling import Affine
 
 
 @pytest.fixture
-def iterative(monkeypatch):
-    monkeypatch.setattr(MAX_DENSE, 0)
+def iterative(limits):
+    limits(max_dense=0)
 
 
 def ascended(state, values=None, **plan):
@@ -29,12 +30,11 @@ def ascended(state, values=None, **plan):
     return AverageInformation(infer, rows, jacobian, values or state.hyperparameters, Plan(**plan)).run()
 
 
-def test_scoring_ends_within_its_error_of_the_maximum(monkeypatch):
+def test_scoring_ends_within_its_error_of_the_maximum():
     exact = model(observations()).state
     best, report = maximize(Objective.of(exact, exact.rows), exact.hyperparameters, Plan())
     likelihood = exact.replace(hyperparameters=best).log_marginal_likelihood()
-    with monkeypatch.context() as patch:
-        patch.setattr(MAX_DENSE, 0)
+    with rfgp.testing.limits(max_dense=0):
         state = model(observations()).state
         values, scored = ascended(state)
     assert scored.converged

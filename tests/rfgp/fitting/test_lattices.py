@@ -76,13 +76,13 @@ def test_fit_of_many_rows_is_close_to_the_truth(d, length):
 
 
 @pytest.mark.parametrize("likelihood", ["poisson", pytest.param("student-t", marks=pytest.mark.slow)])
-def test_subset_fit_of_other_likelihoods_is_that_of_all_rows(likelihood, monkeypatch):
+def test_subset_fit_of_other_likelihoods_is_that_of_all_rows(likelihood, limits):
     """Counts use scoring. Student's t uses L-BFGS, because it has free parameters."""
     X, values, y = waves(2200, 1, 0.1)
     y = np.random.default_rng(1).poisson(np.exp(values)) if likelihood == "poisson" else y
     options = {"likelihood": likelihood, "approximation": rfgp.EquispacedFourier(), "seed": 0}
     whole = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
-    monkeypatch.setattr(lattices, "SUBSET_ROWS", 1000)
+    limits(lattice_rows=1000)
     found = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
     assert {1000, 2200} <= {stage.rows for stage in found.stages}
     assert abs(whole.log_marginal_likelihood - found.log_marginal_likelihood) < 0.1

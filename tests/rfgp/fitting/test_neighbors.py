@@ -67,7 +67,7 @@ def test_neighbors_explain_more_than_features_alone():
 
 
 @pytest.mark.slow
-def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
+def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch, limits):
     seen = []
 
     class Watched(WhitenedSolver):
@@ -77,7 +77,7 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
             seen.append((len(rows), pattern))
             super().__init__(prior, rows, mean, noise, pattern, order)
 
-    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 300)
+    limits(neighbor_rows=300)
     monkeypatch.setattr(neighbor_fit, "WhitenedSolver", Watched)
     found, report = fitted(1200, spec_of("gaussian", FEATURES, "matern32", rfgp.Vecchia(12, block_size=1, seed=0)))
     assert report.stages[0].rows == 300
@@ -89,9 +89,9 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
 
 
 @pytest.mark.slow
-def test_misleading_rows_lead_to_more_rows(monkeypatch):
+def test_misleading_rows_lead_to_more_rows(monkeypatch, limits):
     """Only two nearly equal rows with different targets show noise, and they are not among the first rows."""
-    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 40)
+    limits(neighbor_rows=40)
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
@@ -200,7 +200,7 @@ def test_more_rows_start_where_fewer_ended(spec, most, is_warm):
 
 
 @pytest.mark.parametrize("has_twins", [False, True])
-def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, has_twins):
+def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, limits, has_twins):
     X = table(1200)[0][:, :2]
     y = np.sin(2 * X[:, 0])
     if has_twins:
@@ -212,10 +212,10 @@ def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, has_twins):
     values = values.replaced(least) if has_twins else values
     by_all = fit.needs_more_rows(values, report)
     monkeypatch.setattr(neighbor_fit, "MAX_CHECKED", 1000)
-    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 300)
+    limits(neighbor_rows=300)
     assert by_all == fit.needs_more_rows(values, report) == has_twins
     last, sizes = fitting.NeighborFit.of(fit.state, Plan()), []
     monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
-    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 20)
+    limits(neighbor_rows=20)
     dataclasses.replace(last, most=20).needs_more_rows(values, report)
     assert sizes == [1200]  # all rows before the last fit

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from grid import MAX_DENSE, field, grid, observations
+from grid import field, grid, observations
 
 import rfgp
 from rfgp import GraphGP
@@ -11,8 +11,8 @@ from rfgp.solvers.iterative import operator
 
 
 @pytest.fixture
-def iterative(monkeypatch):
-    monkeypatch.setattr(MAX_DENSE, 0)
+def iterative(limits):
+    limits(max_dense=0)
 
 
 def fitted(**options):
@@ -24,8 +24,7 @@ def fitted(**options):
 def whole():
     """A model fitted by conjugate gradients on all rows, and the arguments of its callback."""
     told = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MAX_DENSE, 0)
+    with rfgp.testing.limits(max_dense=0):
         return fitted(callback=lambda *iteration: told.append(iteration)), told
 
 
@@ -42,7 +41,7 @@ def test_fit_by_conjugate_gradients(whole, iterative):
 
 
 @pytest.mark.slow
-def test_many_rows_start_from_a_subset(whole, monkeypatch, iterative):
+def test_many_rows_start_from_a_subset(whole, monkeypatch, limits, iterative):
     whole, _ = whole
     assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}
     monkeypatch.setattr("rfgp.fitting.terms.FIRST_ROWS_BY_CG", 120)
@@ -51,7 +50,7 @@ def test_many_rows_start_from_a_subset(whole, monkeypatch, iterative):
     assert (first.name, first.rows) == ("subset of 120", 120)
     assert {(stage.name, stage.rows) for stage in others} == {("all rows", 253)}  # with tuned walks, not again
     assert gp.fit_report.iterations == sum(stage.iterations for stage in gp.fit_report.stages)
-    monkeypatch.setattr(MAX_DENSE, 10**6)
+    limits(max_dense=10**6)
     lost = whole.log_marginal_likelihood() - gp.log_marginal_likelihood()
     assert abs(lost.item()) < 1.0  # both are within 1/16 of 4 parameters / 2 of the maximum, on average
 

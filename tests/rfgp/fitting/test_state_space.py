@@ -17,8 +17,8 @@ KINDS = ("plain", "ties", "noise of rows", "weights", "outputs", "fixed", "prior
 
 
 @pytest.fixture(autouse=True)
-def begins_with_a_subset(monkeypatch):
-    monkeypatch.setattr("rfgp.fitting.state_space.MIN_ROWS", 800)
+def begins_with_a_subset(limits):
+    limits(subset_rows=800)
 
 
 def table(kind, n=N):

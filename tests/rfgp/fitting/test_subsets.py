@@ -26,8 +26,8 @@ def assert_all_stages_are_traced(report):
 
 
 @pytest.mark.slow
-def test_large_tables_are_optimized_on_subsets(monkeypatch):
-    monkeypatch.setattr(subsets, "MIN_SUBSET_GAIN", 0.02)
+def test_large_tables_are_optimized_on_subsets(limits):
+    limits(min_subset_gain=0.02)
     X, y = table(20_000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
     report = gp.fit_report
@@ -41,9 +41,9 @@ def test_large_tables_are_optimized_on_subsets(monkeypatch):
     assert report.log_marginal_likelihood > best.log_marginal_likelihood().item()  # noise and scale of 8,000 rows
 
 
-def test_noise_and_scale_are_optimal_on_all_rows(monkeypatch):
-    monkeypatch.setattr(subsets, "MIN_SUBSET_GAIN", 1.0)
-    monkeypatch.setattr(subsets, "MIN_ROWS", 500)
+def test_noise_and_scale_are_optimal_on_all_rows(limits):
+    limits(min_subset_gain=1.0)
+    limits(subset_rows=500)
     X, y = table(6000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
     assert gp.fit_report.stages[-1].rows == 2000
@@ -52,10 +52,10 @@ def test_noise_and_scale_are_optimal_on_all_rows(monkeypatch):
         assert abs(slope.item()) < 1
 
 
-def test_scales_of_all_terms_are_optimal_on_all_rows(monkeypatch):
+def test_scales_of_all_terms_are_optimal_on_all_rows(limits):
     """The statistics of one pass determine the variances of a smooth term, a linear one and a group."""
-    monkeypatch.setattr(subsets, "MIN_SUBSET_GAIN", 1.0)
-    monkeypatch.setattr(subsets, "MIN_ROWS", 500)
+    limits(min_subset_gain=1.0)
+    limits(subset_rows=500)
     X, y = table(6000)
     rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).integers(0, 9, 6000).astype(str)}
     effects = dict(zip("012345678", np.random.default_rng(2).standard_normal(9), strict=True))
@@ -71,20 +71,20 @@ def test_scales_of_all_terms_are_optimal_on_all_rows(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 @pytest.mark.parametrize(("most", "words"), [(3000, "no larger subset is searched"), (900, "on 900 of 6,000 rows")])
-def test_subsets_have_at_most_most_rows(monkeypatch, most, words):
+def test_subsets_have_at_most_most_rows(monkeypatch, limits, most, words):
     """The message mentions an earlier subset only if there is one."""
-    monkeypatch.setattr(subsets, "MIN_SUBSET_GAIN", -1.0)  # never
-    monkeypatch.setattr(subsets, "MIN_ROWS", 500)
+    limits(min_subset_gain=-1.0)  # never
+    limits(subset_rows=500)
     monkeypatch.setattr(subsets, "MAX_ROWS", most)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(*table(6000), max_iterations=3)
     assert max(stage.rows for stage in gp.fit_report.stages) == most
     assert words in gp.fit_report.message
 
 
-def test_weighted_subsets_are_not_all_rows(monkeypatch):
+def test_weighted_subsets_are_not_all_rows(limits):
     """A report that counted observations instead of rows would skip noise and scale on all rows."""
-    monkeypatch.setattr(subsets, "MIN_SUBSET_GAIN", 1.0)
-    monkeypatch.setattr(subsets, "MIN_ROWS", 500)
+    limits(min_subset_gain=1.0)
+    limits(subset_rows=500)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((8000, 1))
     y = 0.5 * X[:, 0] + rng.standard_normal(8000)
@@ -98,8 +98,8 @@ def test_weighted_subsets_are_not_all_rows(monkeypatch):
 @pytest.mark.filterwarnings("ignore::rfgp.JitterWarning")  # on the way, where there is less noise than the bound
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")  # the exact kernel interpolates
 @pytest.mark.parametrize("n", [300, 3000])
-def test_solved_scales_keep_their_bounds(n, monkeypatch):
-    monkeypatch.setattr(subsets, "MIN_ROWS", 300)
+def test_solved_scales_keep_their_bounds(n, limits):
+    limits(subset_rows=300)
     X = np.random.default_rng(0).standard_normal((n, 1))
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))  # no noise at all
     values = gp.hyperparameters.values
@@ -123,8 +123,8 @@ def test_little_noise_in_single_precision(sd):
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 @pytest.mark.parametrize("extra", ["noise", "fixed", "prior"])
-def test_scales_without_a_closed_form_are_searched(extra, monkeypatch):
-    monkeypatch.setattr(subsets, "MIN_ROWS", 300)
+def test_scales_without_a_closed_form_are_searched(extra, limits):
+    limits(subset_rows=300)
     X, y = table(3000)
     fit = {"noise": {"noise": np.full(3000, 0.5)}, "fixed": {"fixed": "outputscale"}}.get(extra, {})
     options = {"priors": {"noise": torch.distributions.LogNormal(0.0, 0.1)}} if extra == "prior" else {}

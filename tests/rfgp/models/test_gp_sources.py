@@ -77,12 +77,12 @@ MAKERS = {
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_blocks(monkeypatch, limits):
     """Blocks of files and arrays of fewer rows than there are."""
     monkeypatch.setattr(tables, "BATCH_ROWS", 128)
     monkeypatch.setattr(tables, "BATCH_BYTES", 2**13)
-    monkeypatch.setattr(sources, "CHUNK", 150)
-    monkeypatch.setattr(sources, "MIN_BLOCKED_BYTES", 0)
+    limits(chunk_rows=150)
+    limits(min_blocked_bytes=0)
 
 
 def model(kernel=KERNEL, approximation=FEATURES, **options):
@@ -177,9 +177,9 @@ def test_features_of_nodes_are_read_in_blocks():
     assert_same(gp, kept, frame, 1e-5)
 
 
-def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):
-    monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 100)
-    monkeypatch.setattr("rfgp.rows.source_summary.SAMPLE_ROWS", 200)
+def test_a_fit_of_many_rows_reads_all_of_them(limits):
+    limits(subset_rows=100)
+    limits(sample_rows=200)
     kernel = k.RBF("t", name="trend") + k.Group("store")
     gp = model(kernel).fit(Batches(pieces(FRAME), "y"), max_iterations=30)
     kept = model(kernel).fit(X, Y, max_iterations=30)
@@ -294,9 +294,9 @@ class Counting:
         self.alive -= self.size
 
 
-def test_rows_in_memory_are_bounded_by_blocks(monkeypatch):
-    monkeypatch.setattr("rfgp.rows.source_summary.SAMPLE_ROWS", 600)
-    monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 200)
+def test_rows_in_memory_are_bounded_by_blocks(monkeypatch, limits):
+    limits(sample_rows=600)
+    limits(subset_rows=200)
     largest, numbers = [], sources.standardized
 
     def counted(chunk, scaling):

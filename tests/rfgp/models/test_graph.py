@@ -124,10 +124,10 @@ def test_other_approximations_keep_the_hyperparameters():
 
 
 @pytest.mark.slow
-def test_auto_is_readable(monkeypatch):
+def test_auto_is_readable(monkeypatch, limits):
     assert GraphGP(GRAPH).features == "exact"
     monkeypatch.setattr(EXACT_LIMIT, 10)
-    monkeypatch.setattr("rfgp.models.graph.MAX_EXACT_NODES", 10)
+    limits(max_exact_nodes=10)
     gp = GraphGP(GRAPH, num_walkers=16, seed=0)
     assert gp.features == "auto"
     gp.fit(TRAIN, Y)
@@ -459,9 +459,7 @@ def test_any_graph_and_any_observations_equal_the_dense_twin(problem, features, 
     expected = mean + K[:, nodes] @ np.linalg.solve(covariance, y - mean)
     posterior = K - K[:, nodes] @ np.linalg.solve(covariance, K[nodes])
     scale = y.std(ddof=1)
-    with pytest.MonkeyPatch.context() as patch:
-        if cg:
-            patch.setattr("rfgp.solvers.choice.MAX_DENSE", 0)
+    with rfgp.testing.limits(max_dense=0 if cg else 4000):
         p = gp.predict(everywhere)
         np.testing.assert_allclose(p.mean, expected, rtol=1e-7, atol=1e-7 * (scale + abs(mean)))
         np.testing.assert_allclose(p.covariance, posterior, atol=(1e-4 if cg else 1e-7) * scale**2 * 10)

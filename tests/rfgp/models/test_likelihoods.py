@@ -184,7 +184,7 @@ def test_a_sparse_precision_and_the_dense_kernel_are_the_same(name):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_many_nodes_through_sparse_features(monkeypatch):
+def test_many_nodes_through_sparse_features(limits):
     """By conjugate gradients, against the matrix of all pairs; their hyperparameters are learned from fewer."""
     rng = np.random.default_rng(2)
     y = rng.poisson(np.exp(np.sin(np.arange(90) / 9.0))).astype(float)
@@ -194,7 +194,7 @@ def test_many_nodes_through_sparse_features(monkeypatch):
     dense = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
     expected = dense.predict(labels[70:])
     mean, std = expected.mean, expected.std
-    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 50)
+    limits(max_dense=50)
     sparse = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
     found = sparse.predict(labels[70:])
     np.testing.assert_allclose(found.mean, mean, rtol=1e-5, atol=1e-6)

@@ -118,10 +118,9 @@ def test_a_field_that_loses_all_digits_is_named():
 
 
 @pytest.mark.slow
-def test_many_nodes_are_through_a_precision_by_default(monkeypatch):
+def test_many_nodes_are_through_a_precision_by_default(limits):
     """Of many nodes "auto" takes it, and `exact` is it, for kernels that have one."""
-    for room in ("approximations.measured", "models.graph"):
-        monkeypatch.setattr(f"rfgp.{room}.MAX_EXACT_NODES", 200)
+    limits(max_exact_nodes=200)
     graph = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(25, 20)))
     nodes = np.arange(0, 500, 2)
     gp = rfgp.GraphGP(graph, kernels.Matern(2, 3.0), seed=0).condition(nodes, np.sin(nodes / 90))

@@ -83,8 +83,8 @@ def test_kernels_without_fractions_say_so():
         rfgp.GraphGP(GRAPH, KERNEL, features="precision")
 
 
-def test_chosen_fields_are_more_for_a_fitted_kernel(monkeypatch):
-    monkeypatch.setattr("rfgp.approximations.measured.MAX_EXACT_NODES", 10)
+def test_chosen_fields_are_more_for_a_fitted_kernel(limits):
+    limits(max_exact_nodes=10)
     nodes, y = data()
     gp = rfgp.GraphGP(GRAPH, kernels.Matern(1.5, 0.5), seed=0).condition(nodes, y)
     before = gp.feature_size["degree"]

@@ -39,8 +39,8 @@ def blocks(size=90):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MIN_BLOCKED_BYTES", 0)  # or small arrays on disk are taken into memory
+def folder(tmp_path, limits):
+    limits(min_blocked_bytes=0)  # or small arrays on disk are taken into memory
     pq.write_table(pa.table(columns()), tmp_path / "rows.parquet", row_group_size=70)
     extra = {"noise": NOISE, "weight": WEIGHT, "z": -2 * Y}
     pq.write_table(pa.table(columns() | extra), tmp_path / "more.parquet")
@@ -97,9 +97,9 @@ def test_a_source_is_its_rows(name, folder):
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["sample is all", "sample"])
-def test_a_fit_is_near_that_in_memory(whole, folder, monkeypatch):
+def test_a_fit_is_near_that_in_memory(whole, folder, limits):
     if not whole:
-        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 250)
+        limits(sample_rows=250)
     kept = model().fit(X, Y)
     gp = model().fit(Parquet(folder / "rows.parquet", target="y"))
     assert gp.fit_report.stages[0].rows == (400 if whole else 250)
@@ -112,8 +112,8 @@ def test_a_fit_is_near_that_in_memory(whole, folder, monkeypatch):
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
 
 
-def test_the_size_of_blocks_changes_nothing_but_rounding(monkeypatch):
-    monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 200)
+def test_the_size_of_blocks_changes_nothing_but_rounding(limits):
+    limits(sample_rows=200)
     found = [model().fit(Batches(blocks(size))).predict(NEW).mean for size in (400, 33, 7)]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-6)
@@ -342,11 +342,11 @@ class TestSurvey:
         assert (found.num_rows, found.observations, found.is_homoscedastic, found.is_vector) == (400, 400, True, True)
 
     @pytest.mark.slow
-    def test_the_sample_is_uniform(self, monkeypatch):
+    def test_the_sample_is_uniform(self, limits):
         """Each row is in a sample of 40 of 400 with probability 1/10; the mean rank of a sample is 199.5."""
         from checks import assert_mean
 
-        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 40)
+        limits(sample_rows=40)
         ranks, repeats = np.arange(400.0), 1000
         source = Batches([(ranks[i : i + 134, None], Y[i : i + 134]) for i in range(0, 400, 134)])
         taken = np.zeros((repeats, 400))
@@ -359,8 +359,8 @@ class TestSurvey:
         assert_mean(taken.reshape(repeats, 20, 20).sum(2), np.full(20, 2.0))
         assert_mean(places, np.full(2, 199.5))
 
-    def test_it_does_not_depend_on_the_blocks(self, monkeypatch):
-        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 50)
+    def test_it_does_not_depend_on_the_blocks(self, limits):
+        limits(sample_rows=50)
         found = [source_summary.summarize_source(Batches(blocks(size)), None, 3).sample.X for size in (400, 11, 1)]
         assert torch.equal(found[0], found[1])
         assert torch.equal(found[0], found[2])
@@ -373,8 +373,8 @@ def test_rebatching_keeps_every_row():
     assert torch.equal(torch.cat([chunk.X for chunk in found]), torch.as_tensor(X))
 
 
-def test_arrays_are_read_in_slices(monkeypatch):
-    monkeypatch.setattr(sources, "CHUNK", 150)
+def test_arrays_are_read_in_slices(limits):
+    limits(chunk_rows=150)
     chunks = list(ArraySource(X, Y, sample_weight=WEIGHT).chunks())
     assert [len(chunk.X) for chunk in chunks] == [150, 150, 100]
     assert chunks[0].noise is None

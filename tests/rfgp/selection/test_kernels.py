@@ -8,7 +8,6 @@ import trimesh
 
 import graphs
 import rfgp
-from rfgp.approximations import measured
 from rfgp.regression import GPState
 from rfgp.selection import kernels
 from tests.support.model_files import assert_refused
@@ -16,14 +15,14 @@ from tests.support.model_files import assert_refused
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.GraphWarning", "ignore::rfgp.RfgpWarning")
 
 
-def test_features_of_nodes_are_selected_by_their_error(tmp_path, monkeypatch):
+def test_features_of_nodes_are_selected_by_their_error(tmp_path, limits):
     graph = graphs.Graph.from_grid((8, 8))
     nodes = np.arange(0, 64, 2)
     y = np.sin(nodes / 6) + 0.1 * np.random.default_rng(1).standard_normal(32)
     few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
     assert few.selection.chosen.name == "exact"
     assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).selection is None
-    monkeypatch.setattr(measured, "MAX_EXACT_NODES", 10)
+    limits(max_exact_nodes=10)
     gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
     errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
     assert [trial.options["features"] for trial in gp.selection.trials] == list(errors)

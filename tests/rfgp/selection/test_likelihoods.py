@@ -49,10 +49,9 @@ def test_selection_scores_left_out_rows(likelihood):
 
 
 @pytest.fixture
-def hold_out(monkeypatch):
+def hold_out(limits):
     """Hold out rows of small tables as of large ones."""
-    monkeypatch.setattr("rfgp.selection.candidates.FEW_ROWS", 50)
-    monkeypatch.setattr("rfgp.selection.validation.FEW_ROWS", 50)
+    limits(few_rows=50)
 
 
 def held_out_scores(likelihood, X, y):

@@ -208,9 +208,8 @@ def with_stores(n, num_levels, seed):
     ],
     ids=["exact", "equispaced", "given-exact", "given-frequencies"],
 )
-def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, approximation, monkeypatch):
-    for room in ("candidates", "validation"):
-        monkeypatch.setattr(f"rfgp.selection.{room}.FEW_ROWS", 500)
+def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, approximation, limits):
+    limits(few_rows=500)
     rows, f = with_stores(n, num_levels, seed=0)
     gp = rfgp.GP(approximation=approximation, seed=0, time_limit=60).fit(rows, "y")
     new, f = with_stores(500, num_levels, seed=1)

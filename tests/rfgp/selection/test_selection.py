@@ -155,8 +155,8 @@ def test_candidates_that_fail_go_no_further(monkeypatch, tmp_path):
     gp.save(tmp_path / "model", data=True)
 
 
-def test_errors_of_all_candidates_are_raised(monkeypatch):
-    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 20)
+def test_errors_of_all_candidates_are_raised(limits):
+    limits(first_rows=20)
     with pytest.raises(rfgp.InvalidArgumentError, match="nois"):
         rfgp.GP(seed=0).fit(*table(60), fixed="nois")
 
@@ -165,10 +165,9 @@ def test_errors_of_all_candidates_are_raised(monkeypatch):
     "options",
     [{}, {"likelihood": "poisson", "n": 120}, {"approximation": rfgp.RandomFeatures(32)}],
 )
-def test_a_weekly_effect_is_found_by_every_selection(monkeypatch, options):
+def test_a_weekly_effect_is_found_by_every_selection(limits, options):
     """Beyond 2,000 rows (here 150) of more than three columns, and under counts, it was noise."""
-    for room in ("candidates", "validation"):
-        monkeypatch.setattr(f"rfgp.selection.{room}.FEW_ROWS", 150)
+    limits(few_rows=150)
     rng, n = np.random.default_rng(0), options.pop("n", 300)
     X = {"day": np.datetime64("2024-01-01") + np.arange(n)} | {name: rng.standard_normal(n) for name in "abc"}
     f = 1 + np.array([1.0, -1.0, 0.4, -1.0, 1.0, 0.5, -0.9])[np.arange(n) % 7] + 0.2 * X["a"]

@@ -191,8 +191,8 @@ def test_the_best_score_counts_when_the_time_is_over(monkeypatch):
     assert len(asked) == count
 
 
-def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
-    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 30)
+def test_several_outputs_of_few_rows_are_not_averaged(limits):
+    limits(first_rows=30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}

@@ -63,11 +63,11 @@ def test_noise_that_varies_is_scored_on_some_rows():
     assert np.isfinite(density.numpy()).all()
 
 
-def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
+def test_many_rows_are_predicted_given_those_around_them(monkeypatch, limits):
     """Planted: rows around by columns without meaning, or too few of them, give other densities."""
     X, y = waves(2000)
     X = np.column_stack([X, np.random.default_rng(1).uniform(-1, 1, (2000, 3))])
-    monkeypatch.setattr(validation, "MAX_HELD_OUT", 40)
+    limits(max_held_out=40)
     rows = validation_of(rfgp.GP(seed=0), X, y, iteration_limit=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).log_prob
@@ -116,7 +116,7 @@ def test_few_rows_get_the_approximation_of_all_rows():
     assert [state.spec.approximations["matern"] for state in found] == [rfgp.EquispacedFourier(max_features=2000)] * 2
 
 
-def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
+def test_followups_start_at_the_fit_of_their_parent(monkeypatch, limits):
     """But learned frequencies start anew, and so do candidates of another kind."""
     starts, original = {}, validation.Validation.fitted
 
@@ -125,7 +125,7 @@ def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
         return original(self, one, size, start, plan)
 
     monkeypatch.setattr(validation.Validation, "fitted", fitted)
-    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    limits(few_rows=0)
     followups = candidate(RBF + ROUGH, FIXED, NEAR), candidate(RBF + MATERN, LEARNED, NEAR)
     among(candidate(RBF + MATERN, FIXED, NEAR, followups=followups)).fit(*waves(150), max_iterations=4)
     assert [start is None for start in starts.values()].count(False) == 1
@@ -238,10 +238,10 @@ def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_ro
 # --- fits to all rows ---------------------------------------------------------------------------------------
 
 
-def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch):
+def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch, limits):
     """Four fifths of 300 rows are fitted to; the report is that of all rows."""
     fits, fit = [], select.fit_terms
-    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    limits(few_rows=0)
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     favored(monkeypatch, lambda one: one.learns_frequencies)
     X, y = waves(300)
@@ -260,11 +260,11 @@ def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(("most", "is_conditioned"), [(60, True), (140, False)])
-def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is_conditioned):
+def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, limits, most, is_conditioned):
     """Planted: a search on fewer rows than those that were scored ended 0.3 nats a row lower on bike."""
     fits, fit = [], select.fit_terms
     monkeypatch.setattr(select, "MAX_ROWS_SHARED_NEIGHBORS", most)
-    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    limits(few_rows=0)
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     favored(monkeypatch, lambda one: one.neighbors is not None)
     X, y = waves(150)
@@ -278,11 +278,11 @@ def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is
 
 
 @pytest.mark.parametrize(("share", "is_continued"), [(0.0, True), (2.0, False)])
-def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_continued):
+def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, limits, share, is_continued):
     plans, fit = [], select.fit_terms
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
     monkeypatch.setattr(select, "RESTART_FRACTION", share)
-    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    limits(few_rows=0)
     favored(monkeypatch, lambda one: len(one.terms) > 1)
     among(candidate(RBF + MATERN, FIXED, NEAR), ALONE).fit(*table(120), max_iterations=3)
     assert [plan.is_continued for plan in plans] == [is_continued]

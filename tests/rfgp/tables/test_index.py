@@ -9,7 +9,7 @@ import pytest
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.tables import CSV, Batches, Parquet, Schema, read_inputs, read_table
+from rfgp.tables import CSV, Batches, Parquet, read_inputs, read_table
 
 N = 60
 NAMES = ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__", ""]
@@ -101,14 +101,6 @@ class TestFiles:
             table = read_table(tmp_path / "t.csv")
         inputs = silent(lambda: read_inputs(tmp_path / "new.csv", table.schema))
         np.testing.assert_array_equal(inputs.X, frame()[["a", "b"]][7:20])
-
-    def test_schemas_of_before_find_their_unnamed_column(self, tmp_path):
-        frame()[::2].to_csv(tmp_path / "t.csv")
-        table = warned(lambda: read_table(tmp_path / "t.csv"), "is an input")
-        content = table.schema.to_dict()
-        content["inputs"][0]["name"] = ""
-        inputs = silent(lambda: read_inputs(tmp_path / "t.csv", Schema.from_dict(content)))
-        np.testing.assert_array_equal(inputs.X, table.X)
 
 
 SOURCES = {

@@ -196,11 +196,11 @@ class TestChoice:
         with pytest.raises(rfgp.InvalidArgumentError, match="variational"):
             given(("field", "smooth")).infer()
 
-    def test_too_many_weights_or_rows_are_refused(self, monkeypatch):
+    def test_too_many_weights_or_rows_are_refused(self, monkeypatch, limits):
         monkeypatch.setattr(coupled_lowrank, "MAX_WEIGHTS", 29)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_frequencies"):
             given().infer()
-        monkeypatch.setattr("rfgp.inference.sites.choice.MAX_DENSE", 30)
+        limits(max_dense=30)
         with pytest.raises(rfgp.InvalidArgumentError, match="at most 30 rows"):
             given(("exact",)).infer()
 

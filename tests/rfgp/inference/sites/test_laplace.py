@@ -224,11 +224,11 @@ def test_leave_one_out_is_near_refits(name):
 
 
 @pytest.mark.parametrize("name", ["poisson", "student-t"])
-def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(monkeypatch, name):
+def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(limits, name):
     problem, gradients = Observed(("walks", "field", "linear"), name), []
     expected = dense_laplace(problem, problem.by(ReferenceSolver).fitted)
     reference = problem.by(ReferenceSolver).log_marginal_likelihood()
-    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
+    limits(max_dense=10)
     found = problem.infer()
     assert isinstance(found.solver, IterativeSolver)
     value = found.log_marginal_likelihood()
@@ -292,8 +292,8 @@ def test_neighbors_of_several_classes_are_refused():
         Observed(("neighbors",), "categorical").infer()
 
 
-def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
+def test_many_neighbors_are_solved_by_conjugate_gradients(limits):
+    limits(max_elimination_flops=0)
     problem = Observed(("neighbors",)).moved(0.0)
     found = problem.infer()
     assert isinstance(found.solver, LatentSolver)
@@ -305,16 +305,15 @@ def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
 @pytest.mark.parametrize(
     ("names", "fewer", "message"), [(("walks", "field"), 0, "fields or groups"), (("walks",), 1, "at most .* got")]
 )
-def test_variational_inference_states_its_limits_for_walks(monkeypatch, names, fewer, message):
+def test_variational_inference_states_its_limits_for_walks(limits, names, fewer, message):
     problem = Observed(names)
-    for module in ("rfgp.solvers.choice", "rfgp.inference.sites.choice"):
-        monkeypatch.setattr(f"{module}.MAX_DENSE", len(problem.rows) - fewer)
+    limits(max_dense=len(problem.rows) - fewer)
     with pytest.raises(InvalidArgumentError, match=message):
         problem.infer("variational")
 
 
-def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
+def test_variational_inference_needs_a_factor_of_neighbors(limits):
+    limits(max_elimination_flops=0)
     with pytest.raises(InvalidArgumentError, match="sparse factor"):
         Observed(("neighbors",)).infer("variational")
 

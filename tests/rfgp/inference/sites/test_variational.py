@@ -241,8 +241,8 @@ def test_density_that_is_not_finite_is_an_error():
         variational(Observed(("exact",)).moved(0.0, {"mean": [800.0]})).log_marginal_likelihood()
 
 
-def test_many_rows_by_sparse_features_are_refused(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
+def test_many_rows_by_sparse_features_are_refused(limits):
+    limits(max_dense=10)
     with pytest.raises(InvalidArgumentError, match="sparse features"):
         variational(Observed(("walks",), "bernoulli"))
 

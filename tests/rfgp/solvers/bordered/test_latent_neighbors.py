@@ -16,7 +16,7 @@ from graphs.errors import MemoryBudgetError
 from rfgp.blocks import Prior, VecchiaBlock
 from rfgp.rows import Block
 from rfgp.solvers import restore, solver_for
-from rfgp.solvers.bordered import BorderedSolver, planning, points
+from rfgp.solvers.bordered import BorderedSolver, planning
 from rfgp.solvers.bordered.latent_neighbors import NeighborsField, latent_precision
 from rfgp.solvers.iterative import LatentSolver
 from rfgp.solvers.whitened import WhitenedSolver
@@ -110,24 +110,26 @@ def test_few_neighbors_match_conjugate_gradients():
             same(ours.cross_covariance(new, *terms), theirs.cross_covariance(new, *terms), DIGITS)
 
 
-def test_joint_distribution_is_limited_by_memory(monkeypatch):
+def test_joint_distribution_is_limited_by_memory(limits):
     found = solved(Latent(neighbors=5, count=40)).posterior()
-    monkeypatch.setattr(points, "MAX_NUMBERS", 40 * 300)
+    limits(max_joint_numbers=40 * 300)
     for count, most in ((301, 300), (2001, 300)):
         new = table(count)
         with pytest.raises(rfgp.InvalidArgumentError, match=f"at most {most}"):
             found.covariance(new, found.project(new))
 
 
-def test_factor_is_used_if_it_is_small(monkeypatch):
+def test_factor_is_used_if_it_is_small(monkeypatch, limits):
     problem = Latent(("smooth",), neighbors=5, count=120)
     assert isinstance(solver_for(*problem.given), BorderedSolver)
-    for name, value in {"MAX_FLOPS": 1e3, "MAX_BYTES": 1e3, "MAX_ROUNDING_ERROR": 1e-16}.items():
+    with rfgp.testing.limits(max_elimination_flops=1e3):
+        assert isinstance(solver_for(*problem.given), LatentSolver)
+    for name, value in {"MAX_BYTES": 1e3, "MAX_ROUNDING_ERROR": 1e-16}.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning, name, value)
             assert isinstance(solver_for(*problem.given), LatentSolver), name
-    monkeypatch.setattr(planning, "SAMPLE_ROWS", 60)
-    monkeypatch.setattr(planning, "MAX_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
+    limits(pattern_rows=60)
+    limits(max_elimination_flops=2.5 * field_of(problem, 60).analysis.flops)
     monkeypatch.setattr(BorderedSolver, "__init__", None)  # it is not used
     assert isinstance(solver_for(*problem.given), LatentSolver)
 

@@ -12,7 +12,7 @@ from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import IterativeSolver, conditioned, operator, posterior, solver, terms
+from rfgp.solvers.iterative import IterativeSolver, conditioned, operator, solver, terms
 
 SUMS = {
     "walks": ("walks",),
@@ -72,10 +72,10 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
 
 
 @pytest.mark.parametrize("name", ["fields", "residuals"])
-def test_many_variances_are_estimated_from_draws(name, monkeypatch):
+def test_many_variances_are_estimated_from_draws(name, monkeypatch, limits):
     """Errors of the sum and of terms are within 6.6 stated standard errors."""
     monkeypatch.setattr(solver, "NUM_PATHS", 4096)
-    monkeypatch.setattr(posterior, "MAX_SOLVED", 0)
+    limits(max_solved=0)
     problem, new = problem_of(name, "plain"), table(30, seed=9)
     found = solved(problem).posterior()
     with torch.no_grad():

@@ -15,12 +15,11 @@ from terms import F64, table
 import rfgp
 from rfgp.local import latent as roots
 from rfgp.solvers import solver_for
-from rfgp.solvers.bordered import BorderedSolver, planning
+from rfgp.solvers.bordered import BorderedSolver
 from rfgp.solvers.iterative import (
     LatentSolver,
     latent,
     operator,
-    posterior,
     preconditioners,
     prefers_latent,
     solver,
@@ -96,13 +95,13 @@ def test_preconditioner_bounds_the_number_of_steps(monkeypatch):
         definition(problem)[0].solve(right, 1e-4, max_iterations=12)
 
 
-def test_draws_estimate_the_variances(monkeypatch):
+def test_draws_estimate_the_variances(monkeypatch, limits):
     monkeypatch.setattr(solver, "NUM_PATHS", 4096)
     problem, new = LowSignal(("smooth",), neighbors=8, count=120), table(30, seed=9)
     found = LatentSolver(*problem.given).posterior()
     read, prior = found.project(new), problem.twin.kernel(new, new).diagonal()
     mean, exact = found.mean(read), found.variance(new, read)
-    monkeypatch.setattr(posterior, "MAX_SOLVED", 0)
+    limits(max_solved=0)
     estimated, explained = found.variance(new, read), prior - exact
     stated = np.sqrt(2 / 4096) * explained / torch.hypot(explained, exact)
     assert float(((estimated - exact) / (stated * exact)).abs().max()) < 6.6
@@ -119,7 +118,7 @@ def test_joint_distribution_has_the_variances_of_single_points():
         assert torch.allclose(covariance.diagonal(), single, rtol=1e-6)
 
 
-def test_joint_distribution_is_limited_by_memory(monkeypatch):
+def test_joint_distribution_is_limited_by_memory(limits):
     found = LatentSolver(*LowSignal(neighbors=5, count=120).given).posterior()
 
     def covariance(count):
@@ -128,10 +127,10 @@ def test_joint_distribution_is_limited_by_memory(monkeypatch):
 
     with pytest.raises(rfgp.InvalidArgumentError, match="points, got 2001"):
         covariance(2001)
-    monkeypatch.setattr(posterior, "MAX_NUMBERS", 120 * 300)
+    limits(max_joint_numbers=120 * 300)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 300 points, got 301"):
         covariance(301)
-    monkeypatch.setattr(posterior, "MAX_NUMBERS", 1)
+    limits(max_joint_numbers=1)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 256"):
         covariance(257)
 
@@ -167,9 +166,9 @@ def test_gradient_is_conditioned_on_observations():
         same(a, b, 1e-12)
 
 
-def test_observations_are_used_if_solves_are_slow(monkeypatch):
+def test_observations_are_used_if_solves_are_slow(monkeypatch, limits):
     problem = LowSignal(neighbors=5, count=300, length=2.0)
-    monkeypatch.setattr(planning, "MAX_FLOPS", 0)
+    limits(max_elimination_flops=0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
     products, root_times = [], roots.LatentRoot.root_times
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)

@@ -18,7 +18,7 @@ from rfgp.blocks import Residual, predecessors_in_blocks
 from rfgp.local.neighbors import used
 from rfgp.solvers.bordered.latent import SparseLatents
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.whitened import BlockedInference, WhitenedSolver, blocked, is_large
+from rfgp.solvers.whitened import BlockedInference, WhitenedSolver, is_large
 from rfgp.solvers.whitened import whitened as inference_of
 from rfgp.sparse import SparsityPattern
 
@@ -125,9 +125,9 @@ def test_densities_of_parts_add_up():
 
 @pytest.mark.parametrize("block_size", [1, 4])
 @pytest.mark.parametrize("names", [("smooth", "neighbors"), ("inducing", "residual"), ("fitc", "neighbors")])
-def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
-    monkeypatch.setattr(blocked, "MAX_FEATURES", 0)
-    monkeypatch.setattr(blocked, "BLOCK_FEATURES", 200)
+def test_blocks_of_rows_match_one_block(names, block_size, limits):
+    limits(max_whitened=0)
+    limits(whitened_block=200)
     problem, new = Few(names, "signs", neighbors=7, count=300, block_size=block_size), table(5, seed=9)
     with torch.no_grad():
         prior, *rest = problem.given
@@ -141,8 +141,8 @@ def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
             same(a, b, 1e-10)
 
 
-def test_features_are_stored_if_few_or_needed(monkeypatch):
-    monkeypatch.setattr(blocked, "MAX_FEATURES", 0)
+def test_features_are_stored_if_few_or_needed(limits):
+    limits(max_whitened=0)
     assert is_large(Few(("smooth", "neighbors")).prior.detached(), 10)
     assert not is_large(Few(("neighbors",)).prior.detached(), 10**9)
     assert not is_large(Few(("smooth", "groups", "neighbors")).prior.detached(), 10**9)
