@@ -89,11 +89,9 @@ def run(kind: str, count: int, observed: int, walkers: int) -> dict[str, Any]:
 
 def compare(gp: rfgp.GraphGP, deviation: np.ndarray) -> dict[str, float]:
     """Return the relative errors of deviations at 1,000 nodes, against factorization; `gp` has no posterior yet."""
-    from rfgp.solvers import choice
-
-    choice.MAX_DENSE = 10**9
     sample = np.random.default_rng(3).permutation(len(deviation))[:1000]
-    exact = np.sqrt(gp.predict(sample).variance)
+    with rfgp.testing.limits(max_dense=10**9):
+        exact = np.sqrt(gp.predict(sample).variance)
     errors = np.abs(deviation[sample] / exact - 1)
     told = exact < 0.95 * np.quantile(exact, 0.99)  # nodes about which the data say something
     return {
