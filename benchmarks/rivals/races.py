@@ -35,8 +35,8 @@ RACES = {
         "Twenty tables",
         "Tables of the UCI repository. A random tenth of the rows, at most 2,000, is held out. Columns and "
         "targets are standardized on the other rows. Our racer is `rfgp.GP()` with its defaults, measured beside "
-        "other work, which raises its seconds by about half (`python -m benchmarks.races.scales`). The targets of bike are "
-        "counts, so densities narrower than their step tell nothing. By probabilities of such "
+        "other work, which raises its seconds by about half (`python -m benchmarks.races.scales`). The targets of bike "
+        "are counts, so densities narrower than their step tell nothing. By probabilities of such "
         "steps, the chosen noise gains 0.22 nats on Gaussian noise. The process of scikit-learn takes at most "
         "2,000 rows, and so does the exact process of GPyTorch: Matern 3/2, 100 steps of Adam. SVGP has 512 "
         "inducing points and 60 epochs, but at most 120 s. GPBoost is exact up to 2,000 rows and has 20 neighbors "
