@@ -85,9 +85,12 @@ SLOPES = {
 # --- draws -----------------------------------------------------------------------------------------
 
 
-def frequencies(name, spectrum=None):
-    """Return the first frequencies of a draw."""
-    draw = couplings.by_name(name).sample(7, 3, spectrum=spectrum, seed=5)
+def frequencies(name, spectrum=None, shape=(7, 3)):
+    """Return the first frequencies of a draw.
+
+    No other test solves the shapes of energy directions, which are kept.
+    """
+    draw = couplings.by_name(name).sample(*shape, spectrum=spectrum, seed=5)
     return {"frequencies": draw.dense()[:3], "weights": draw.weights[:3]}
 
 
@@ -145,8 +148,9 @@ def functions():
 
 DRAWS = {
     **{f"coupling-{name}": partial(frequencies, name) for name in couplings.names()},
-    "coupling-matern": partial(frequencies, "energy", rfgp.spectra.Matern(1.5)),
-    "coupling-rational": partial(frequencies, "energy", rfgp.spectra.by_name("rational-quadratic")),
+    "coupling-energy": partial(frequencies, "energy", None, (9, 7)),
+    "coupling-matern": partial(frequencies, "energy", rfgp.spectra.Matern(1.5), (9, 7)),
+    "coupling-rational": partial(frequencies, "energy", rfgp.spectra.by_name("rational-quadratic"), (9, 7)),
     **{
         f"walks-{name}": partial(walks, lengths=name)
         for name in ("iid", "antithetic", "sigma", "systematic", "learned")

@@ -53,7 +53,7 @@ def twin(gp, X, y, new, weight=None, noise=0.0):
         return spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
 
     def estimate(a, b):
-        jitter = gp.spec.term_priors[0].jitter * np.eye(len(z))
+        jitter = 1e-8 * np.eye(len(z))
         return kernel(a, z) @ np.linalg.solve(kernel(z, z) + jitter, kernel(z, b))
 
     laws = []
