@@ -195,6 +195,7 @@ _RIM = (
     "report",
     "sampling",
     "sklearn",
+    "testing",
 )
 
 

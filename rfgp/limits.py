@@ -3,11 +3,8 @@
 `rfgp.testing.limits` changes them, so that small tables take the paths of large ones.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -70,31 +67,10 @@ class Limits:
 
 
 _DEFAULTS = Limits()
-_CURRENT: ContextVar[Limits] = ContextVar("limits", default=_DEFAULTS)
+CURRENT: ContextVar[Limits] = ContextVar("limits", default=_DEFAULTS)
+"""The limits of a context."""
 
 
 def limits() -> Limits:
     """Return the limits of this context."""
-    return _CURRENT.get()
-
-
-@contextmanager
-def changed_limits(**changes: Any) -> Iterator[Limits]:
-    """Change limits within a `with` statement, in this thread.
-
-    Args:
-        **changes: The new values, by the names of the attributes of `Limits`.
-
-    Raises:
-        TypeError: If a name is unknown.
-
-    Examples:
-        >>> with changed_limits(max_dense=10):
-        ...     print(limits().max_dense)
-        10
-    """
-    token = _CURRENT.set(replace(_CURRENT.get(), **changes))
-    try:
-        yield _CURRENT.get()
-    finally:
-        _CURRENT.reset(token)
+    return CURRENT.get()

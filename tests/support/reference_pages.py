@@ -27,6 +27,7 @@ ROOMS = {
     "models": "rfgp rfgp.hyperparameters",
     "sklearn": "rfgp.sklearn",
     "tables": "rfgp.tables",
+    "testing": "rfgp.testing",
     "theory": "rfgp.theory",
 }
 """The modules whose names stand on each page of docs/reference."""

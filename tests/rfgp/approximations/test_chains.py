@@ -6,10 +6,12 @@ from scipy.signal import lfilter
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.approximations.planning import MAX_ALONE, MAX_EXACT, MAX_IN_MEMORY, MAX_MARKOV, assign
+from rfgp.approximations.planning import MAX_ALONE, MAX_IN_MEMORY, MAX_MARKOV, assign
 from rfgp.solvers import chain
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.chain import ChainPosterior
+
+MAX_EXACT = rfgp.testing.Limits().max_exact_rows
 
 NUS = (0.5, 1.5, 2.5)
 

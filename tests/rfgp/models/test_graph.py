@@ -19,7 +19,6 @@ from rfgp.regression.graph.checks import split
 from rfgp.report.processes import describe_process, num_nonzeros
 
 KERNEL = graphs.kernels.Diffusion()
-EXACT_LIMIT = "rfgp.approximations.measured.MAX_EXACT_NODES"
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(9, 8)))
 
 
@@ -124,9 +123,8 @@ def test_other_approximations_keep_the_hyperparameters():
 
 
 @pytest.mark.slow
-def test_auto_is_readable(monkeypatch, limits):
+def test_auto_is_readable(limits):
     assert GraphGP(GRAPH).features == "exact"
-    monkeypatch.setattr(EXACT_LIMIT, 10)
     limits(max_exact_nodes=10)
     gp = GraphGP(GRAPH, num_walkers=16, seed=0)
     assert gp.features == "auto"
@@ -142,8 +140,8 @@ def test_auto_is_readable(monkeypatch, limits):
     assert again.features == again.advice.best.features
 
 
-def test_auto_restarts_if_the_fitted_kernel_needs_others(monkeypatch):
-    monkeypatch.setattr(EXACT_LIMIT, 10)
+def test_auto_restarts_if_the_fitted_kernel_needs_others(monkeypatch, limits):
+    limits(max_exact_nodes=10)
     long = graphs.kernels.Diffusion(12.0).exact(GRAPH)
     rng = np.random.default_rng(1)
     y = np.linalg.cholesky(long + 1e-9 * np.eye(72)) @ rng.standard_normal(72) * 5
@@ -358,8 +356,8 @@ class TestChecks:
         assert found.num_held_out == 64
 
     @pytest.mark.slow
-    def test_the_remedy_helps(self, monkeypatch):
-        monkeypatch.setattr(EXACT_LIMIT, 10)
+    def test_the_remedy_helps(self, limits):
+        limits(max_exact_nodes=10)
         y = self.FIELD[self.SEEN] + 0.05 * np.random.default_rng(0).standard_normal(500)
         gp = GraphGP(LONG_GRID, num_walkers=32, seed=0).fit(self.SEEN, y)  # a warning would be an error
         assert gp.features != "walks"
@@ -518,8 +516,8 @@ def test_features_in_words_and_numbers(features, words):
     assert found == expected if expected else 50 < found < 50 * 72
 
 
-def test_a_fit_that_fails_leaves_the_features_as_they_were(monkeypatch):
-    monkeypatch.setattr(EXACT_LIMIT, 10)
+def test_a_fit_that_fails_leaves_the_features_as_they_were(limits):
+    limits(max_exact_nodes=10)
     gp = GraphGP(GRAPH, num_walkers=16, seed=0).fit(TRAIN, Y)
     features, advice, mean = features_of(gp), gp.advice, gp.predict(TEST).mean
 
