@@ -29,3 +29,7 @@ def limits(**changes: Any) -> Iterator[Limits]:
         yield CURRENT.get()
     finally:
         CURRENT.reset(token)
+
+
+def __dir__() -> list[str]:
+    return ["Limits", "limits"]
