@@ -230,6 +230,7 @@ def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch, limits):
     large = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
     assert large.example.process.features == "precision"
     monkeypatch.undo()
+    limits(max_exact_nodes=2000)
     small = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
     assert small.example.process.features == "exact"
     assert large.exact[0].rmse == pytest.approx(small.exact[0].rmse, rel=1e-4)
