@@ -7,12 +7,13 @@ from fnmatch import fnmatchcase
 from rfgp.errors import InvalidArgumentError
 
 
-def find_path(name: str, paths: Sequence[str]) -> str:
+def find_path(name: str, paths: Sequence[str], argument: str = "") -> str:
     """Return the path with a name: the path itself, or the only one that ends with it.
 
     Args:
         name: A path such as "trend.lengthscale", or its end, such as "lengthscale".
         paths: All paths.
+        argument: The argument that has the name, for the message.
 
     Raises:
         InvalidArgumentError: If no path ends with the name, or several do.
@@ -31,7 +32,8 @@ def find_path(name: str, paths: Sequence[str]) -> str:
         raise InvalidArgumentError(f"{name!r} must name one hyperparameter, got {', '.join(found)}. Give its path.")
     close = difflib.get_close_matches(name, paths, n=3)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
-    raise InvalidArgumentError(f"A hyperparameter must be one of {', '.join(paths)}, got {name!r}.{hint}")
+    where, known = f" in {argument}" if argument else "", ", ".join(dict.fromkeys(paths))
+    raise InvalidArgumentError(f"A hyperparameter{where} must be one of {known}, got {name!r}.{hint}")
 
 
 def find_paths(patterns: Iterable[str], paths: Sequence[str]) -> list[str]:

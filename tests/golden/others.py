@@ -417,7 +417,10 @@ REFUSALS = {
     "counts": (lambda: fit(likelihood="poisson"), "counts"),
     "likelihood": (lambda: fit(likelihood="laplacian"), "likelihood"),
     "approximation": (lambda: fit(approximation="nystrom"), "approximation"),
-    "hyperparameter": (lambda: fit(start={"rbf.width": 1.0}), "width"),
+    "hyperparameter": (
+        lambda: fit(start={"rbf.width": 1.0}),
+        "in start must be one of rbf.lengthscale, rbf.outputscale, noise, mean, got",
+    ),
     "start": (lambda: fit(start={"noise": -1.0}), "noise"),
     "columns": (lambda: fit().predict(ROWS[:, :1]), "columns"),
     "unfitted": (lambda: rfgp.GP(k.RBF()).predict(ROWS), "fit"),

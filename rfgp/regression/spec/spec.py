@@ -189,7 +189,7 @@ class ModelSpec(BaseSpec):
             paths += [f"{self.noise_prefix}{path}" for path in paths]
         paths += ["mean", *(parameter.name for parameter in self.options.likelihood.parameters)]
         starts = dict(kernel_starts(self.terms if noise is None else (*self.terms, *noise.terms)))
-        starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
+        starts |= {find_path(name, paths, "start"): value for name, value in self.options.start.items()}
         if self.options.mean == "zero":
             starts["mean"] = 0.0
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
@@ -197,7 +197,7 @@ class ModelSpec(BaseSpec):
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_locations else {}
         hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
-        hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
+        hyperpriors |= {find_path(name, paths, "priors"): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
