@@ -117,7 +117,8 @@ class FitReport:
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
         """Return the stages with their parts of the trace.
 
-        The stage of learned frequencies has one entry less, because its final value is not computed.
+        The stage of learned frequencies has one entry less, because its final value is not computed. A trace that does
+        not have the entries of all stages is that of the last one.
         """
         ends = list(accumulate(stage.iterations + 1 for stage in self.stages))
         if not ends or len(self.trace) not in (ends[-1], ends[-1] - 1):

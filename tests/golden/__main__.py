@@ -62,12 +62,13 @@ def main() -> int:
         results.write(found, options.out)
         return 0
     known = results.read() if results.FILE.exists() else {"processor": results.processor(), "results": {}}
-    if options.write:
-        results.write(
-            {name: (known["results"] | found).get(name) for name in names_of([]) if name in known["results"] | found}
-        )
-        return 0
     is_here = options.against is not None or known["processor"] == results.processor()
+    if options.write:
+        if options.cases and not is_here:
+            raise SystemExit(f"The file was written on {known['processor']}. Write all cases, or write there.")
+        both = known["results"] | found
+        results.write({name: both[name] for name in names_of([]) if name in both})
+        return 0
     expected = results_against(options.against, names) if options.against else known["results"]
     wrong = [f"{name} has no results" for name in names if name not in expected]
     wrong += [f"{name} is no case" for name in expected if not options.cases and name not in found]

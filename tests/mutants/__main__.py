@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.code import ROOT, Mutant, drawn, planted, room_of
+from tests.mutants.code import ROOT, Mutant, Unchanged, drawn, planted, room_of
 from tests.mutants.reach import Reach, measure
 
 LOADED = ("torch", "numba", "scipy.stats", "scipy.optimize", "networkx", "pandas", "hypothesis", "sklearn")
@@ -60,7 +60,7 @@ def without_cache(modules: set[str]) -> None:
 
 
 def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: str) -> str:
-    """Return how a run of the tests ended: "killed", "survived", or "timed out"."""
+    """Return how a run of the tests ended: "killed", "survived", "timed out", or "ended" with a status of pytest."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -72,11 +72,22 @@ def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: 
         sys.meta_path.insert(0, mutant)
         without_cache(modules)
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "slow or not slow", "-o", "addopts="]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "slow or not slow"]
         os._exit(pytest.main([*options, *files], plugins=[Only(tests)]))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    ends = {0: "survived", 1: "killed", 2: "killed", 3: "killed", 4: "killed", -signal.SIGALRM: "timed out"}
-    return ends.get(status, f"ended {status}")
+    return {0: "survived", 1: "killed", -signal.SIGALRM: "timed out"}.get(status, f"ended {status}")
+
+
+def fate_of(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: str) -> str:
+    """Return how a run of the tests ended. An error of another kind is checked by a run without the mutant.
+
+    A module that cannot be imported ends the run before a test fails. But so do tests that cannot be collected.
+    """
+    end = run(mutant, tests, modules, limit, log)
+    if not end.startswith("ended"):
+        return end
+    alone = run(Unchanged(mutant), tests, modules, limit, log)
+    return "killed" if alone == "survived" else "broken"
 
 
 def within(seconds: dict[str, float], tests: list[str], most: float) -> list[str]:
@@ -98,8 +109,8 @@ def page(path: Path) -> None:
     for one in fates.values():
         for room in (one["kind"], one["room"], "all"):
             counts[room][one["fate"]] += 1
-    names = ("killed", "timed out", "survived", "unreached")
-    print(f"| folder | {' | '.join(names)} | killed, % |\n{'|---' * 6}|")
+    names = ("killed", "timed out", "survived", "unreached", "broken")
+    print(f"| folder | {' | '.join(names)} | killed, % |\n{'|---' * 7}|")
     for room, found in sorted(counts.items()):
         share = 100 * (found["killed"] + found["timed out"]) / sum(found.values())
         print(f"| {room} | {' | '.join(str(found[name]) for name in names)} | {share:.0f} |")
@@ -123,6 +134,7 @@ def main() -> None:
     parser.add_argument("--reach", type=Path, default=ROOT / "out" / "reach", help="is measured if it is not there")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants.jsonl", help="gets the fates")
     parser.add_argument("--again", default="", help="try those again that have this fate")
+    parser.add_argument("--control", action="store_true", help="run the same tests without the errors: all survive")
     parser.add_argument("--page", type=Path, help="print the page of a file, and do nothing else")
     options = parser.parse_args()
     if options.page:
@@ -136,6 +148,7 @@ def main() -> None:
     mutants = drawn(options.count, options.least, options.loops, options.seed)
     mutants += planted() if options.planted else []
     mutants = [one for one in mutants if not options.where or one.path.startswith(tuple(options.where))]
+    mutants = [Unchanged(one) for one in mutants] if options.control else mutants
     options.out.parent.mkdir(exist_ok=True, parents=True)
     for mutant in mutants:
         known = fates_of(options.out).get(str(mutant))
@@ -145,7 +158,7 @@ def main() -> None:
         tests = within(reach.seconds, reaching, options.seconds)
         modules = reach.callers.of(mutant.loop)[1] | {mutant.path} if mutant.loop else {mutant.path}
         limit = 3 * options.seconds + 30 + (COMPILING if mutant.loop else 0)
-        fate = run(mutant, tests, modules, limit, f"{options.out}.log") if tests else "unreached"
+        fate = fate_of(mutant, tests, modules, limit, f"{options.out}.log") if tests else "unreached"
         kind = "loop" if mutant.loop else "planted" if type(mutant).__name__ == "TextMutant" else "code"
         line = {"mutant": str(mutant), "room": room_of(mutant.path), "kind": kind, "fate": fate}
         line |= {"tests": len(tests), "reaching": len(reaching), "seconds": round(time.perf_counter() - begun, 1)}

@@ -1,6 +1,7 @@
 """Mutants: errors in the syntax tree of a file, or an exchange of one text, which a module is imported with."""
 
 import ast
+import copy
 import importlib.abc
 import importlib.util
 import json
@@ -61,7 +62,9 @@ class TreeMutant(Mutant):
 
     def code(self) -> Any:
         """Return the code of the module with the error."""
-        tree = ast.fix_missing_locations(_Exchange(self.old, self.new).visit(self.tree))
+        copies = dict[int, Any]()  # other mutants share the tree
+        tree = copy.deepcopy(self.tree, copies)
+        tree = ast.fix_missing_locations(_Exchange(copies[id(self.old)], self.new).visit(tree))
         return compile(tree, str(ROOT / self.path), "exec", dont_inherit=True)
 
 
@@ -81,6 +84,18 @@ class TextMutant(Mutant):
     def code(self) -> Any:
         """Return the code of the module with the error."""
         return compile(self.source.replace(self.right, self.wrong, 1), str(ROOT / self.path), "exec", dont_inherit=True)
+
+
+class Unchanged(Mutant):
+    """The file of a mutant without its error, as a control: whatever fails now fails without it."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__(mutant.path, mutant.lines, f"unchanged ({mutant.words})", mutant.loop)
+
+    def code(self) -> Any:
+        """Return the code of the module."""
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        return compile(text, str(ROOT / self.path), "exec", dont_inherit=True)
 
 
 class _Exchange(ast.NodeTransformer):
@@ -129,12 +144,12 @@ def drawn(count: int, least: int, loops: int, seed: int) -> list[Mutant]:
         loops: The least number in compiled functions.
         seed: The seed.
     """
-    rng, by_room, lines = random.Random(seed), defaultdict(list), dict[str, int]()
+    rng, by_room, lines, chosen = random.Random(seed), defaultdict(list), defaultdict[str, int](int), list[Mutant]()
     for path in files():
-        room = room_of(path)
-        by_room[room] += mutants_of(path)
-        lines[room] = lines.get(room, 0) + len({n for m in by_room[room] if m.path == path for n in m.lines})
-    total, chosen = sum(lines.values()), list[Mutant]()
+        mutants = list(mutants_of(path))
+        by_room[room_of(path)] += mutants
+        lines[room_of(path)] += len({number for mutant in mutants for number in mutant.lines})
+    total = sum(lines.values())
     for room, mutants in sorted(by_room.items()):
         size = max(least, round(count * lines[room] / total))
         chosen += rng.sample(mutants, min(size, len(mutants)))

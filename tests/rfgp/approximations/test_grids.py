@@ -65,7 +65,6 @@ START = {"f.outputscale": 0.8, "slope.variance": 0.2, "noise": 0.05, "mean": 3.2
 def small_limits(limits):
     """Use a grid for any number of rows."""
     limits(max_dense=10)
-    limits(max_dense=10)
 
 
 def kernel_of(case):

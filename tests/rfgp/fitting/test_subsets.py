@@ -42,8 +42,7 @@ def test_large_tables_are_optimized_on_subsets(limits):
 
 
 def test_noise_and_scale_are_optimal_on_all_rows(limits):
-    limits(min_subset_gain=1.0)
-    limits(subset_rows=500)
+    limits(min_subset_gain=1.0, subset_rows=500)
     X, y = table(6000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
     assert gp.fit_report.stages[-1].rows == 2000
@@ -54,8 +53,7 @@ def test_noise_and_scale_are_optimal_on_all_rows(limits):
 
 def test_scales_of_all_terms_are_optimal_on_all_rows(limits):
     """The statistics of one pass determine the variances of a smooth term, a linear one and a group."""
-    limits(min_subset_gain=1.0)
-    limits(subset_rows=500)
+    limits(min_subset_gain=1.0, subset_rows=500)
     X, y = table(6000)
     rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).integers(0, 9, 6000).astype(str)}
     effects = dict(zip("012345678", np.random.default_rng(2).standard_normal(9), strict=True))
@@ -83,8 +81,7 @@ def test_subsets_have_at_most_most_rows(monkeypatch, limits, most, words):
 
 def test_weighted_subsets_are_not_all_rows(limits):
     """A report that counted observations instead of rows would skip noise and scale on all rows."""
-    limits(min_subset_gain=1.0)
-    limits(subset_rows=500)
+    limits(min_subset_gain=1.0, subset_rows=500)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((8000, 1))
     y = 0.5 * X[:, 0] + rng.standard_normal(8000)

@@ -81,8 +81,7 @@ def small_blocks(monkeypatch, limits):
     """Blocks of files and arrays of fewer rows than there are."""
     monkeypatch.setattr(tables, "BATCH_ROWS", 128)
     monkeypatch.setattr(tables, "BATCH_BYTES", 2**13)
-    limits(chunk_rows=150)
-    limits(min_blocked_bytes=0)
+    limits(chunk_rows=150, min_blocked_bytes=0)
 
 
 def model(kernel=KERNEL, approximation=FEATURES, **options):
@@ -178,8 +177,7 @@ def test_features_of_nodes_are_read_in_blocks():
 
 
 def test_a_fit_of_many_rows_reads_all_of_them(limits):
-    limits(subset_rows=100)
-    limits(sample_rows=200)
+    limits(subset_rows=100, sample_rows=200)
     kernel = k.RBF("t", name="trend") + k.Group("store")
     gp = model(kernel).fit(Batches(pieces(FRAME), "y"), max_iterations=30)
     kept = model(kernel).fit(X, Y, max_iterations=30)
@@ -295,8 +293,7 @@ class Counting:
 
 
 def test_rows_in_memory_are_bounded_by_blocks(monkeypatch, limits):
-    limits(sample_rows=600)
-    limits(subset_rows=200)
+    limits(sample_rows=600, subset_rows=200)
     largest, numbers = [], sources.standardized
 
     def counted(chunk, scaling):

@@ -126,8 +126,7 @@ def test_densities_of_parts_add_up():
 @pytest.mark.parametrize("block_size", [1, 4])
 @pytest.mark.parametrize("names", [("smooth", "neighbors"), ("inducing", "residual"), ("fitc", "neighbors")])
 def test_blocks_of_rows_match_one_block(names, block_size, limits):
-    limits(max_whitened=0)
-    limits(whitened_block=200)
+    limits(max_whitened=0, whitened_block=200)
     problem, new = Few(names, "signs", neighbors=7, count=300, block_size=block_size), table(5, seed=9)
     with torch.no_grad():
         prior, *rest = problem.given

@@ -1,0 +1,36 @@
+"""Mutants change a module in memory, and each error of a loop has the tests that reach the callers of the loop."""
+
+import importlib.util
+
+from tests.mutants.code import Callers, TextMutant, Unchanged, mutants_of, planted
+
+
+def imported(mutant):
+    """Return the module of a mutant."""
+    module = importlib.util.module_from_spec(mutant.find_spec(mutant.name))
+    mutant.exec_module(module)
+    return module
+
+
+def test_a_module_is_imported_with_the_error():
+    mutant = TextMutant("rfgp/paths.py", "return found[0]", "return 'wrong'")
+    assert imported(mutant).find_path("b", ["a.b"]) == "wrong"
+    assert mutant.find_spec("rfgp.values") is None
+
+
+def test_mutants_of_a_tree_differ_from_their_file():
+    mutants = list(mutants_of("rfgp/paths.py"))
+    assert len(mutants) > 10
+    same = Unchanged(mutants[0]).code()
+    assert sum(mutant.code() == same for mutant in mutants) == 0
+
+
+def test_errors_in_loops_are_reached_through_their_callers():
+    loops = {mutant.loop for mutant in mutants_of("rfgp/local/loops.py")} - {""}
+    lines, _ = Callers().of(min(loops))
+    assert loops
+    assert any(not path.endswith("loops.py") for path in lines)
+
+
+def test_each_planted_text_is_in_the_code():
+    assert len(planted()) == 231
