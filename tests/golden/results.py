@@ -36,6 +36,8 @@ LOOSER = {
     "models/graph-walks-iterated": 1e-6,
 }
 """Tolerances of cases in single precision, or with solves by iterations."""
+SOLVED = {"forecasts/features", "slopes/features", "slopes/classes", "draws/functions", "draws/walks-learned"}
+"""Cases whose directions or lengths of walks an optimizer solves for. Other processors may end at another optimum."""
 NATS, DEVIATIONS = (1e-4, 1e-2), (1e-3, 3e-2)
 """Tolerances of searches, here and elsewhere: of a likelihood in nats, and of predictions in standard deviations."""
 
@@ -83,6 +85,8 @@ def differences(name: str, found: dict[str, Any], expected: dict[str, Any], is_h
     """
     found, expected = ({k: v for k, v in part.items() if not k.startswith("about.")} for part in (found, expected))
     out = [f"{name}: {key} is only in one of both" for key in sorted(set(found) ^ set(expected))]
+    if name in SOLVED and not is_here:
+        return out
     for key in sorted(set(found) & set(expected)):
         try:
             one, other = (np.asarray(part[key], dtype=np.float64) for part in (found, expected))
