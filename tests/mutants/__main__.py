@@ -4,8 +4,10 @@ python -m tests.mutants                         40 errors, in proportion to the 
 python -m tests.mutants --count 400 --least 6 --loops 80 --planted --out FILE
 python -m tests.mutants --page FILE             count the fates of a file by folder
 
-Each error is put into one module in memory, in a fork that has torch and numba already. Its tests run until one fails,
-those of the folder first, then by their seconds. Errors in compiled loops are compiled with the loops that call them.
+Each error is put into one function in memory, in a fork that has imported both packages. Errors in what an import runs
+and in compiled loops come first: their forks have only torch and numba, import the module with the error, and compile
+the loops that call the one with the error. The tests run until one fails, those of the folder first, then by their
+seconds. A test that fails is run again without the error, which it must pass.
 Which tests reach which lines is measured once under coverage, and kept in `--reach`. Fates are lines of JSON. Errors
 whose fate a file has are not tried again.
 """
@@ -15,6 +17,7 @@ import importlib
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -24,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.code import ROOT, Mutant, Unchanged, drawn, planted, room_of
+from tests.mutants.code import ROOT, Mutant, Unchanged, drawn, files, planted, room_of
 from tests.mutants.reach import Reach, measure
 
 LOADED = ("torch", "numba", "scipy.stats", "scipy.optimize", "networkx", "pandas", "hypothesis", "sklearn")
@@ -59,6 +62,14 @@ def without_cache(modules: set[str]) -> None:
     Dispatcher.enable_caching = enable_caching
 
 
+def packages() -> None:
+    """Import all modules of both packages."""
+    for path in files():
+        name = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+
+
 def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: str) -> str:
     """Return how a run of the tests ended: "killed", "survived", "timed out", or "ended" with a status of pytest."""
     sys.stdout.flush()
@@ -69,8 +80,11 @@ def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: 
         os.dup2(out, 2)
         os.setsid()
         signal.alarm(int(limit))
-        sys.meta_path.insert(0, mutant)
-        without_cache(modules)
+        if mutant.name in sys.modules:
+            mutant.exchange()
+        else:
+            sys.meta_path.insert(0, mutant)
+            without_cache(modules)
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "slow or not slow"]
         os._exit(pytest.main([*options, *files], plugins=[Only(tests)]))
@@ -79,15 +93,21 @@ def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: 
 
 
 def fate_of(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: str) -> str:
-    """Return how a run of the tests ended. An error of another kind is checked by a run without the mutant.
+    """Return how a run of the tests ended. What fails is run again without the error.
 
     A module that cannot be imported ends the run before a test fails. But so do tests that cannot be collected.
     """
-    end = run(mutant, tests, modules, limit, log)
-    if not end.startswith("ended"):
-        return end
-    alone = run(Unchanged(mutant), tests, modules, limit, log)
-    return "killed" if alone == "survived" else "broken"
+    while tests:
+        end = run(mutant, tests, modules, limit, log)
+        if end in ("survived", "timed out"):
+            return end
+        failed = re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", Path(log).read_text(), re.MULTILINE)
+        again = [test for test in tests if test in failed] or tests
+        if run(Unchanged(mutant), again, modules, limit, log) == "survived":
+            return "killed"
+        print(f"fails without an error: {again[0]}")
+        tests = [test for test in tests if test not in again]
+    return "broken"
 
 
 def within(seconds: dict[str, float], tests: list[str], most: float) -> list[str]:
@@ -150,7 +170,9 @@ def main() -> None:
     mutants = [one for one in mutants if not options.where or one.path.startswith(tuple(options.where))]
     mutants = [Unchanged(one) for one in mutants] if options.control else mutants
     options.out.parent.mkdir(exist_ok=True, parents=True)
-    for mutant in mutants:
+    for mutant in sorted(mutants, key=lambda one: one.functions is not None):
+        if mutant.functions is not None:
+            packages()
         known = fates_of(options.out).get(str(mutant))
         if known is not None and known["fate"] != options.again:
             continue
@@ -159,7 +181,7 @@ def main() -> None:
         modules = reach.callers.of(mutant.loop)[1] | {mutant.path} if mutant.loop else {mutant.path}
         limit = 3 * options.seconds + 30 + (COMPILING if mutant.loop else 0)
         fate = fate_of(mutant, tests, modules, limit, f"{options.out}.log") if tests else "unreached"
-        kind = "loop" if mutant.loop else "planted" if type(mutant).__name__ == "TextMutant" else "code"
+        kind = "planted" if type(mutant).__name__ == "TextMutant" else "loop" if mutant.loop else "code"
         line = {"mutant": str(mutant), "room": room_of(mutant.path), "kind": kind, "fate": fate}
         line |= {"tests": len(tests), "reaching": len(reaching), "seconds": round(time.perf_counter() - begun, 1)}
         with options.out.open("a") as out:

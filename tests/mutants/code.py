@@ -2,13 +2,16 @@
 
 import ast
 import copy
+import gc
 import importlib.abc
 import importlib.util
+import inspect
 import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from tests.mutants.mistakes import lines_of, places, variants
@@ -40,6 +43,24 @@ class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return the code of the module with the error."""
         raise NotImplementedError
 
+    @property
+    def functions(self) -> dict[tuple[str, int], CodeType] | None:
+        """The codes of functions with the error, by name and line without it; None if what an import runs differs."""
+        if self.loop:
+            return None
+        found = dict[tuple[str, int], CodeType]()
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        right = compile(text, str(ROOT / self.path), "exec", dont_inherit=True)
+        return found if _differences(right, self.code(), found) else None
+
+    def exchange(self) -> None:
+        """Put the error into the functions of the imported module."""
+        wrong = self.functions or {}
+        for function in gc.get_objects():
+            if isinstance(function, FunctionType) and function.__code__.co_filename == str(ROOT / self.path):
+                code = function.__code__
+                function.__code__ = wrong.get((code.co_qualname, code.co_firstlineno), code)
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec of the module, or None if another one is imported."""
         file = ROOT / self.path
@@ -50,6 +71,24 @@ class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: Any) -> None:
         """Import the module with the error."""
         exec(self.code(), module.__dict__)
+
+
+def _differences(right: CodeType, wrong: CodeType, found: dict[tuple[str, int], CodeType]) -> bool:
+    """Collect the functions that differ, and return whether all else, that an import runs, is equal."""
+    inner = [[one for one in code.co_consts if isinstance(one, CodeType)] for code in (right, wrong)]
+    if right.co_flags & inspect.CO_OPTIMIZED:  # a function
+        if right != wrong:
+            found[right.co_qualname, right.co_firstlineno] = wrong
+        if len(inner[0]) != len(inner[1]):
+            return True
+    elif _run(right) != _run(wrong) or len(inner[0]) != len(inner[1]):
+        return False
+    return all(_differences(*pair, found) for pair in zip(*inner, strict=True))
+
+
+def _run(code: CodeType) -> tuple[Any, ...]:
+    values = [repr(one) for one in code.co_consts if not isinstance(one, CodeType)]
+    return code.co_code, code.co_names, values
 
 
 class TreeMutant(Mutant):
@@ -74,7 +113,9 @@ class TextMutant(Mutant):
     def __init__(self, path: str, right: str, wrong: str) -> None:
         self.source, self.right, self.wrong = (ROOT / path).read_text(encoding="utf-8"), right, wrong
         first = self.source[: max(self.source.find(right), 0)].count("\n") + 1
-        super().__init__(path, range(first, first + right.count("\n") + 1), f"{right}  ->  {wrong}"[:190])
+        lines = range(first, first + right.count("\n") + 1)
+        loops = [one.name for one in loops_in(ast.parse(self.source)) if one.lineno <= first <= one.end_lineno]
+        super().__init__(path, lines, f"{right}  ->  {wrong}"[:190], "".join(loops[:1]))
 
     @property
     def is_possible(self) -> bool:

@@ -20,6 +20,7 @@ def measure(tests: list[str], kept: Path, marks: str) -> None:
     settings = Path(f"{kept}-settings")
     settings.write_text(f"[run]\nsource = rfgp,graphs\ndata_file = {kept}\n")
     options = ["-p", "no:cacheprovider", "-m", marks, "-vv", "--durations=0", "--cov", "--cov-report="]
+    options += ["-n", "2", "--dist", "worksteal"]
     command = [sys.executable, "-m", "pytest", *options, f"--cov-config={settings}", "--cov-context=test", *tests]
     with Path(f"{kept}-seconds").open("w") as out:
         subprocess.run(command, cwd=ROOT, stdout=out, check=False)
@@ -46,7 +47,8 @@ class Reach:
         self.data = CoverageData(str(kept))
         self.data.read()
         said = Path(f"{kept}-seconds").read_text()
-        self.seconds = dict.fromkeys(re.findall(r"^(tests/\S.*?) PASSED", said, re.MULTILINE), 0.005)
+        passed = re.findall(r"^\[gw\d+\] \[ *\d+%\] PASSED (tests/.*?) *$", said, re.MULTILINE)
+        self.seconds = dict.fromkeys(passed, 0.005)
         for took, test in re.findall(r"^([\d.]+)s \w+ +(tests/.*)$", said, re.MULTILINE):
             if test in self.seconds:
                 self.seconds[test] += float(took)

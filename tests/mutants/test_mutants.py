@@ -34,3 +34,18 @@ def test_errors_in_loops_are_reached_through_their_callers():
 
 def test_each_planted_text_is_in_the_code():
     assert len(planted()) == 231
+
+
+def test_an_error_in_a_function_is_put_into_the_imported_one(monkeypatch):
+    from rfgp import paths
+
+    monkeypatch.setattr(paths.find_path, "__code__", paths.find_path.__code__)
+    right = paths.find_path("b", ["a.b"])
+    mutant = TextMutant("rfgp/paths.py", "return found[0]", "return 'wrong'")
+    assert len(mutant.functions) == 1
+    mutant.exchange()
+    assert (right, paths.find_path("b", ["a.b"])) == ("a.b", "wrong")
+
+
+def test_errors_in_what_an_import_runs_are_not_those_of_functions():
+    assert TextMutant("rfgp/limits.py", "frozen=True", "frozen=False").functions is None
