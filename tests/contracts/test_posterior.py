@@ -462,7 +462,10 @@ def test_terms(case, kind):
         for other in case.names:
             if other != name:
                 close(found.cross_covariance(name, other), expected.covariance([name], [other]), case.digits)
-    pair = list(case.names[:2])
+    pair, whole = list(case.names[:2]), list(case.names)
+    if not any(map(case.is_few, whole)):
+        cross = found.cross_covariance(case.names[0], whole)
+        close(cross, expected.covariance([case.names[0]], whole), case.digits)
     close(found.of(*pair).mean, expected.mean_at(pair), case.digits)
     close(found.of(*pair).variance, np.diag(expected.covariance(pair)), case.digits)
 
@@ -481,10 +484,10 @@ def test_leave_one_out(case, kind):
 # --- gradients ------------------------------------------------------------------------------------
 
 
-def slopes(gp, value=rfgp.GP.log_marginal_likelihood):
-    """Return the gradient of the likelihood in all hyperparameters, and central differences of a function."""
+def slopes(gp, value=rfgp.GP.log_marginal_likelihood, of=rfgp.GP.log_marginal_likelihood):
+    """Return the gradient of a function in all hyperparameters, and central differences of another one."""
     parameters = list(gp.hyperparameters.parameters())
-    found = torch.autograd.grad(gp.log_marginal_likelihood(), parameters, materialize_grads=True, allow_unused=True)
+    found = torch.autograd.grad(of(gp), parameters, materialize_grads=True, allow_unused=True)
     expected = []
     for raw in parameters:
         for place in range(raw.numel()):
@@ -705,6 +708,24 @@ def test_gradients_in_inputs_match_differences(case):
             ends = [{**INSIDE, column: INSIDE[column] + step} for step in (1e-4, -1e-4)]
             up, down = (read(gp.predict(end)) for end in ends)
             np.testing.assert_allclose(slope, weights * (up - down) / 2e-4, atol=2e-4)
+
+
+SMOOTH = ["features", "features wide", "points fitc", "points vfe", "exact", "exact and features", "lattices"]
+
+
+@pytest.mark.parametrize("case", SMOOTH, indirect=True)
+def test_posteriors_have_gradients_in_hyperparameters(case):
+    gp = copy.deepcopy(conditioned(name_of(case), "uneven"))
+    inputs = gp.state.points(NEW)[0]
+
+    def value(gp):
+        state = gp.state.replace(hyperparameters=gp.hyperparameters.values)
+        posterior = state.infer(state.rows).posterior()
+        read = posterior.project(inputs)
+        return posterior.mean(read)[:, 0] @ torch.arange(M).double() + posterior.variance(inputs, read).sum()
+
+    found, expected = slopes(gp, value, of=value)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["responses", "few latent"], indirect=True)
