@@ -7,7 +7,7 @@ model of that term alone. A new approximation or solver needs a line in CASES.
 import copy
 import functools
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -225,6 +225,8 @@ CASES = {
     "walks in time by products": Case(
         {"dh": WALKS, "l": EXACT}, limits=CG, estimated=True, functions=True, digits=1e-6
     ),
+    "walks alone": Case({"d": WALKS}, functions=True),
+    "nodes exact": Case({"d": EXACT}, functions=True),
     "chebyshev": Case({"d": rfgp.Chebyshev(3)}, functions=True),
     "taylor": Case({"d": rfgp.Taylor(3)}, functions=True),
     "spectrum": Case({"d": rfgp.TruncatedSpectrum(6), "l": EXACT}, functions=True),
@@ -650,6 +652,50 @@ def test_counts_match_dense_newton(case, inference):
     if not case.estimated:
         found, expected = slopes(gp)
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-3 if case.digits < 1e-5 else 0.05)
+
+
+# --- the role of a solver -------------------------------------------------------------------------
+
+
+@of_all
+def test_solver_at_other_data(case):
+    """Other targets, noise and signs of the same inputs give the answers of a solver of their own."""
+    state = conditioned(name_of(case)).state
+    state = state.replace(hyperparameters=state.hyperparameters.leaves(state.hyperparameters.space.free(())))
+    solver, unit = state.infer(state.rows), float(state.scaling.targets.scale)
+    if not hasattr(solver, "with_data") or "few responses" in name_of(case):
+        pytest.skip("reads rows in passes, or has another prior at other noise")
+    before, rng = solver.log_marginal_likelihood().item(), np.random.default_rng(11)
+    targets, noise, signs = rng.normal(size=(N, 3)), rng.uniform(0.1, 0.9, N), np.array([1.0, -0.5, 1.0])
+    means = np.array([0.1, 0.0, 0.2])
+    rows = replace(
+        state.rows.take(torch.arange(N)),
+        targets=torch.from_numpy(targets),
+        fixed_noise=torch.from_numpy(noise),
+        given_output_weights=torch.from_numpy(signs),
+    )
+    mean, none = torch.from_numpy(means).requires_grad_(), torch.zeros((), dtype=torch.float64, requires_grad=True)
+    found, own = solver.with_data(rows, mean, none), dense(name_of(case))
+    priors, missed = ({name: part / unit**2 for name, part in parts.items()} for parts in (own.priors, own.missed))
+    noise_diag = noise + (own.noise - NOISE) / unit**2
+    models = [DenseGP(priors, y, noise_diag, m, missed=missed) for y, m in zip(targets.T, means, strict=True)]
+    digits, total = max(case.digits, 1e-6 if case.estimated else 0.0), models[0].total[:N, :N]
+    close(found.coefficients, np.stack([one.coefficients for one in models], axis=1), digits)
+    close(found.fitted, np.stack([total @ one.coefficients for one in models], axis=1), digits)
+    close(found.latent_variances, np.diag(total - total @ models[0].inverse @ total), digits)
+    error = found.likelihood_error if case.estimated else 0.0
+    log_determinant = -np.linalg.slogdet(models[0].inverse)[1] - np.log(noise_diag).sum()
+    assert abs(found.log_determinant.item() - log_determinant) < 12 * error + digits * abs(log_determinant)
+    value, expected = found.log_marginal_likelihood(), [one.log_marginal_likelihood() for one in models]
+    assert abs(value.item() - signs @ expected) < 6 * error + digits * np.abs(expected).sum()
+    slope, in_noise = torch.autograd.grad(value, (mean, none), materialize_grads=True, allow_unused=True)
+    close(slope, signs * [one.coefficients.sum() for one in models], 100 * digits)
+    if not case.estimated:
+        inverse = models[0].inverse
+        slopes = [0.5 * (one.coefficients @ one.coefficients - np.trace(inverse)) for one in models]
+        bound = 0.5 * sum((np.diag(part)[:N] / noise_diag**2).sum() for part in missed.values())
+        close(in_noise, signs @ slopes + signs.sum() * bound, 100 * digits)
+    assert solver.log_marginal_likelihood().item() == pytest.approx(before, rel=1e-12)
 
 
 # --- draws ----------------------------------------------------------------------------------------
