@@ -6,8 +6,10 @@ model of that term alone. A new approximation or solver needs a line in CASES.
 
 import copy
 import functools
+import os
 import pickle
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -877,3 +879,86 @@ def test_joint_distributions_of_too_many_points_are_refused(case):
     many = {key: np.resize(values, 2001) for key, values in NEW.items()}
     with pytest.raises(rfgp.InvalidArgumentError, match="2001"):
         _ = conditioned(name_of(case)).predict(many).covariance
+
+
+JOINT = {
+    "covariance": lambda p: p.covariance,
+    "draws": lambda p: p.sample(1, seed=0),
+    "draws of observations": lambda p: p.observed().sample(1, seed=0),
+    "functionals": lambda p: p.linear(np.ones(200_000)).std,
+    "centered": lambda p: p.centered().std,
+    "term": lambda p: p.terms["a"].covariance,
+    "cross-covariance": lambda p: p.cross_covariance("a", "l"),
+    "divergence": lambda p: rfgp.metrics.kl_divergence(p, p),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_large_joint_predictions_name_their_size(name):
+    many = {key: np.resize(values, 200_000) for key, values in NEW.items()}  # a matrix takes 320 GB
+    with pytest.raises(graphs.MemoryBudgetError, match="MiB"):
+        JOINT[name](conditioned("exact").predict(many))
+
+
+# --- other sources --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", [EXACT, LATTICE], ids=["exact", "lattice"])
+def test_slopes_match_a_formula(approximation):
+    """The slope of a Gaussian process has the covariance k'' of a Gaussian kernel."""
+    t, z, s2, ell = X["h"], np.linspace(4, 20, 9), SCALE["w"], 5.0
+    gp = model(Case({"w": approximation})).condition(X, Y)
+    found = gp.predict({**taken(X, np.zeros(9, dtype=int)), "h": z}, derivative="h")
+    cross = -np.subtract.outer(z, t) / ell**2 * s2 * np.exp(-(np.subtract.outer(z, t) ** 2) / (2 * ell**2))
+    square = np.subtract.outer(z, z) ** 2 / ell**2
+    prior = s2 * (1 - square) / ell**2 * np.exp(-square / 2)
+    inverse = np.linalg.inv(FORMULAS["w"][:N, :N] + NOISE * np.eye(N))
+    np.testing.assert_allclose(found.mean, cross @ inverse @ (Y - MEAN), atol=1e-4)
+    np.testing.assert_allclose(found.covariance, prior - cross @ inverse @ cross.T, atol=1e-4)
+
+
+def test_slopes_of_rough_paths_are_refused():
+    with pytest.raises(rfgp.InvalidArgumentError, match="smooth"):
+        model(Case({"o": EXACT})).condition(X, Y).predict(NEW, derivative="h")
+
+
+NEARLY = [
+    ("a", rfgp.RandomFeatures(4000, seed=0), 0.02),
+    ("q", rfgp.RationalPrecision(6), 1e-4),
+    ("d", rfgp.Chebyshev(20), 1e-6),
+    ("d", rfgp.Taylor(30), 1e-6),
+    ("d", rfgp.TruncatedSpectrum(20), 1e-8),
+    ("d", rfgp.RandomWalks(2000, seed=0), 0.05),
+]
+
+
+@pytest.mark.parametrize(("term", "approximation", "digits"), NEARLY)
+def test_large_approximations_are_near_the_exact_kernel(term, approximation, digits):
+    expected = FORMULAS[term] if term in FORMULAS else prior_alone(term, EXACT, "plain", N)
+    np.testing.assert_allclose(prior_alone(term, approximation, "plain", N), expected, atol=digits)
+
+
+PEMS = Path(os.environ.get("RFGP_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "traffic" / "pems.rda"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEMS.exists(), reason="pems.rda is not there; name its folder in RFGP_DATA_DIR")
+@pytest.mark.parametrize(
+    ("alpha", "boundary", "kappa", "field", "noise", "mean", "printed"),
+    [
+        (1, "neumann", 0.108220, 20.582, 6.8654, 51.187, -1221.225),
+        (1, "stationary", 0.095113, 21.921, 6.8634, 51.111, -1221.377),
+        (2, "open", 0.43173, 19.147, 7.1763, 51.219, -1208.087),
+        (2, "stationary", 0.42028, 19.762, 7.1759, 51.149, -1208.280),
+    ],
+)
+def test_likelihoods_are_those_that_metric_graph_prints(alpha, boundary, kappa, field, noise, mean, printed):
+    """Its vignette "Comparison of different models": to three decimals, near an optimum of rounded hyperparameters."""
+    roads = graphs.read_roads(PEMS)
+    seen = ~np.isnan(roads.values)
+    positions = np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)[seen]
+    gp = rfgp.RoadGP(graphs.RoadNetwork.from_roads(roads), alpha, boundary=boundary, seed=0)
+    gp.condition(positions, roads.values[seen])
+    scale = 1000 * (1.0 if alpha == 1 else np.sqrt(3)) / kappa
+    gp.hyperparameters.set(lengthscale=scale, outputscale=field**2, noise=noise**2, mean=mean)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(printed, abs=1e-3)
