@@ -8,7 +8,7 @@ import torch
 import rfgp
 from rfgp import kernels as k
 
-NOISE, N, M = 1e-10, 30, 5
+NOISE, N, M = 1e-10, 40, 5
 
 
 def exact_kernel(x, scale, lengthscale):
@@ -56,6 +56,7 @@ def test_answers_have_enough_digits(case):
     else:
         gp = rfgp.GP(k.RBF(), approximation=rfgp.Vecchia(300), standardize=False, start=start, seed=0)
     gp.condition(X, y).hyperparameters.set(mean=0.0)
+    own = scale, lengthscale
     with mp.workdps(60):
         rows = np.concatenate([X, new])
         prior = (
