@@ -883,16 +883,13 @@ def test_joint_distributions_of_too_many_points_are_refused(case):
 
 JOINT = {
     "covariance": lambda p: p.covariance,
-    "draws": lambda p: p.sample(1, seed=0),
-    "draws of observations": lambda p: p.observed().sample(1, seed=0),
-    "functionals": lambda p: p.linear(np.ones(200_000)).std,
-    "centered": lambda p: p.centered().std,
-    "term": lambda p: p.terms["a"].covariance,
+    "draws": lambda p: p.observed().sample(1, seed=0),
     "cross-covariance": lambda p: p.cross_covariance("a", "l"),
     "divergence": lambda p: rfgp.metrics.kl_divergence(p, p),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOINT)
 def test_large_joint_predictions_name_their_size(name):
     many = {key: np.resize(values, 200_000) for key, values in NEW.items()}  # a matrix takes 320 GB
@@ -923,12 +920,12 @@ def test_slopes_of_rough_paths_are_refused():
 
 
 NEARLY = [
-    ("a", rfgp.RandomFeatures(4000, seed=0), 0.02),
+    ("a", rfgp.RandomFeatures(2000, coupling="orthogonal", seed=0), 0.05),
     ("q", rfgp.RationalPrecision(6), 1e-4),
     ("d", rfgp.Chebyshev(20), 1e-6),
     ("d", rfgp.Taylor(30), 1e-6),
     ("d", rfgp.TruncatedSpectrum(20), 1e-8),
-    ("d", rfgp.RandomWalks(2000, seed=0), 0.05),
+    ("d", rfgp.RandomWalks(500, seed=0), 0.1),
 ]
 
 

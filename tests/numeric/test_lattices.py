@@ -5,8 +5,6 @@ import pytest
 import torch
 
 from rfgp import lattices, spectra
-from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.transforms import series_at_points, sums_at_frequencies
 
 PRODUCTS = {
     "gaussian": lattices.SpectralProduct((spectra.Gaussian(),), ((0,),), ("a.",)),
@@ -26,7 +24,7 @@ def design_of(name, level=1e-9, tolerance=1e-3):
     box = np.zeros(d), np.linspace(1.0, 1.4, d)
     values = {f"{prefix}lengthscale": VALUES[f"{prefix}lengthscale"] for prefix in product.prefixes}
     plan = lattices.plan_lattice(product, values, tuple(range(d)), box, level, tolerance, 20_000)
-    return LatticeDesign(plan.modes, product, tuple(values)), tuple(values.values()), plan
+    return lattices.design.LatticeDesign(plan.modes, product, tuple(values)), tuple(values.values()), plan
 
 
 def points(d, count=6):
@@ -102,9 +100,11 @@ def test_transforms_match_sums_of_exponentials(d):
     strengths = rng.normal(size=20) + 1j * rng.normal(size=20)
     integers = np.stack(np.meshgrid(*(np.arange(n) - n // 2 for n in shape), indexing="ij"), -1)
     waves = np.exp(1j * np.tensordot(integers, angles, axes=(-1, 1)))
-    np.testing.assert_allclose(sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10)
+    np.testing.assert_allclose(
+        lattices.transforms.sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10
+    )
     coefficients = rng.normal(size=shape) + 1j * rng.normal(size=shape)
     expected = np.tensordot(coefficients, waves, axes=(list(range(d)), list(range(d))))
-    np.testing.assert_allclose(series_at_points(angles, coefficients), expected, atol=1e-10)
-    assert not sums_at_frequencies(angles[:0], strengths[:0], shape).any()
-    assert series_at_points(angles[:0], coefficients).shape == (0,)
+    np.testing.assert_allclose(lattices.transforms.series_at_points(angles, coefficients), expected, atol=1e-10)
+    assert not lattices.transforms.sums_at_frequencies(angles[:0], strengths[:0], shape).any()
+    assert lattices.transforms.series_at_points(angles[:0], coefficients).shape == (0,)

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rfgp import local
-from rfgp.blocks import VecchiaBlock
-from rfgp.blocks.neighbors import as_sum
+from rfgp import blocks, local
 
 F64 = torch.float64
 
@@ -186,7 +184,7 @@ def test_degenerate_rows_have_finite_factors(case):
 def test_batches_match_loops(name, of_copies):
     """Copies of neighbors without noise have no effect."""
     theta = torch.tensor([0.7, 1.3], dtype=F64, requires_grad=True), torch.tensor(0.8, dtype=F64, requires_grad=True)
-    block = VecchiaBlock(name, *theta, 6, 0)
+    block = blocks.VecchiaBlock(name, *theta, 6, 0)
     x, none = torch.randn(80, 2, generator=torch.Generator().manual_seed(1), dtype=F64), torch.zeros(80, 0, dtype=F64)
     x[40:50] = x[:10]
     noise = torch.full((80,), 0.2, dtype=F64)
@@ -194,10 +192,10 @@ def test_batches_match_loops(name, of_copies):
     noise.requires_grad_()
     some = torch.tensor([i for i in range(10, 80) if not 40 <= i < 50])
     pattern = block.predecessors(x, some)
-    entries = [one.inverse_factor(x, noise, pattern, none) for one in (block, as_sum(block))]
+    entries = [one.inverse_factor(x, noise, pattern, none) for one in (block, blocks.neighbors.as_sum(block))]
     agree(*entries, theta, 1e-7)
     near = np.array([[0, 3, 40], [5, 45, -1], [7, -1, -1]])
     given = (x[70:73], none[:3]), (x, none, noise.detach()), near
-    found = [one.detached().conditionals(*given) for one in (block, as_sum(block))]
+    found = [one.detached().conditionals(*given) for one in (block, blocks.neighbors.as_sum(block))]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)

@@ -59,11 +59,7 @@ def test_answers_have_enough_digits(case):
     own = scale, lengthscale
     with mp.workdps(60):
         rows = np.concatenate([X, new])
-        prior = (
-            feature_kernel(gp, rows, scale, lengthscale)
-            if case == "features"
-            else exact_kernel(rows, scale, lengthscale)
-        )
+        prior = exact_kernel(rows, *own) if case == "neighbors" else feature_kernel(gp, rows, *own)
         mean, std, left_mean, left_std, density = answers(prior, y)
     found, left = gp.predict(new), gp.leave_one_out()
     assert np.abs(found.mean - mean).max() < 1e-6 * y.std()

@@ -2,9 +2,7 @@
 
 import multiprocessing
 import os
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -14,7 +12,6 @@ import torch
 
 import graphs
 import rfgp
-from rfgp import torch_context
 
 
 @contextmanager
@@ -148,6 +145,7 @@ def test_frequencies_are_drawn_on_the_cpu():
         assert all(torch.equal(draw, first) for draw in others), name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
 def test_small_numbers_of_graphs_are_no_errors():
     """Underflow, in kernels of long and short scales, in every public way to walks and series."""
@@ -170,6 +168,7 @@ def test_small_numbers_of_graphs_are_no_errors():
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True)), kernel
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_is_forked_after_a_fit_computes():
     """Torch's pool of threads is not there in a child, which would wait for it forever."""
@@ -200,25 +199,3 @@ def test_a_child_that_is_forked_after_a_fit_computes():
     assert alone == 1
     for variance in found:
         np.testing.assert_allclose(variance, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_a_computed_property_does_not_block_other_objects():
-    """Two objects that wait for each other's property; under one lock the second would never begin."""
-    meeting = threading.Barrier(2)
-
-    class Thing:
-        @torch_context.CachedWithoutLock
-        def value(self):
-            meeting.wait(10)
-            return object()
-
-    things = [Thing(), Thing()]
-    with ThreadPoolExecutor(2) as pool:
-        values = list(pool.map(lambda thing: thing.value, things))
-    assert [thing.value for thing in things] == values
-
-
-def test_tensors_outside_inference_mode_are_not_copied():
-    x = torch.ones(2)
-    assert torch_context.outside_inference_mode(x) is x
-    assert torch_context.outside_inference_mode("labels") == "labels"

@@ -291,6 +291,7 @@ def check_draws(likelihood="gaussian"):
     np.testing.assert_allclose(again, draws[:, [69, 66, 3]], atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_draws_of_functions_have_the_posterior_moments(likelihood):
     check_draws(likelihood)

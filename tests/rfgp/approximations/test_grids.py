@@ -153,6 +153,7 @@ def test_fit_finds_planted_lengthscales():
     assert (gp.hyperparameters["f.matern.lengthscale"] / torch.tensor([0.6, 0.4])).log().abs().max() < 0.7
 
 
+@pytest.mark.slow
 def test_outputs_likelihoods_and_fields_go_with_grids():
     both = model(y=np.column_stack([Y, 6 - Y]), start={"noise": [0.05, 0.05]})
     np.testing.assert_allclose(both.predict(NEW).mean.sum(1), 6.0, atol=1e-6)
