@@ -21,7 +21,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.approximations import Approximation
-from rfgp.solvers import Inference, Posterior
+from rfgp.solvers import Inference, Posterior, lowrank
 from rfgp.solvers.iterative.draws import Draws
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
@@ -698,6 +698,54 @@ def test_solver_at_other_data(case):
         bound = 0.5 * sum((np.diag(part)[:N] / noise_diag**2).sum() for part in missed.values())
         close(in_noise, signs @ slopes + signs.sum() * bound, 100 * digits)
     assert solver.log_marginal_likelihood().item() == pytest.approx(before, rel=1e-12)
+
+
+@of_all
+def test_operator_is_the_covariance(case):
+    """Covariances that are never formed have products, solves and draws."""
+    state, unit = conditioned(name_of(case)).state, float(conditioned(name_of(case)).state.scaling.targets.scale)
+    operator = state.posterior.operator(state.points(NEW)[0])
+    if operator is None:
+        pytest.skip("the covariance is formed")
+    covariance, v = dense(name_of(case)).covariance() / unit**2, np.random.default_rng(0).normal(size=(M, 3))
+    noise, v_tensor = np.linspace(0.1, 0.5, M), torch.from_numpy(v)
+    assert len(operator) == M
+    close(operator.times(v_tensor), covariance @ v, 1e-6)
+    for scale in (1, 2):
+        found = operator.solve(v_tensor, scale * torch.from_numpy(noise))
+        close(found, np.linalg.solve(covariance + scale * np.diag(noise), v), 1e-5)
+    draws = operator.draw(4000, torch.Generator().manual_seed(0)).T.numpy()
+    check_moments(draws, 0.0, covariance)
+
+
+@pytest.mark.parametrize("case", ESTIMATED, indirect=True)
+def test_variances_of_many_points_are_estimated_from_draws(case, limits):
+    """The relative standard error of 64 draws is at most sqrt(2 / 64): 6 of them are 2e-9 of false alarms."""
+    limits(max_solved=2)
+    expected = np.diag(dense(name_of(case)).covariance())
+    gp = model(case).condition(X, Y)
+    found = gp.predict(NEW).variance
+    assert not np.allclose(found, expected, rtol=1e-6)
+    assert np.abs(found / expected - 1).max() < 6 * (2 / 64) ** 0.5
+    np.testing.assert_allclose(gp.leave_one_out().variance, dense(name_of(case)).leave_one_out()[1], rtol=0.5)
+
+
+def test_likelihood_of_fourier_features_in_one_pass():
+    """A part of the rows has an estimate of the trace in the gradient, whose mean over parts is exact."""
+    gp = rfgp.GP(TERMS["a"], approximation=FEW, standardize=False, start={"noise": NOISE, "mean": MEAN}, seed=0)
+    gp.condition(X, np.stack([Y, Y[::-1]], axis=1))
+
+    def value(gp, part=slice(0, N)):
+        state = gp.state.replace(hyperparameters=gp.hyperparameters.values)
+        rows, noise = state.rows.take(torch.arange(N)), gp.hyperparameters.noise[0]
+        given = lowrank.LinearModel(state.prior().dense, rows, gp.hyperparameters.mean, noise)
+        return lowrank.fourier_log_likelihood(given, part)
+
+    found, expected = slopes(gp, of=value)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    parts = [slopes(gp, of=lambda gp, i=i: value(gp, slice(i, i + 12)))[0] for i in (0, 12, 24)]
+    np.testing.assert_allclose(sum(parts) / 3, found, rtol=1e-8, atol=1e-8)
+    assert abs(float(value(gp)) - float(gp.log_marginal_likelihood())) < 1e-8
 
 
 # --- draws ----------------------------------------------------------------------------------------
