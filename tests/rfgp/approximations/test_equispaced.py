@@ -170,14 +170,6 @@ def test_rows_far_apart_in_lengthscales_are_refused():
         np.testing.assert_array_equal(gp.predict(x).mean, before)
 
 
-@pytest.mark.slow
-def test_planned_lattices_are_not_taken_for_rows_far_apart():
-    x, y = wave(2500)
-    with pytest.warns(rfgp.OutlierWarning):
-        gp = rfgp.GP(k.RBF(0), start=SHORT, seed=0).condition(np.r_[x, [[1e7]]], np.r_[y, 0.0])
-    assert not isinstance(next(iter(gp.terms.values())).approximation, rfgp.EquispacedFourier)
-
-
 @pytest.mark.parametrize("change", ["condition", "update"])
 def test_many_more_rows_rebuild_the_lattice(change):
     rng = np.random.default_rng(7)
@@ -192,13 +184,6 @@ def test_many_more_rows_rebuild_the_lattice(change):
     assert gp.state.posterior.prior.num_features > 1.5 * few
     scale = fresh.state.scaling.targets.scale.item() / gp.state.scaling.targets.scale.item()
     np.testing.assert_allclose(gp.predict(X).mean, fresh.predict(X).mean, atol=0.01 * max(1, scale))
-
-
-def test_loaded_models_are_conditioned_on_a_wider_range(tmp_path):
-    x, y = wave(300)
-    waves_model(x, y).save(tmp_path / "model.rfgp")
-    gp = rfgp.load(tmp_path / "model.rfgp").condition(5 * x, y)
-    assert np.sqrt(np.mean((gp.predict(5 * x).mean - y) ** 2)) < 0.2
 
 
 @pytest.mark.slow
@@ -325,14 +310,3 @@ def test_fit_finds_the_optimum_of_the_exact_process():
     gap = exact.fit_report.log_marginal_likelihood - fast.fit_report.log_marginal_likelihood
     assert abs(gap) < 0.05
     np.testing.assert_allclose(fast.predict(t[:50, None]).mean, exact.predict(t[:50, None]).mean, atol=0.01)
-
-
-@pytest.mark.slow
-def test_fit_finds_short_waves():
-    rng = np.random.default_rng(5)
-    x = rng.uniform(0, 1, (300, 1))
-    gp = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0)
-    y = np.sin(2 * np.pi * 9 * x[:, 0]) + 0.1 * rng.normal(size=300)
-    z = np.linspace(0.02, 0.98, 200)[:, None]
-    errors = gp.fit(x, y).predict(z).mean - np.sin(2 * np.pi * 9 * z[:, 0])
-    assert 1 - errors.var() / 0.5 > 0.98
