@@ -515,7 +515,7 @@ def dense_value(gp):
     ).log_marginal_likelihood()
 
 
-@of_kinds
+@pytest.mark.parametrize("kind", ["uneven", pytest.param("plain", marks=pytest.mark.slow)])
 @of_all
 def test_gradient_matches_differences(case, kind, monkeypatch):
     """Draws of estimates are replaced by a root of C^-1, so that gradients have no error."""
@@ -636,7 +636,7 @@ def of_counts(case, inference):
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name not in REFUSE_COUNTS], indirect=True)
-@pytest.mark.parametrize("inference", ["laplace", "variational"])
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("variational", marks=pytest.mark.slow)])
 def test_counts_match_dense_newton(case, inference):
     """The searches for sites use solvers at other targets and noise, and signed outputs."""
     if case.has_residual or COARSE in case.approximations:
