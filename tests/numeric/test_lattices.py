@@ -1,33 +1,17 @@
 """Lattices of frequencies: their features against periodic sums of kernels, and their plans."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from checks import fails
-from planting import planted
 
-from rfgp import spectra
-from rfgp.lattices import (
-    Lattice,
-    Modes,
-    SpectralProduct,
-    distance_at_correlation,
-    lattice,
-    plan_lattice,
-    planning,
-    spectral,
-)
-from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.transforms import series_at_points, sums_at_frequencies
+from rfgp import lattices, spectra
 
 PRODUCTS = {
-    "gaussian": SpectralProduct((spectra.Gaussian(),), ((0,),), ("a.",)),
-    "matern 5/2": SpectralProduct((spectra.Matern(2.5),), ((0,),), ("a.",)),
-    "rational quadratic": SpectralProduct((spectra.RationalQuadratic(3.0),), ((0,),), ("a.",)),
-    "gaussian in two columns": SpectralProduct((spectra.Gaussian(),), ((0, 1),), ("a.",)),
-    "product": SpectralProduct((spectra.Gaussian(), spectra.Matern(4.5)), ((1,), (0, 2)), ("a.", "b.")),
+    "gaussian": lattices.SpectralProduct((spectra.Gaussian(),), ((0,),), ("a.",)),
+    "matern 5/2": lattices.SpectralProduct((spectra.Matern(2.5),), ((0,),), ("a.",)),
+    "rational quadratic": lattices.SpectralProduct((spectra.RationalQuadratic(3.0),), ((0,),), ("a.",)),
+    "gaussian in two columns": lattices.SpectralProduct((spectra.Gaussian(),), ((0, 1),), ("a.",)),
+    "product": lattices.SpectralProduct((spectra.Gaussian(), spectra.Matern(4.5)), ((1,), (0, 2)), ("a.", "b.")),
 }
 VALUES = {"a.lengthscale": torch.tensor([0.3], dtype=torch.float64), "b.lengthscale": torch.tensor([0.6, 0.5]).double()}
 IMAGES = 4
@@ -39,8 +23,8 @@ def design_of(name, level=1e-9, tolerance=1e-3):
     d = product.num_columns
     box = np.zeros(d), np.linspace(1.0, 1.4, d)
     values = {f"{prefix}lengthscale": VALUES[f"{prefix}lengthscale"] for prefix in product.prefixes}
-    plan = plan_lattice(product, values, tuple(range(d)), box, level, tolerance, 20_000)
-    return LatticeDesign(plan.modes, product, tuple(values)), tuple(values.values()), plan
+    plan = lattices.plan_lattice(product, values, tuple(range(d)), box, level, tolerance, 20_000)
+    return lattices.design.LatticeDesign(plan.modes, product, tuple(values)), tuple(values.values()), plan
 
 
 def points(d, count=6):
@@ -57,8 +41,9 @@ def periodic_kernel(design, parameters, x):
     return total
 
 
-def check_features(name):
-    """Check products of features against the periodic kernel, up to the variance of missing modes."""
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_features_match_the_periodic_kernel(name):
+    """Up to the variance of missing modes."""
     design, parameters, _ = design_of(name)
     x = points(design.lattice.num_columns)
     phi, missing = design.features(x, *parameters), float(design.residual_variance(*parameters))
@@ -70,42 +55,10 @@ def check_features(name):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_features_match_the_periodic_kernel(name):
-    check_features(name)
-
-
-@pytest.mark.parametrize(("module", "right", "wrong", "name"), [
-    (spectral, "lengthscales.log().sum()", "0 * lengthscales.log().sum()", "gaussian"),
-    (spectral, "omega = 2 * math.pi * frequencies", "omega = 2 * math.pi * 1.01 * frequencies", "product"),
-    (lattice, "root = math.sqrt(2)", "root = 1.4", "matern 5/2"),
-])  # fmt: skip
-def test_planted_errors_of_features_are_found(module, right, wrong, name):
-    with planted(module, right, wrong):
-        assert fails(check_features, name)
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
 def test_gradient_of_scale_matches_differences(name):
     design, parameters, _ = design_of(name, level=1e-4)
     leaves = [one.clone().requires_grad_() for one in parameters]
     assert torch.autograd.gradcheck(lambda *values: design.scale(*values).square(), leaves, atol=1e-6)
-
-
-def test_outside_points_have_the_prior_and_are_continuous():
-    design, parameters, _ = design_of("gaussian")
-    x = torch.tensor([[1.0], [1.0 + 1e-6], [1.2], [9.0]], dtype=torch.float64)
-    phi = design.features(x, *parameters)
-    np.testing.assert_allclose(phi[1], phi[0], atol=1e-3)
-    assert float(phi[3].abs().max()) < 1e-12
-    np.testing.assert_allclose(design.variances(x, *parameters)[[0, 3]], [0.0, 1.0], atol=1e-12)
-    covariance = phi @ phi.mT + design.covariance(x, x, *parameters)
-    np.testing.assert_allclose(covariance, design.kernel(x, x, *parameters), atol=2e-3)
-
-
-@pytest.mark.parametrize("spectrum", [spectra.Gaussian(), spectra.Matern(0.5), spectra.RationalQuadratic(2.0)])
-def test_reach_is_where_the_kernel_is_small(spectrum):
-    r = distance_at_correlation(spectrum, 0.01)
-    assert float(spectrum.kernel(torch.tensor(r, dtype=torch.float64))) == pytest.approx(0.01, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -124,7 +77,7 @@ def test_plan_keeps_exactly_the_modes_above_the_level(name):
 
 def test_plan_keeps_the_largest_modes_if_they_are_too_many():
     few, all_ = (
-        plan_lattice(PRODUCTS["product"], VALUES, (0, 1, 2), (np.zeros(3), np.ones(3)), 1e-6, 1e-3, most)
+        lattices.plan_lattice(PRODUCTS["product"], VALUES, (0, 1, 2), (np.zeros(3), np.ones(3)), 1e-6, 1e-3, most)
         for most in (101, 20_000)
     )
     assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
@@ -135,9 +88,9 @@ def test_plan_keeps_the_largest_modes_if_they_are_too_many():
 def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
-    assert planning.supports(design.product, near, design.lattice, 1e-5, 1e-3)
+    assert lattices.planning.supports(design.product, near, design.lattice, 1e-5, 1e-3)
     far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not planning.supports(design.product, far, design.lattice, 1e-5, 1e-3)
+    assert not lattices.planning.supports(design.product, far, design.lattice, 1e-5, 1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -147,18 +100,11 @@ def test_transforms_match_sums_of_exponentials(d):
     strengths = rng.normal(size=20) + 1j * rng.normal(size=20)
     integers = np.stack(np.meshgrid(*(np.arange(n) - n // 2 for n in shape), indexing="ij"), -1)
     waves = np.exp(1j * np.tensordot(integers, angles, axes=(-1, 1)))
-    np.testing.assert_allclose(sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10)
+    np.testing.assert_allclose(
+        lattices.transforms.sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10
+    )
     coefficients = rng.normal(size=shape) + 1j * rng.normal(size=shape)
     expected = np.tensordot(coefficients, waves, axes=(list(range(d)), list(range(d))))
-    np.testing.assert_allclose(series_at_points(angles, coefficients), expected, atol=1e-10)
-    assert not sums_at_frequencies(angles[:0], strengths[:0], shape).any()
-    assert series_at_points(angles[:0], coefficients).shape == (0,)
-
-
-def test_joined_lattice_has_the_period_and_the_bandwidth_of_both():
-    a = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.5]), np.array([10]))
-    b = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.4]), np.array([9]))
-    both = a.joined(b)
-    assert both.spacing == 0.4
-    assert both.half_widths == math.ceil(10 * 0.5 / 0.4)
-    assert Modes(both, np.array([[1], [2]])).num_features == 5
+    np.testing.assert_allclose(lattices.transforms.series_at_points(angles, coefficients), expected, atol=1e-10)
+    assert not lattices.transforms.sums_at_frequencies(angles[:0], strengths[:0], shape).any()
+    assert lattices.transforms.series_at_points(angles[:0], coefficients).shape == (0,)

@@ -1,14 +1,17 @@
-"""Which approximation serves which kernel, and which products of two: tables of docs/terms.md.
+"""Every kernel and products of two with every approximation: dense algebra, or a refusal that says why.
 
-`python tests/support/term_table.py` draws them again.
+`PYTHONPATH=tests/support python -m tests.contracts.test_table` draws the tables of docs/terms.md again.
 """
 
 import functools
 import itertools
 from pathlib import Path
 
+import numpy as np
+import pytest
 import trimesh
-from field_cases import ROWS, Y, network, ring
+from dense import DenseGP
+from field_cases import NEW, ROWS, Y, network, ring
 
 import graphs
 import rfgp
@@ -16,7 +19,10 @@ from rfgp import kernels as k
 from rfgp.approximations import Approximation
 
 PAGE = Path(__file__).parents[2] / "docs" / "terms.md"
-BEGIN, END = "<!-- drawn by `python tests/support/term_table.py` -->\n", "<!-- end of the drawn part -->\n"
+BEGIN, END = (
+    "<!-- drawn by `PYTHONPATH=tests/support python -m tests.contracts.test_table` -->\n",
+    "<!-- end of the drawn part -->\n",
+)
 
 LEAVES = {
     "RBF": lambda: k.RBF(("hour", "pressure")),
@@ -115,6 +121,41 @@ def redrawn(text):
     """Return the page with its tables drawn again."""
     before, rest = text.split(BEGIN)
     return before + BEGIN + drawn() + END + rest.split(END)[1]
+
+
+def check(approximation, *names):
+    """Compare a model with dense algebra of its prior covariance, or expect the refusal."""
+    value, why = APPROXIMATIONS[approximation], refusal_of(approximation, *names)
+    gp = rfgp.GP(kernel_of(*names), approximation=value, start={"noise": 0.2, "mean": 0.3}, seed=0)
+    if why is not None:
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be used for the term 'term', because"):
+            gp.condition(ROWS, Y)
+        return
+    gp.condition(ROWS, Y)
+    prior = gp.prior_covariance({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}).detach().numpy()
+    expected, found = DenseGP({"term": prior}, Y, np.full(len(Y), 0.2), 0.3), gp.predict(NEW)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood(), abs=1e-4, rel=1e-6)
+    np.testing.assert_allclose(found.mean, expected.mean_at(), atol=1e-5)
+    np.testing.assert_allclose(found.variance, np.diag(expected.covariance()), atol=1e-5)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_leaves(leaf, approximation):
+    check(approximation, leaf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(pairs())))
+def test_products(number):
+    """Each pair of kernels has one of the approximations, in turn."""
+    check(OF_PRODUCTS[number % len(OF_PRODUCTS)], *pairs()[number])
+
+
+@pytest.mark.slow
+def test_the_page_shows_the_table():
+    text = PAGE.read_text(encoding="utf-8")
+    assert redrawn(text) == text, "PYTHONPATH=tests/support python -m tests.contracts.test_table draws it again"
 
 
 if __name__ == "__main__":
