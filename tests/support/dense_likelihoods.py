@@ -286,11 +286,11 @@ class Observed:
         return self.given.cdf(np.asarray(y)[:, None]) @ FINE_WEIGHTS
 
 
-NOISY = Law(lambda g, mean, variance, noise: stats.norm(mean, np.sqrt(variance + noise * np.exp(g))), None)
-"""y ~ N(mean, variance + noise e^g) as a distribution given the log noise g."""
+NOISY = Law(lambda g, center, spread, noise: stats.norm(center, np.sqrt(spread + noise * np.exp(g))), None)
+"""y ~ N(center, spread + noise e^g) as a distribution given the log noise g."""
 
 
 def observed_noise(mean, variance, noise):
     """Return observations for y ~ N(f, noise e^g) with moments (n, 2) of f and g."""
-    own = {"mean": mean[:, :1], "variance": variance[:, :1], "noise": noise}
+    own = {"center": mean[:, :1], "spread": variance[:, :1], "noise": noise}
     return Observed(NOISY, mean[:, 1], variance[:, 1], **own)
