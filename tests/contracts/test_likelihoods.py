@@ -145,48 +145,15 @@ class TestLaw:
             (slope,) = torch.autograd.grad(lower.sum() + 0 * f.sum(), f, retain_graph=True)
             torch.testing.assert_close(higher, slope, rtol=1e-7, atol=1e-9)
 
-    def test_curvatures_are_those_of_the_law(self, name):
-        (y, f), likelihood, law = pairs(name), GIVEN[name], LAWS[name]
-        slopes = likelihood.slopes(y, f)
-        weight, change = likelihood.information(slopes, f)
-        if likelihood.is_concave:
-            torch.testing.assert_close(weight, -slopes.second)
-            torch.testing.assert_close(change, -slopes.third)
-        else:
-            np.testing.assert_allclose(weight, law.information(y.numpy(), f.numpy(), **MODELS[name][1]))
-            assert not change.any()
-        assert likelihood.is_concave == bool((slopes.second <= 0).all())
-        assert (likelihood.majorizer(slopes, y, f) >= (-slopes.second).clamp_min(0)).all()
-        at = np.array([-0.7, 0.0, 1.1])  # Fisher's information is the mean curvature of observations
-        if likelihood.is_discrete:
-            values = np.arange(2.0 if not likelihood.takes_exposure else 2000.0)[:, None]
-            mean = (law_at(name, at).pmf(values) * -law.slopes(values, at, **MODELS[name][1])[1]).sum(0)
+    def test_information_is_the_mean_curvature_of_observations(self, name):
+        f, law = np.array([-0.7, 0.0, 1.1]), LAWS[name]
+        if GIVEN[name].is_discrete:
+            values = np.arange(2.0 if not GIVEN[name].takes_exposure else 2000.0)[:, None]
+            mean = (law_at(name, f).pmf(values) * -law.slopes(values, f, **MODELS[name][1])[1]).sum(0)
         else:
             share = np.linspace(0, 1, 100_002)[1:-1, None]
-            mean = -law.slopes(law_at(name, at).ppf(share), at, **MODELS[name][1])[1].mean(0)
-        np.testing.assert_allclose(likelihood.fisher(torch.tensor(at)).expand(3), mean, rtol=1e-3)
-
-    def test_means_over_normal_functions_are_integrals(self, name):
-        """Those of the log density with its derivatives, of observations, and of the density."""
-        likelihood, (y, _) = GIVEN[name], pairs(name)
-        rng = np.random.default_rng(2)
-        mean, variance = rng.uniform(-1, 1, len(y)), rng.uniform(0.1, 0.6, len(y))
-        given = torch.tensor(mean)[:, None], torch.tensor(variance)[:, None]
-        found = likelihood.expected(y, *given)
-        value = dense.expected(LAWS[name], y.numpy(), *map(np.asarray, given), **MODELS[name][1])
-        slopes = dense.slopes_of_expected(LAWS[name], y.numpy(), *map(np.asarray, given), **MODELS[name][1])
-        np.testing.assert_allclose(found.value, value, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(found.first, slopes[0], rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(found.curvature, slopes[1], rtol=1e-7, atol=1e-8)
-        observed = dense.Observed(LAWS[name], mean, variance, **MODELS[name][1])
-        moments = likelihood.moments(*map(torch.tensor, (mean, variance)))
-        assert (moments is None) == (name in ("bernoulli", "probit", "logistic"))
-        if moments is not None:
-            np.testing.assert_allclose(moments[0], observed.mean, rtol=1e-9)
-            np.testing.assert_allclose(moments[1], observed.variance, rtol=1e-8)
-        density = likelihood.mixture(y, *map(torch.tensor, (mean, variance)))
-        if density is not None:
-            np.testing.assert_allclose(density, observed.log_prob(y), rtol=1e-7, atol=1e-8)
+            mean = -law.slopes(law_at(name, f).ppf(share), f, **MODELS[name][1])[1].mean(0)
+        np.testing.assert_allclose(GIVEN[name].fisher(torch.tensor(f)).expand(3), mean, rtol=1e-3)
 
     def test_samples_have_the_distribution(self, name):
         """Kolmogorov and Smirnov's test of randomized probabilities, at 1e-7 a case."""
@@ -810,22 +777,6 @@ def test_bound_of_noise_with_its_own_kernel_matches_dense_matrices():
     assert list(gp.predict(NEW).terms) == list(SUM)
 
 
-@pytest.mark.parametrize(
-    "approximation",
-    [rfgp.RandomFeatures(8), rfgp.InducingPoints(10), {"site": rfgp.SparsePrecision(), "smooth": rfgp.Exact()}],
-    ids=repr,
-)
-def test_equal_kernels_are_that_of_the_function(approximation):
-    y, own = observations("heteroscedastic"), approximation
-    if isinstance(approximation, dict):
-        own = approximation | {f"noise.{name}": one for name, one in approximation.items()}
-    kernel = sum((KERNELS[term] for term in SUM[1:]), start=KERNELS[SUM[0]])
-    start = {"noise.smooth.lengthscale": 2.0, "noise.site.outputscale": 0.7}
-    same, given = (noisy(*pair, start=start).condition(ROWS, y) for pair in ((None, approximation), (kernel, own)))
-    assert same.log_marginal_likelihood().item() == pytest.approx(given.log_marginal_likelihood().item(), abs=1e-8)
-    np.testing.assert_allclose(noise_of(same), noise_of(given), atol=1e-8)
-
-
 def test_terms_of_the_noise_have_approximations_of_their_own():
     chosen = {"smooth": rfgp.RandomFeatures(4), "noise.rbf(u)": rfgp.InducingPoints(7)}
     gp = noisy(k.RBF("u") + k.Group("site"), chosen, ("smooth",)).condition(ROWS, observations("heteroscedastic"))
@@ -838,15 +789,6 @@ def test_terms_of_the_noise_have_approximations_of_their_own():
     each = gp.exact().terms["smooth"].cost.memory
     with pytest.raises(rfgp.InvalidArgumentError, match="must fit into"):
         noisy(k.RBF("u"), terms=("smooth",), memory=1.9 * each).condition(ROWS, observations("heteroscedastic"))
-
-
-def test_new_levels_of_the_noise_are_learned():
-    start = {"noise.group(site).outputscale": 1.0}
-    gp = noisy(k.Group("site"), terms=("smooth",), start=start).condition(ROWS, observations("heteroscedastic"))
-    new = {**NEW, "site": np.array(["z"] * 6)}
-    before = noise_of(gp, new)
-    gp.update(new, observations("heteroscedastic", NEW) + np.array([5.0, -5.0] * 3))
-    assert (noise_of(gp, new) > 2 * before).all()
 
 
 @pytest.mark.slow
@@ -911,7 +853,6 @@ def error_of(gp):
     return np.sqrt(np.mean((gp.predict(points[:, None]).mean - np.sin(12 * points)) ** 2))  # 0.7 for a constant
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("outlier", "standardize"), [(-9999.0, True), (1e8, False)])
 def test_student_t_ignores_outliers_of_any_size(outlier, standardize):
     gp = rfgp.GP(k.RBF(), "student-t", standardize=standardize, seed=0)
@@ -921,13 +862,12 @@ def test_student_t_ignores_outliers_of_any_size(outlier, standardize):
 
 
 @pytest.mark.parametrize("standardize", [True, False])
-def test_a_wild_input_does_not_change_a_fit(standardize, tmp_path):
+def test_wild_inputs_do_not_change_a_fit(standardize, tmp_path):
     gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), standardize=standardize, seed=0)
     with pytest.warns(rfgp.OutlierWarning, match="7"):
         gp.fit(changed(LINE, 7, 1e6)[:, None], TARGETS)
-    assert error_of(gp) < 0.08
     gp.save(tmp_path / "model")
-    assert error_of(rfgp.load(tmp_path / "model")) == error_of(gp)
+    assert error_of(rfgp.load(tmp_path / "model")) == error_of(gp) < 0.08
     before = value_of(gp, "rbf.lengthscale")
     gp.condition(LINE[:, None], TARGETS).update([[1e6]], [0.0])
     assert value_of(gp, "rbf.lengthscale") == before
@@ -935,35 +875,23 @@ def test_a_wild_input_does_not_change_a_fit(standardize, tmp_path):
 
 
 def test_robust_units_of_blocks_weights_and_outputs():
-    wild = changed(LINE, 45, 1e6)[:, None]
+    wild, times = changed(LINE, 45, 1e6)[:, None], np.arange(80) // 40 + 1
     blocks = rfgp.tables.Batches([(wild[i : i + 30], TARGETS[i : i + 30]) for i in range(0, 80, 30)])
-    times = np.arange(80) // 40 + 1
-    with pytest.warns(rfgp.OutlierWarning, match="45"):
-        streamed = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), seed=0).condition(blocks)
-    with pytest.warns(rfgp.OutlierWarning):
-        weighted = rfgp.GP(k.RBF(), seed=0).condition(wild, TARGETS, sample_weight=times)
-    with pytest.warns(rfgp.OutlierWarning):
-        repeated = rfgp.GP(k.RBF(), seed=0).condition(np.repeat(wild, times, 0), np.repeat(TARGETS, times))
-    assert value_of(streamed, "rbf.lengthscale") < 1
-    assert value_of(weighted, "rbf.lengthscale") == pytest.approx(value_of(repeated, "rbf.lengthscale"), rel=1e-12)
+    models = []
+    repeated = np.repeat(wild, times, 0), np.repeat(TARGETS, times)
+    for rows, weight in (((blocks,), None), ((wild, TARGETS), times), (repeated, None)):
+        gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), seed=0)
+        with pytest.warns(rfgp.OutlierWarning):
+            models.append(gp.condition(*rows, sample_weight=weight))
+    lengths = [value_of(gp, "rbf.lengthscale") for gp in models]
+    assert lengths[0] < 1
+    assert lengths[1] == pytest.approx(lengths[2], rel=1e-12)
     outputs = [np.column_stack([TARGETS, second]) for second in (CURVE, changed(CURVE, 3, 1e6))]
     means = [rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], both).predict([[0.3]]).mean[0, 0] for both in outputs]
     assert means[0] == pytest.approx(means[1], rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "y", [np.where(np.arange(80) % 10, 0.0, 1e6), np.exp(np.random.default_rng(3).normal(size=80))]
-)
-def test_heavy_tails_are_no_outliers(y):
-    gp = rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], y)
-    assert value_of(gp, "noise") == pytest.approx(0.1 * np.var(y, ddof=1))
-
-
-def test_outliers_with_their_own_noise_do_not_hide_the_rest():
-    noise, gp = changed(np.full(80, 1e-4), [20, 50], 1e12), rfgp.GP(k.RBF(), seed=0)
-    with pytest.warns(rfgp.OutlierWarning, match="20"):
-        gp.fit(LINE[:, None], changed(TARGETS, [20, 50], 1e6), noise=noise)
-    assert error_of(gp) < 0.08
+    zeros = np.where(np.arange(80) % 10, 0.0, 1e6)  # heavy tails are no outliers
+    gp = rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], zeros)
+    assert value_of(gp, "noise") == pytest.approx(0.1 * np.var(zeros, ddof=1))
 
 
 @pytest.mark.slow
@@ -1054,178 +982,83 @@ def test_extreme_targets_have_finite_fits(name, approximation):
 # --- refusals ------------------------------------------------------------------------------------------
 
 COUNTS, X2 = np.arange(20.0), np.random.default_rng(0).standard_normal((20, 2))
+INVALID, BAD, SOLVER = rfgp.InvalidArgumentError, rfgp.DataError, rfgp.SolverError
 
 
-def gp_of(likelihood="poisson", **options):
-    return rfgp.GP(k.RBF(), likelihood, **options)
+def gp_of(likelihood="poisson", approximation="auto", **options):
+    return rfgp.GP(k.RBF(), likelihood, approximation, **options)
 
 
-def taken(likelihood, y):
-    return lambda: gp_of(likelihood).condition(X2, np.resize(y, 20))
+def law(likelihood="poisson", y=COUNTS, **options):
+    """Return a prediction of 20 rows."""
+    p = gp_of(likelihood, **options).condition(X2, np.resize(y, 20)).predict(X2)
+    assert np.isfinite(p.mean).all()
+    return p
 
 
-REFUSED = {
-    "unknown": (lambda: gp_of("cauchy"), rfgp.InvalidArgumentError, "cauchy"),
-    "not a likelihood": (lambda: likelihoods.by_name(3), rfgp.InvalidArgumentError, "likelihood"),
-    "link": (lambda: Bernoulli(link="cauchit"), rfgp.InvalidArgumentError, "link"),
-    "one class": (lambda: Categorical(1), rfgp.InvalidArgumentError, "num_classes"),
-    "many classes": (lambda: Categorical(10_000), rfgp.InvalidArgumentError, "num_classes"),
-    "half a class": (lambda: Categorical(2.5), rfgp.InvalidArgumentError, "num_classes"),
-    "noise of Gaussian": (lambda: gp_of(Gaussian(noise=0.3)), rfgp.InvalidArgumentError, "noise"),
-    "start of noise": (lambda: gp_of(start={"noise": 0.1}).condition(X2, COUNTS), rfgp.InvalidArgumentError, "noise"),
-    "learned frequencies": (
-        lambda: gp_of(approximation=rfgp.RandomFeatures(8, learn_frequencies=True)).condition(X2, COUNTS),
-        rfgp.InvalidArgumentError,
-        "Gaussian",
-    ),
-    "fitc": (
-        lambda: gp_of(approximation=rfgp.InducingPoints(8, method="fitc")).condition(X2, COUNTS).predict(X2).mean,
-        rfgp.InvalidArgumentError,
-        "Gaussian",
-    ),
-    "responses": (
-        lambda: gp_of(approximation=rfgp.Vecchia(5, condition_on="responses")).condition(X2, COUNTS).predict(X2).mean,
-        rfgp.InvalidArgumentError,
-        "Gaussian",
-    ),
-    "neighbors of classes": (
-        lambda: (
-            gp_of("categorical", approximation=rfgp.Vecchia(5), inference="laplace")
-            .condition(X2, COUNTS)
-            .predict(X2)
-            .mean
-        ),
-        rfgp.InvalidArgumentError,
-        "variational",
-    ),
-    "variational Student-t": (
-        lambda: gp_of("student-t", inference="variational"),
-        rfgp.InvalidArgumentError,
-        "laplace",
-    ),
-    "Laplace of noise": (
-        lambda: gp_of("heteroscedastic", inference="laplace"),
-        rfgp.InvalidArgumentError,
-        "variational",
-    ),
-    "inference of Gaussian": (lambda: gp_of("gaussian", inference="laplace"), rfgp.InvalidArgumentError, "None"),
-    "unknown inference": (lambda: gp_of(inference="mcmc"), rfgp.InvalidArgumentError, "variational"),
-    "labels": (taken("bernoulli", [0, 1, 2, 0]), rfgp.DataError, "row 2"),
-    "classes": (taken("categorical", [0, 1, 0.5]), rfgp.DataError, "row 2"),
-    "too many labels": (taken(Categorical(2), [0, 1, 2]), rfgp.DataError, "row 2"),
-    "half a count": (taken("poisson", [0, 1.5]), rfgp.DataError, "row 1"),
-    "negative count": (taken("negative-binomial", [-1]), rfgp.DataError, "counts"),
-    "zero": (taken("gamma", [1, 0]), rfgp.DataError, "row 1"),
-    "NaN": (taken("poisson", [0, np.nan]), rfgp.DataError, "NaN|finite"),
-    "two outputs": (lambda: gp_of().condition(X2, np.stack([COUNTS, COUNTS], 1)), rfgp.DataError, "output"),
-    "noise of rows": (lambda: gp_of().condition(X2, COUNTS, noise=np.ones(20)), rfgp.DataError, "noise"),
-    "update": (lambda: gp_of().condition(X2, COUNTS).update(X2, COUNTS + 0.5), rfgp.DataError, "counts"),
-    "negative exposure": (
-        lambda: gp_of().condition(X2, COUNTS, exposure=-1 - COUNTS),
-        rfgp.InvalidArgumentError,
-        "positive",
-    ),
-    "few exposures": (lambda: gp_of().condition(X2, COUNTS, exposure=[1, 2]), rfgp.DataError, "one value"),
-    "exposure of labels": (
-        lambda: gp_of("bernoulli").condition(X2, COUNTS > 5, exposure=1 + COUNTS),
-        rfgp.InvalidArgumentError,
-        "counts",
-    ),
-    "exposure of a Gaussian": (
-        lambda: gp_of("gaussian").condition(X2, COUNTS).predict(X2).observed(exposure=2.0),
-        rfgp.InvalidArgumentError,
-        "exposure",
-    ),
-    "zero exposure": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).observed(exposure=0.0),
-        rfgp.InvalidArgumentError,
-        "positive",
-    ),
-    "impossible count": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).observed().log_prob(-COUNTS),
-        rfgp.InvalidArgumentError,
-        "possible",
-    ),
-    "covariance": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).observed().covariance,
-        rfgp.InvalidArgumentError,
-        "covariance",
-    ),
-    "sums": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).observed().linear(COUNTS),
-        rfgp.InvalidArgumentError,
-        "Sums",
-    ),
-    "observed sums": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).linear(COUNTS).observed(),
-        rfgp.InvalidArgumentError,
-        "observations",
-    ),
-    "exponentials": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).observed().exp(),
-        rfgp.InvalidArgumentError,
-        "exponentials",
-    ),
-    "observed exponentials": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).exp().observed(),
-        rfgp.InvalidArgumentError,
-        "exponentials",
-    ),
-    "observed term": (
-        lambda: gp_of().condition(X2, COUNTS).predict(X2).terms["rbf"].observed().sample(1),
-        rfgp.InvalidArgumentError,
-        "term",
-    ),
-    "functions of dense classes": (
-        lambda: gp_of("categorical", inference="laplace").condition(X2, COUNTS % 3).sample_functions(1),
-        rfgp.InvalidArgumentError,
-        "sample",
-    ),
-    "dense classes": (
-        lambda: gp_of("categorical", inference="laplace").condition(X2, COUNTS % 3).predict(X2).mean,
-        rfgp.InvalidArgumentError,
-        "at most 15",
-    ),
-    "huge rates": (
-        lambda: gp_of(start={"mean": 800.0}).condition(X2, COUNTS).predict(X2).mean,
-        rfgp.SolverError,
-        "finite",
-    ),
-    "huge rates by a bound": (
-        lambda: gp_of(start={"mean": 800.0}, inference="variational").condition(X2, COUNTS).predict(X2).mean,
-        rfgp.SolverError,
-        "finite",
-    ),
-    "variational blocks": (
-        lambda: gp_of("bernoulli", inference="variational").condition(rfgp.tables.Batches([(X2, (COUNTS > 5) * 1.0)])),
-        rfgp.InvalidArgumentError,
-        "memory",
-    ),
-    "kernel of the noise": (lambda: gp_of(Heteroscedastic(kernel="rbf")), rfgp.InvalidArgumentError, "kernel"),
-    "name of a term": (
-        lambda: noisy(k.RBF("u"), approximation={"noise.a": rfgp.Exact()}).condition(ROWS, CURVE[:N]),
-        rfgp.RfgpError,
-        "noise.a",
-    ),
-    "noise of no column": (lambda: noisy(k.RBF("nothing")).condition(ROWS, CURVE[:N]), rfgp.RfgpError, "nothing"),
-    "bounds of features": (
-        lambda: gp_of("gaussian", approximation=rfgp.RandomFeatures(8)).condition(X2, COUNTS).evidence_bounds(),
-        rfgp.InvalidArgumentError,
-        "RandomFeatures",
-    ),
-    "bounds of counts": (
-        lambda: gp_of(approximation=rfgp.InducingPoints(8)).condition(X2, COUNTS).evidence_bounds(),
-        rfgp.InvalidArgumentError,
-        "Gaussian",
-    ),
-    "bounds without rows": (lambda: gp_of("gaussian").evidence_bounds(), rfgp.NotFittedError, "fit|condition|rows"),
-}
+def dense_classes():
+    with rfgp.testing.limits(max_dense=15):
+        return law("categorical", [0, 1, 2], inference="laplace")
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused(case, limits):
-    call, error, word = REFUSED[case]
-    if case == "dense classes":
-        limits(max_dense=15)
+def bounds(likelihood, approximation):
+    return gp_of(likelihood, approximation).condition(X2, COUNTS).evidence_bounds()
+
+
+REFUSED = [
+    (lambda: gp_of("cauchy"), INVALID, "cauchy"),
+    (lambda: likelihoods.by_name(3), INVALID, "likelihood"),
+    (lambda: Bernoulli(link="cauchit"), INVALID, "link"),
+    (lambda: Categorical(1), INVALID, "num_classes"),
+    (lambda: Categorical(10_000), INVALID, "num_classes"),
+    (lambda: Categorical(2.5), INVALID, "num_classes"),
+    (lambda: gp_of(Gaussian(noise=0.3)), INVALID, "noise"),
+    (lambda: law(start={"noise": 0.1}), INVALID, "noise"),
+    (lambda: law(approximation=rfgp.RandomFeatures(8, learn_frequencies=True)), INVALID, "Gaussian"),
+    (lambda: law(approximation=rfgp.InducingPoints(8, method="fitc")), INVALID, "Gaussian"),
+    (lambda: law(approximation=rfgp.Vecchia(5, condition_on="responses")), INVALID, "Gaussian"),
+    (lambda: law("categorical", approximation=rfgp.Vecchia(5), inference="laplace"), INVALID, "variational"),
+    (lambda: gp_of("student-t", inference="variational"), INVALID, "laplace"),
+    (lambda: gp_of("heteroscedastic", inference="laplace"), INVALID, "variational"),
+    (lambda: gp_of("gaussian", inference="laplace"), INVALID, "None"),
+    (lambda: gp_of(inference="mcmc"), INVALID, "variational"),
+    (lambda: law("bernoulli", [0, 1, 2, 0]), BAD, "row 2"),
+    (lambda: law("categorical", [0, 1, 0.5]), BAD, "row 2"),
+    (lambda: law(Categorical(2), [0, 1, 2]), BAD, "row 2"),
+    (lambda: law("poisson", [0, 1.5]), BAD, "row 1"),
+    (lambda: law("negative-binomial", [-1]), BAD, "counts"),
+    (lambda: law("gamma", [1, 0]), BAD, "row 1"),
+    (lambda: law("poisson", [0, np.nan]), BAD, "NaN|finite"),
+    (lambda: gp_of().condition(X2, np.stack([COUNTS, COUNTS], 1)), BAD, "output"),
+    (lambda: gp_of().condition(X2, COUNTS, noise=np.ones(20)), BAD, "noise"),
+    (lambda: gp_of().condition(X2, COUNTS).update(X2, COUNTS + 0.5), BAD, "counts"),
+    (lambda: gp_of().condition(X2, COUNTS, exposure=-1 - COUNTS), INVALID, "positive"),
+    (lambda: gp_of().condition(X2, COUNTS, exposure=[1, 2]), BAD, "one value"),
+    (lambda: gp_of("bernoulli").condition(X2, COUNTS % 2, exposure=1 + COUNTS), INVALID, "counts"),
+    (lambda: law("gaussian").observed(exposure=2.0), INVALID, "exposure"),
+    (lambda: law().observed(exposure=0.0), INVALID, "positive"),
+    (lambda: law().observed().log_prob(-COUNTS), INVALID, "possible"),
+    (lambda: law().observed().covariance, INVALID, "covariance"),
+    (lambda: law().observed().linear(COUNTS), INVALID, "Sums"),
+    (lambda: law().linear(COUNTS).observed(), INVALID, "observations"),
+    (lambda: law().observed().exp(), INVALID, "exponentials"),
+    (lambda: law().exp().observed(), INVALID, "exponentials"),
+    (lambda: law().terms["rbf"].observed().sample(1), INVALID, "term"),
+    (lambda: conditioned("rows", "categorical", "laplace").sample_functions(1), INVALID, "sample"),
+    (dense_classes, INVALID, "at most 15"),
+    (lambda: law(start={"mean": 800.0}), SOLVER, "finite"),
+    (lambda: law(start={"mean": 800.0}, inference="variational"), SOLVER, "finite"),
+    (lambda: gp_of(inference="variational").condition(rfgp.tables.Batches([(X2, COUNTS)])), INVALID, "memory"),
+    (lambda: gp_of(Heteroscedastic(kernel="rbf")), INVALID, "kernel"),
+    (lambda: noisy(k.RBF("u"), {"noise.a": rfgp.Exact()}).condition(ROWS, TARGETS[:N]), INVALID, "noise.a"),
+    (lambda: noisy(k.RBF("nothing")).condition(ROWS, TARGETS[:N]), rfgp.RfgpError, "nothing"),
+    (lambda: bounds("gaussian", rfgp.RandomFeatures(8)), INVALID, "RandomFeatures"),
+    (lambda: bounds("poisson", rfgp.InducingPoints(8)), INVALID, "Gaussian"),
+    (lambda: gp_of("gaussian").evidence_bounds(), rfgp.NotFittedError, "condition"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "word"), REFUSED)
+def test_what_cannot_be_is_refused(call, error, word):
     with pytest.raises(error, match=word):
         call()

@@ -218,16 +218,14 @@ PREDICTIONS = {
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)
-def test_predictions_are_copied_and_keep_their_results(name):
+def test_predictions_are_pickled_and_keep_their_results(name):
     p = PREDICTIONS[name]()
-    for copied in (pickle.loads(pickle.dumps(p)), copy.deepcopy(p)):
-        np.testing.assert_array_equal(copied.sample(2, seed=0), p.sample(2, seed=0))
-    for read in (lambda: p.mean, lambda: p.variance):
-        first = read().copy()
-        read()[...] = -1  # of the caller
-        np.testing.assert_array_equal(read(), first)
-    size = len(pickle.dumps(p))
-    assert len(pickle.dumps(PREDICTIONS[name]())) == pytest.approx(size, abs=200)
+    mean = p.mean.copy()
+    p.mean[...] = -1  # the caller changes a result
+    np.testing.assert_array_equal(p.mean, mean)
+    copied = pickle.loads(pickle.dumps(p))
+    np.testing.assert_array_equal(copied.variance, p.variance)
+    np.testing.assert_array_equal(copied.sample(2, seed=0), p.sample(2, seed=0))
 
 
 def test_many_points_are_predicted_in_chunks():
@@ -240,18 +238,6 @@ def test_many_points_are_predicted_in_chunks():
     assert many.sample(2, seed=0).shape == (2, 20_000)  # by weights
     with pytest.raises(graphs.MemoryBudgetError):
         many.covariance  # noqa: B018
-
-
-def test_representations_are_one_line():
-    p = predicted(outputs=2)
-    assert repr(p) == "Prediction(latent function at 5 points, 2 outputs)"
-    assert repr(p.observed().exp()) == "LogNormal(Prediction(observations at 5 points, 2 outputs))"
-    assert repr(p.linear(np.ones((1, 5)))) == "Prediction(latent function at 1 point, 2 outputs)"
-    assert repr(rfgp.likelihoods.StudentT(df=3.0, scale=0.5)) == "StudentT(df=3, scale=0.5)"
-    counts = PREDICTIONS["counts"]()
-    assert "Poisson()" in repr(counts)
-    left_out = MODELS["exact"]().condition(X, TARGETS[:, 0]).leave_one_out()
-    assert repr(left_out) == f"LeaveOneOut(20 observations, mean log density {left_out.log_prob.mean():.4g})"
 
 
 # --- terms ---------------------------------------------------------------------------------------------
@@ -556,19 +542,6 @@ def test_calibrated_intervals_and_coverage_equal_refits(case):
     shares = (np.reshape(reached, (-1, 1)) <= LEVELS).mean(0)
     np.testing.assert_allclose(calibration.coverage, shares, atol=1e-12)
     np.testing.assert_allclose(calibration.standard_error**2, LEVELS * (1 - LEVELS) / n)
-
-
-@pytest.mark.parametrize(("level", "fewest"), [(0.95, 19), (0.9, 9), (0.8, 4)])
-def test_fewest_rows_of_a_level_take_the_extreme_ends(level, fewest):
-    gp = rfgp.ExactGP(noise=0.1).condition(ROWS[:fewest], Y[:fewest])
-    left_out = gp.leave_one_out()
-    most = (np.abs(Y[:fewest] - left_out.mean) / np.sqrt(left_out.variance)).max()
-    far = gp.predict([[1e4, 1e4]]).observed()  # where no row is informative
-    expected = far.mean + np.array([[-1], [1]]) * most * far.std
-    np.testing.assert_allclose(far.interval(level, calibrated=True), expected, rtol=1e-9)
-    few = rfgp.ExactGP(noise=0.1).condition(ROWS[: fewest - 1], Y[: fewest - 1]).predict(ROWS).observed()
-    with pytest.raises(rfgp.InvalidArgumentError, match=f"requires {fewest} left-out rows"):
-        few.interval(level, calibrated=True)
 
 
 @OUTPUTS
@@ -896,90 +869,17 @@ class TestEstimatedDivergence:
 
 # --- refusals --------------------------------------------------------------------------------------------
 
-WRONG = {
-    "seed and generator": (lambda: predicted().sample(1, seed=0, generator=torch.Generator()), "seed and generator"),
-    "generator": (lambda: predicted().sample(1, generator=3), "generator"),
-    "seed": (lambda: predicted().sample(1, seed=-1), "seed"),
-    "draws": (lambda: predicted().sample(-1), "num_samples"),
-    "probability": (lambda: predicted().quantile(1.0), "strictly between"),
-    "NaN": (lambda: predicted().quantile([0.5, np.nan]), "strictly between"),
-    "text": (lambda: predicted().quantile("half"), "probability"),
-    "percent": (lambda: predicted().interval(95), "strictly between"),
-    "levels": (lambda: predicted().interval([0.5, 0.9]), "one number"),
-    "shape of y": (lambda: predicted().cdf(np.zeros(3)), "shape"),
-    "one y": (lambda: predicted().log_prob(1.0), "shape"),
-    "text of y": (lambda: predicted().exp().cdf(["a"]), "numbers"),
-    "shape of weights": (lambda: predicted().linear([1.0, -1.0]), "n = 5"),
-    "NaN weights": (lambda: predicted().linear([np.nan, 0, 0, 0, 0]), "NaN"),
-    "unknown term": (lambda: of_terms().predict(POINTS).of("f", "tide"), "tide"),
-    "no term": (lambda: of_terms().predict(POINTS).of(), "none"),
-    "no term left": (lambda: of_terms().predict(POINTS).without("f", "h", "g"), "none"),
-    "unknown cross term": (lambda: of_terms().predict(POINTS).cross_covariance([], "f"), "none"),
-    "terms of functionals": (lambda: of_terms().predict(POINTS).linear([1, 1, 1]).terms["f"], "not divided"),
-    "derivative": (
-        lambda: of_terms().predict(POINTS, derivative="t").exp().observed(),
-        "derivative|logarithm|exponential",
-    ),
-    "terms of an average": (lambda: averaged().predict(NEW).terms, "average"),
-    "sums of terms of an average": (lambda: averaged().predict(NEW).of("rbf"), "average"),
-    "others of an average": (lambda: averaged().predict(NEW).without("rbf"), "average"),
-    "functions of an average": (lambda: averaged().sample_functions(2, seed=0), "average"),
-    "exposure of an average": (lambda: averaged().predict(NEW).observed(exposure=2.0), "exposure"),
-    "weights of an average": (lambda: averaged().predict(NEW).linear([np.nan] * 5), "finite"),
-    "calibrated latent": (lambda: exact().interval(0.5, calibrated=True), "latent"),
-    "calibrated sums": (lambda: exact().linear(np.ones(5)).observed().interval(0.5, calibrated=True), "all terms"),
-    "calibrated term": (lambda: exact().terms["rbf"].observed().interval(0.5, calibrated=True), "all terms"),
-    "calibrated contrast": (lambda: exact().centered().observed().interval(0.5, calibrated=True), "all terms"),
-    "calibrated noise": (lambda: exact(noise=np.ones(20)).observed().interval(0.5, calibrated=True), "exchangeable"),
-    "calibrated weights": (
-        lambda: exact(sample_weight=np.arange(1, 21)).observed().interval(0.5, calibrated=True),
-        "exchangeable",
-    ),
-    "calibrated level": (lambda: exact().observed().interval(1.5, calibrated=True), "strictly between"),
-    "calibrated counts": (
-        lambda: rfgp.GP(k.RBF(), "student-t").condition(ROWS, Y).predict(NEW).observed().interval(0.5, calibrated=True),
-        "Gaussian likelihood",
-    ),
-    "calibrated neighbors": (
-        lambda: on_rows(rfgp.Vecchia(5))[0].predict(NEW).observed().interval(0.99, calibrated=True),
-        "requires 99 left-out rows, got 4",
-    ),
-    "calibrated forecast": (lambda: validated("forward").interval(0.5, calibrated=True), "last rows"),
-    "calibrated groups": (lambda: validated("site").interval(0.5, calibrated=True), "groups of site"),
-    "coverage of 1": (lambda: metrics.interval_coverage(Y, exact(), [1.0]), "strictly between"),
-    "points": (lambda: metrics.kl_divergence(random_law(3, 0), random_law(4, 0)), "same points"),
-    "no points": (lambda: metrics.kl_divergence(*[Law(np.zeros(0), np.zeros((0, 0)))] * 2), "at least one"),
-    "several outputs": (lambda: metrics.kl_divergence(*[predicted(outputs=2)] * 2), "one output"),
-    "other likelihood": (lambda: metrics.kl_divergence(predicted(), counts()), "same likelihood"),
-    "short y": (lambda: metrics.nlpd([1.0], random_law(3, 0)), "y must have"),
-    "matrices": (lambda: metrics.relative_frobenius_error(np.ones((2, 2)), np.ones((2, 3))), "one shape"),
-    "negative logarithm": (lambda: metrics.nlpd(-np.ones(5), predicted().exp()), "positive"),
-    "unordered labels": (lambda: metrics.crps(np.ones(5), PREDICTIONS["classes"]()), "labels"),
-    "residuals of labels": (lambda: metrics.standardized_residuals(np.ones(5), PREDICTIONS["classes"]()), "labels"),
-    "dense estimate": (lambda: metrics.estimate_kl(*[predicted("exact")] * 2), "kl_divergence"),
-    "one probe": (lambda: metrics.estimate_kl(*[estimated()] * 2, num_probes=1), "num_probes"),
-    "points of an estimate": (lambda: metrics.estimate_kl(estimated(), estimated(4)), "points"),
-    "outputs of an estimate": (lambda: metrics.estimate_kl(*[estimated(outputs=2)] * 2), "one output"),
-    "reversed box": (lambda: box({"t": [2.0]}, {"t": [1.0]}), "low must be"),
-    "infinite box": (lambda: box({"t": [0.0]}, {"t": [np.inf]}), "'t'"),
-    "NaN box": (lambda: box({"t": [np.nan]}, {"t": [1.0]}), "'t'"),
-    "boxes": (lambda: box({"t": [0.0, 1.0]}, {"t": [1.0, 2.0, 3.0]}), "one shape"),
-    "unknown column": (lambda: box({"t": [0.0]}, {"t": [1.0]}, "z"), "column"),
-    "column of labels": (lambda: box({"t": [0.0]}, {"t": [1.0]}, "g"), "column"),
-    "other column": (lambda: box({"t": [0.0]}, {"t": [1.0]}, "u"), "agree"),
-    "other level": (lambda: box({"t": [0.0], "g": ["b"]}, {"t": [1.0], "g": ["a"]}), "agree"),
-    "wide box": (lambda: box({"t": [0.0]}, {"t": [1e5]}), "lengthscales"),
-    "no box": (lambda: box({"t": [0.0]}, {"t": [0.0]}), "columns="),
-    "observed integral": (lambda: of_terms().integrate(POINTS, POINTS, columns="t").observed(), "observations"),
-}
+
+def observed(**options):
+    return rfgp.ExactGP(noise=0.1).condition(ROWS, Y, **options).predict(NEW).observed()
 
 
-def exact(**options):
-    return rfgp.ExactGP(noise=0.1).condition(ROWS, Y, **options).predict(NEW)
+def parts():
+    return of_terms().predict(POINTS)
 
 
-def counts():
-    return rfgp.GP(k.RBF(), "poisson").condition(X, np.arange(20.0)).predict(NEW)
+def other(likelihood="poisson"):
+    return rfgp.GP(k.RBF(), likelihood).condition(X, np.arange(20) % 3).predict(NEW)
 
 
 def estimated(points=70, outputs=1):
@@ -987,10 +887,14 @@ def estimated(points=70, outputs=1):
     return one.model(outputs).predict(one.points[:points])
 
 
+def calibrated(prediction, level=0.5):
+    return prediction.interval(level, calibrated=True)
+
+
 def validated(validate):
     t = np.arange(40.0)
-    table = {"t": t, "site": t // 5} if validate == "site" else {"t": t}
-    return rfgp.GP(validate=validate, seed=0).fit(table, np.sin(t / 3)).predict(table).observed()
+    rows = {"t": t, "site": t // 5} if validate == "site" else {"t": t}
+    return rfgp.GP(validate=validate, seed=0).fit(rows, np.sin(t / 3)).predict(rows).observed()
 
 
 def box(low, high, columns=None):
@@ -998,12 +902,71 @@ def box(low, high, columns=None):
     return of_terms().integrate(*fill, columns=columns)
 
 
-SLOW = ("calibrated forecast", "calibrated groups", "wide box")
+WRONG = [
+    (lambda: predicted().sample(1, seed=0, generator=torch.Generator()), "seed and generator"),
+    (lambda: predicted().sample(1, generator=3), "generator"),
+    (lambda: predicted().sample(1, seed=-1), "seed"),
+    (lambda: predicted().sample(-1), "num_samples"),
+    (lambda: predicted().quantile(1.0), "strictly between"),
+    (lambda: predicted().quantile([0.5, np.nan]), "strictly between"),
+    (lambda: predicted().quantile("half"), "probability"),
+    (lambda: predicted().interval([0.5, 0.9]), "one number"),
+    (lambda: predicted().cdf(np.zeros(3)), "shape"),
+    (lambda: predicted().log_prob(1.0), "shape"),
+    (lambda: predicted().exp().cdf(["a"]), "numbers"),
+    (lambda: predicted().linear([1.0, -1.0]), "n = 5"),
+    (lambda: predicted().linear([np.nan, 0, 0, 0, 0]), "NaN"),
+    (lambda: parts().of("f", "tide"), "tide"),
+    (lambda: parts().of(), "none"),
+    (lambda: parts().without("f", "h", "g"), "none"),
+    (lambda: parts().cross_covariance([], "f"), "none"),
+    (lambda: parts().linear([1, 1, 1]).terms["f"], "not divided"),
+    (lambda: averaged().predict(NEW).terms, "average"),
+    (lambda: averaged().predict(NEW).of("rbf"), "average"),
+    (lambda: averaged().predict(NEW).without("rbf"), "average"),
+    (lambda: averaged().sample_functions(2, seed=0), "average"),
+    (lambda: averaged().predict(NEW).observed(exposure=2.0), "exposure"),
+    (lambda: calibrated(predicted("exact")), "latent"),
+    (lambda: calibrated(predicted("exact").linear(np.ones(5)).observed()), "all terms"),
+    (lambda: calibrated(parts().terms["f"].observed()), "all terms"),
+    (lambda: calibrated(parts().centered().observed()), "all terms"),
+    (lambda: calibrated(observed(noise=np.ones(20))), "exchangeable"),
+    (lambda: calibrated(observed(sample_weight=np.arange(1, 21))), "exchangeable"),
+    (lambda: calibrated(observed(), 1.5), "strictly between"),
+    (lambda: calibrated(observed(), 0.96), "24 left-out rows, got 20"),
+    (lambda: calibrated(other("student-t").observed()), "Gaussian likelihood"),
+    (lambda: calibrated(on_rows(rfgp.Vecchia(5))[0].predict(NEW).observed(), 0.99), "99 left-out rows, got 4"),
+    (lambda: metrics.interval_coverage(np.ones(5), predicted(), [1.0]), "strictly between"),
+    (lambda: metrics.kl_divergence(random_law(3, 0), random_law(4, 0)), "same points"),
+    (lambda: metrics.kl_divergence(*[Law(np.zeros(0), np.zeros((0, 0)))] * 2), "at least one"),
+    (lambda: metrics.kl_divergence(*[predicted(outputs=2)] * 2), "one output"),
+    (lambda: metrics.kl_divergence(predicted(), other()), "same likelihood"),
+    (lambda: metrics.nlpd([1.0], random_law(3, 0)), "y must have"),
+    (lambda: metrics.relative_frobenius_error(np.ones((2, 2)), np.ones((2, 3))), "one shape"),
+    (lambda: metrics.nlpd(-np.ones(5), predicted().exp()), "positive"),
+    (lambda: metrics.crps(np.ones(5), other("categorical").observed()), "labels"),
+    (lambda: metrics.standardized_residuals(np.ones(5), other("categorical").observed()), "labels"),
+    (lambda: metrics.estimate_kl(*[predicted("exact")] * 2), "kl_divergence"),
+    (lambda: metrics.estimate_kl(*[estimated()] * 2, num_probes=1), "num_probes"),
+    (lambda: metrics.estimate_kl(estimated(), estimated(4)), "points"),
+    (lambda: metrics.estimate_kl(*[estimated(outputs=2)] * 2), "one output"),
+    (lambda: box({"t": [2.0]}, {"t": [1.0]}), "low must be"),
+    (lambda: box({"t": [0.0]}, {"t": [np.inf]}), "'t'"),
+    (lambda: box({"t": [0.0, 1.0]}, {"t": [1.0, 2.0, 3.0]}), "one shape"),
+    (lambda: box({"t": [0.0]}, {"t": [1.0]}, "z"), "column"),
+    (lambda: box({"t": [0.0]}, {"t": [1.0]}, "g"), "column"),
+    (lambda: box({"t": [0.0]}, {"t": [1.0]}, "u"), "agree"),
+    (lambda: box({"t": [0.0], "g": ["b"]}, {"t": [1.0], "g": ["a"]}), "agree"),
+    (lambda: box({"t": [0.0]}, {"t": [0.0]}), "columns="),
+    (lambda: of_terms().integrate(POINTS, POINTS, columns="t").observed(), "observations"),
+    pytest.param(lambda: box({"t": [0.0]}, {"t": [1e5]}), "lengthscales", marks=pytest.mark.slow),
+    pytest.param(lambda: calibrated(validated("forward")), "last rows", marks=pytest.mark.slow),
+    pytest.param(lambda: calibrated(validated("site")), "groups of site", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW else one for one in WRONG])
-def test_what_cannot_be_is_refused(case):
-    call, word = WRONG[case]
+@pytest.mark.parametrize(("call", "word"), WRONG)
+def test_what_cannot_be_is_refused(call, word):
     with pytest.raises((rfgp.InvalidArgumentError, rfgp.DataError), match=word):
         call()
 
@@ -1011,4 +974,4 @@ def test_what_cannot_be_is_refused(case):
 def test_forgotten_rows_do_not_calibrate():
     gp = on_rows(rfgp.EquispacedFourier(), k.RBF(0))[0].forget(ROWS[:2], Y[:2])
     with pytest.raises(rfgp.NotFittedError, match="after forget"):
-        gp.predict(NEW).observed().interval(0.5, calibrated=True)
+        calibrated(gp.predict(NEW).observed())
