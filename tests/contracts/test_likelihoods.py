@@ -368,6 +368,10 @@ def value_of(gp, path):
     return found if found.size > 1 else found.item()
 
 
+def parameters_of(gp, name):
+    return {key: value_of(gp, key) for key in MODELS[name][1]}
+
+
 def covariance(gp, terms, a, b, prefix=""):
     """Return the sum of the covariances of terms by their formulas."""
     parts = [FORMULAS[term](lambda key, term=term: value_of(gp, f"{prefix}{term}.{key}"), a, b) for term in terms]
@@ -384,11 +388,7 @@ def matrices(gp, case, prefix=""):
 
 def dense_of(gp, case, name, inference):
     """Return the dense inference at the hyperparameters of a model."""
-    kernel, mean, parameters = (
-        matrices(gp, case)[0],
-        value_of(gp, "mean"),
-        {key: value_of(gp, key) for key in MODELS[name][1]},
-    )
+    kernel, mean, parameters = matrices(gp, case)[0], value_of(gp, "mean"), parameters_of(gp, name)
     offset = np.log(EXPOSURE) if takes_exposure(name) else np.zeros(N)
     y = observations(name, exposure=np.exp(offset))
     if name == "categorical":
@@ -437,6 +437,7 @@ def assert_observed(found, expected, points, error):
             assert (expected.cdf(quantile - 1) < level + error).all()
         else:
             np.testing.assert_allclose(expected.cdf(quantile), level, atol=max(error, 1e-6))
+    assert_mean(found.sample(4000, seed=1) <= quantile, expected.cdf(quantile))
 
 
 def observed_of(name, mean, variance, offset, parameters):
@@ -463,7 +464,7 @@ def assert_matches(case, name, inference, search_error):
         own = found.moments(covariance(gp, [term], NEW, ROWS), covariance(gp, [term], NEW, NEW))
         np.testing.assert_allclose(p.terms[term].mean, own[0] - value_of(gp, "mean"), atol=error)
         np.testing.assert_allclose(p.terms[term].variance, np.diag(own[1]), atol=error)
-    parameters, has_exposure = {key: value_of(gp, key) for key in MODELS[name][1]}, takes_exposure(name)
+    parameters, has_exposure = parameters_of(gp, name), takes_exposure(name)
     means, variances = mean, np.diag(joint)
     if name == "heteroscedastic":
         of_noise = found.moments(*matrices(gp, case, "noise.")[1:], function=1)
@@ -544,11 +545,20 @@ def assert_classes(p, expected, f, gp):
     assert (law.cdf(quantile - 1) < 0.6).all()
     assert_mean(p.sample(4000, seed=1), p.mean)
     assert_mean((p.sample(4000, seed=1) - p.mean) ** 2, p.variance)
+    assert_functions(gp)
     labels = law.sample(20_000, seed=2)
     np.testing.assert_allclose((labels[..., None] == np.arange(3)).mean(0), law.probabilities, atol=0.03)
 
 
-@pytest.mark.parametrize("case", ["rows", "precisions"])
+def assert_functions(gp):
+    """Functions have the moments of predictions, if they can be drawn."""
+    if "bend" in gp.terms:
+        drawn, p = gp.sample_functions(4000, seed=0)(ROWS), gp.predict(ROWS)
+        assert_mean(drawn, p.mean)
+        assert_mean((drawn - p.mean) ** 2, p.variance)
+
+
+@pytest.mark.parametrize("case", ["weights", "precisions"])
 def test_variational_inference_of_classes_matches_dense_matrices(case):
     gp = conditioned(case, "categorical", "variational")
     y, means, law = torch.tensor(observations("categorical")), value_of(gp, "mean"), Categorical(3)
@@ -572,14 +582,12 @@ def test_variational_inference_of_classes_matches_dense_matrices(case):
     of_term = np.stack([found.moments(left, outer, function=c)[0] - means[c] for c in range(3)], 1)
     np.testing.assert_allclose(p.terms["site"].mean, of_term, atol=0.01)
     variances = np.stack([np.diag(joint) for _, joint in each], 1)
-    np.testing.assert_allclose(
-        p.observed().probabilities,
-        dense.probabilities(p.mean, np.einsum("ic,cd->icd", variances, np.eye(3))),
-        atol=0.01,
-    )
+    expected = dense.probabilities(p.mean, np.einsum("ic,cd->icd", variances, np.eye(3)))
+    np.testing.assert_allclose(p.observed().probabilities, expected, atol=0.01)
     mean, variance = found.without_rows()
     left_out = np.log(dense.probabilities(mean, np.einsum("ic,cd->icd", variance, np.eye(3))))
     np.testing.assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y.int()], atol=0.05)
+    assert_functions(gp)
 
 
 @pytest.mark.parametrize(("name", "inference"), [way for way in WAYS if way[0] != "heteroscedastic"])
@@ -594,6 +602,19 @@ def test_evidence_is_near_an_integral(name, inference):
     found = gp.log_marginal_likelihood().item()
     assert found == pytest.approx(expected, abs=0.3 if name == "student-t" else 0.05)
     assert inference == "laplace" or found < expected
+
+
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+@pytest.mark.parametrize("case", ["rows", "weights", "filter", "lattice"])
+def test_large_counts_converge(case, inference):
+    """Newton's first step from a mean of 0 overshoots. Shorter steps do not."""
+    y = 1e5 * observations("poisson")
+    gp = model(case, "poisson", inference, start={"mean": 0.0, f"{CASES[case].terms[0]}.outputscale": 150.0})
+    gp.condition(ROWS, y)
+    assert np.isfinite(gp.log_marginal_likelihood().item())
+    rate, is_observed = gp.predict(ROWS).observed().mean, y > 0
+    if case == "rows":
+        np.testing.assert_allclose(rate[is_observed], y[is_observed], rtol=0.05)
 
 
 # --- rows --------------------------------------------------------------------------------------------

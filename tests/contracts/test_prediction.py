@@ -195,6 +195,15 @@ def test_observations_are_differentiable_where_moments_are_smooth(likelihood):
     np.testing.assert_allclose(slope[:, 0], (ends[0] - ends[1]).reshape(5, -1).sum(1) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
+def test_results_of_inference_mode_are_not_kept():
+    p = MODELS["features"]().condition(X, TARGETS[:, 0]).predict(torch.tensor(NEW))
+    with torch.inference_mode():
+        mean = p.mean
+    weights = torch.ones(5, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad((p.mean * weights).sum(), weights)
+    torch.testing.assert_close(slope, mean)
+
+
 def test_certain_values_have_a_step_as_distribution():
     p = predicted().linear(np.zeros(5))
     np.testing.assert_array_equal([p.cdf(-1e-9)[0], p.cdf(0.0)[0], p.cdf(1e-9)[0]], [0, 1, 1])
@@ -235,6 +244,9 @@ def test_many_points_are_predicted_in_chunks():
     np.testing.assert_allclose(many.std[-10:], few.std, rtol=1e-9)
     np.testing.assert_allclose(many.mean[-10:], few.mean, rtol=1e-9)
     np.testing.assert_allclose(gp.predict(points).observed().mean[-10:], few.mean, rtol=1e-9)
+    source = gp.predict(rfgp.tables.Batches([points[:7000], points[7000:]]))
+    np.testing.assert_allclose(source.std, many.std, rtol=1e-9)
+    np.testing.assert_allclose(source.mean, many.mean, rtol=1e-9)
     assert many.sample(2, seed=0).shape == (2, 20_000)  # by weights
     with pytest.raises(graphs.MemoryBudgetError):
         many.covariance  # noqa: B018
@@ -243,7 +255,7 @@ def test_many_points_are_predicted_in_chunks():
 # --- terms ---------------------------------------------------------------------------------------------
 
 TABLE = {"t": RNG(4).uniform(0, 6, 40), "u": RNG(5).uniform(0, 1, 40), "g": RNG(6).choice(list("ab"), 40)}
-POINTS = {"t": np.array([1.0, 4.0, 9.0]), "u": np.array([0.2, 0.4, 0.9]), "g": np.array(["a", "b", "new"])}
+POINTS = {"t": np.array([1.0, 9.0, 9.5]), "u": np.array([0.2, 0.4, 0.9]), "g": np.array(["a", "new", "new"])}
 VALUES = np.sin(TABLE["t"]) + TABLE["u"] + (TABLE["g"] == "a") + 0.1 * RNG(7).normal(size=40)
 KERNEL = k.RBF("t", lengthscale=1.0, name="f") + k.Linear("u", origin=0.0, name="h") + k.Group("g", name="g")
 START = {"f.outputscale": 0.8, "h.variance": 0.5, "g.outputscale": 0.6, "mean": 0.4, "noise": 0.02}
@@ -288,6 +300,8 @@ def test_terms_match_dense_matrices(approximation):
             np.testing.assert_allclose(own.centered().mean, less @ mean, atol=1e-8)
             np.testing.assert_allclose(own.centered().covariance, less @ covariance @ less, atol=1e-8)
     np.testing.assert_allclose(sum(term.mean for term in p.terms.values()) + 0.4, p.mean)
+    draws = p.sample(4000, seed=0) - p.mean  # one point has a new level
+    assert_mean(draws[:, :, None] * draws[:, None], p.covariance)
     assert_mean(p.terms["g"].sample(4000, seed=0), p.terms["g"].mean)
 
 
