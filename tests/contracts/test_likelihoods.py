@@ -604,6 +604,7 @@ def test_evidence_is_near_an_integral(name, inference):
     assert inference == "laplace" or found < expected
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of steps that overshoot on a lattice
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
 @pytest.mark.parametrize("case", ["rows", "weights", "filter", "lattice"])
 def test_large_counts_converge(case, inference):
@@ -959,6 +960,16 @@ def test_fits_are_maxima_and_predict(name, inference):
     assert report.leave_one_out == pytest.approx(log_prob, abs=0.25)
     constant = rfgp.GP(k.Constant(), MODELS[name][0](), inference=inference, seed=0).fit(X, y)
     assert log_prob > constant.predict(new).observed().log_prob(observed).mean() + 0.02
+
+
+@pytest.mark.slow
+def test_fits_on_a_lattice_are_those_of_exact_kernels():
+    X, found = table(200, 5, "abc"), []
+    for approximation in (rfgp.EquispacedFourier(tolerance=1e-5), rfgp.Exact()):
+        gp = rfgp.GP(KERNELS["wave"], "poisson", approximation, inference="laplace", seed=0)
+        found.append(gp.fit(X, observations("poisson", X)).fit_report)
+    assert all(report.converged for report in found)
+    assert found[0].log_marginal_likelihood == pytest.approx(found[1].log_marginal_likelihood, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "heteroscedastic"])

@@ -709,6 +709,8 @@ def test_integrals_are_those_of_predictions(name):
     np.testing.assert_allclose(found.mean, expected.mean, rtol=2e-6)
     np.testing.assert_allclose(found.std, expected.std, rtol=0.01 if name == "neighbors" else 1e-4)
     np.testing.assert_allclose(found.quantile(0.9), expected.quantile(0.9), rtol=1e-3)
+    if name == "classes":
+        np.testing.assert_allclose(found.cross_covariance("rbf(0)", "rbf(0)"), found.covariance, rtol=1e-9)
 
 
 MISSING = {
