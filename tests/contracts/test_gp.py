@@ -265,19 +265,6 @@ def test_degrees_of_freedom_are_those_of_the_present_rows(approximation, count):
     assert gp.terms["rbf(0)"].degrees_of_freedom == pytest.approx(expected, rel=0.02 if count == 80 else 0.1)
 
 
-@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
-def test_degrees_of_freedom_of_inducing_points_are_bounded(method):
-    """With the residual variance of all rows there would be more than the exact process has."""
-    x = np.sort(np.random.default_rng(0).uniform(0, 20, 200))[:, None]
-    start = {"noise": 0.1, "outputscale": 1.0, "lengthscale": 1.0}
-    exact = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), start=start, seed=0).condition(x, np.sin(x[:, 0]))
-    few, many = (
-        exact.with_approximation(rfgp.InducingPoints(m, method=method)).terms["rbf"].degrees_of_freedom for m in (6, 60)
-    )
-    assert 4 < few < 6
-    assert many == pytest.approx(exact.terms["rbf"].degrees_of_freedom, rel=0.02)
-
-
 def test_shares_of_terms_and_costs_of_features():
     gp = given(TREND + SPACE, rfgp.RandomFeatures(16))
     terms = gp.predict(ROWS).terms
@@ -355,6 +342,20 @@ def test_kernels_without_columns_read_all_but_the_target():
     assert coded.hyperparameters.lengthscale.shape == (5,)  # an indicator for each store
     beside = rfgp.GP(k.RBF() + k.Group("store"), seed=0).condition(frame, "units")
     assert beside.kernel.terms()[0].factors[0].columns == ("t", "p")
+
+
+def test_levels_of_blocks_are_read_as_those_of_a_dataframe():
+    """The levels are known after a pass over all rows: "c" comes in the last ones only."""
+    frame = pd.DataFrame(ROWS).assign(open=ROWS["q"] > 0, units=Y)
+    frame = frame.iloc[np.argsort(frame["store"] == "c", kind="stable")]
+    make = lambda: rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(16), start={"lengthscale": 1.0}, seed=0)  # noqa: E731
+    blocks = rfgp.tables.Batches([frame[:20], frame[20:45], frame[45:]], target="units")
+    found, expected = make().condition(blocks).predict(frame), make().condition(frame, "units").predict(frame)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+    for changed in (np.arange(15.0), pd.date_range("2020-01-01", periods=15), [None] * 15):
+        later = frame[45:].assign(store=changed)
+        with pytest.raises(rfgp.DataError, match="store"):
+            make().condition(rfgp.tables.Batches([frame[:45], later], target="units"))
 
 
 def test_predictions_are_differentiable_in_numbers():
@@ -577,6 +578,16 @@ def far(approximation, dtype, distance):
     return gp.predict(new)
 
 
+def fit(kernel=TREND, y=Y, fixed=(), **options):
+    return rfgp.GP(kernel, seed=0, **options).fit(ROWS, y, fixed=fixed)
+
+
+MANY = {"x": np.arange(120.0), "s": [f"s{i // 2}" for i in range(120)]}
+UNIFORM, EIGHT, MANY_FEATURES = (
+    torch.distributions.Uniform(50.0, 60.0),
+    rfgp.RandomFeatures(8),
+    rfgp.RandomFeatures(10**8),
+)
 REFUSALS = {
     "a kernel's name": (lambda: rfgp.GP("rbf"), INVALID, "kernel must be a kernel"),
     "a likelihood": (lambda: rfgp.GP(TREND, "cauchy"), INVALID, "cauchy"),
@@ -587,51 +598,29 @@ REFUSALS = {
     "inference": (lambda: rfgp.GP(TREND, inference="laplace"), INVALID, "laplace"),
     "a budget": (lambda: rfgp.GP(TREND, budget=0), INVALID, "budget"),
     "memory": (lambda: rfgp.GP(TREND, memory=-1), INVALID, "memory must be"),
-    "learned laplace features": (
-        lambda: rfgp.RandomFeatures(kind="laplace", learn_frequencies=True), INVALID, "learn_frequencies"
-    ),
-    "a column": (lambda: rfgp.GP(k.RBF("x")).fit(ROWS, Y), DATA, "no column 'x'"),
-    "text as numbers": (lambda: rfgp.GP(k.RBF("store")).fit(ROWS, Y), DATA, "'store'"),
-    "numbers as levels": (lambda: rfgp.GP(k.Group("p")).fit(ROWS, Y), DATA, "'p'"),
-    "many levels": (
-        lambda: rfgp.GP(k.RBF()).fit({"x": np.arange(120.0), "s": [f"s{i // 2}" for i in range(120)]}, np.arange(120)),
-        DATA,
-        "60. Add k.Group",
-    ),
-    "an unknown start": (lambda: rfgp.GP(TREND, start={"nu": 1.0}).fit(ROWS, Y), INVALID, "nu"),
-    "an ambiguous start": (lambda: rfgp.GP(TREND + SPACE, start={"lengthscale": 1.0}).fit(ROWS, Y), INVALID, "length"),
-    "a negative start": (lambda: rfgp.GP(TREND, start={"lengthscale": -1.0}).fit(ROWS, Y), INVALID, "positive"),
-    "a start of three outputs": (
-        lambda: rfgp.GP(TREND, start={"noise": [1.0] * 3}).fit(ROWS, np.stack([Y, Y], 1)), INVALID, "noise must"
-    ),
-    "an unknown prior": (lambda: rfgp.GP(TREND, priors={"nu": None}).fit(ROWS, Y), INVALID, "nu"),
-    "a prior without density": (
-        lambda: rfgp.GP(TREND, priors={"noise": torch.distributions.Uniform(50.0, 60.0)}).fit(ROWS, Y), INVALID, "prior"
-    ),
-    "an unknown fixed name": (lambda: model(TREND).fit(ROWS, Y, fixed=("nu",)), INVALID, "hyperparameter"),
+    "learned laplace": (lambda: rfgp.RandomFeatures(kind="laplace", learn_frequencies=True), INVALID, "learn_freq"),
+    "a column": (lambda: fit(k.RBF("x")), DATA, "no column 'x'"),
+    "text as numbers": (lambda: fit(k.RBF("store")), DATA, "'store'"),
+    "numbers as levels": (lambda: fit(k.Group("p")), DATA, "'p'"),
+    "many levels": (lambda: rfgp.GP(k.RBF()).fit(MANY, np.arange(120.0)), DATA, "60. Add k.Group"),
+    "an unknown start": (lambda: fit(start={"nu": 1.0}), INVALID, "nu"),
+    "an ambiguous start": (lambda: fit(TREND + SPACE, start={"lengthscale": 1.0}), INVALID, "lengthscale"),
+    "a negative start": (lambda: fit(start={"lengthscale": -1.0}), INVALID, "positive"),
+    "a start of outputs": (lambda: fit(y=np.stack([Y, Y], 1), start={"noise": [1.0] * 3}), INVALID, "noise must"),
+    "an unknown prior": (lambda: fit(priors={"nu": None}), INVALID, "nu"),
+    "a prior without density": (lambda: fit(priors={"noise": UNIFORM}), INVALID, "prior"),
+    "an unknown fixed name": (lambda: fit(fixed=("nu",)), INVALID, "hyperparameter"),
     "negative iterations": (lambda: model(TREND).fit(ROWS, Y, max_iterations=-1), INVALID, "max_iterations"),
-    "a scale of a line": (lambda: rfgp.GP(2.0 * SLOPE).fit(ROWS, Y), INVALID, "no output scale"),
-    "an unknown term": (
-        lambda: rfgp.GP(TREND, approximation={"season": rfgp.Exact()}).fit(ROWS, Y), INVALID, "no term 'season'"
-    ),
-    "features of a line": (
-        lambda: rfgp.GP(SLOPE, approximation=rfgp.RandomFeatures(8)).fit(ROWS, Y), INVALID, "finitely many"
-    ),
-    "features of levels": (
-        lambda: given(PREDICTED).with_approximation({"store": rfgp.RandomFeatures(8)}), INVALID, "finitely many"
-    ),
-    "another term": (lambda: given(PREDICTED).with_approximation({"spacy": rfgp.Exact()}), INVALID, "no term 'spacy'"),
-    "little memory": (
-        lambda: rfgp.GP(k.RBF("t", name="trend"), approximation=rfgp.Exact(), memory=1e4).fit(ROWS, Y),
-        INVALID,
-        "'trend' takes",
-    ),
-    "no memory": (
-        lambda: rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**8)).condition(ROWS, Y), INVALID, "GiB"
-    ),
-    "fewer targets": (lambda: rfgp.GP(TREND).fit(ROWS, Y[:50]), DATA, "50"),
+    "a scale of a line": (lambda: fit(2.0 * SLOPE), INVALID, "no output scale"),
+    "an unknown term": (lambda: fit(approximation={"season": rfgp.Exact()}), INVALID, "no term 'season'"),
+    "features of a line": (lambda: fit(SLOPE, approximation=EIGHT), INVALID, "finitely many"),
+    "features of levels": (lambda: given(PREDICTED).with_approximation({"store": EIGHT}), INVALID, "finitely many"),
+    "another term": (lambda: given(PREDICTED).with_approximation({"spacy": EIGHT}), INVALID, "no term 'spacy'"),
+    "little memory": (lambda: fit(approximation=rfgp.Exact(), memory=1e4), INVALID, "'trend' takes"),
+    "no memory": (lambda: fit(approximation=MANY_FEATURES), INVALID, "GiB"),
+    "fewer targets": (lambda: fit(y=Y[:50]), DATA, "50"),
     "no rows": (lambda: rfgp.GP(k.RBF()).fit(np.empty((0, 2)), []), DATA, "at least"),
-    "a missing target": (lambda: rfgp.GP(TREND).fit(ROWS, np.where(np.arange(60) == 3, np.nan, Y)), DATA, "3"),
+    "a missing target": (lambda: fit(y=np.where(np.arange(60) == 3, np.nan, Y)), DATA, "3"),
     "a missing column": (lambda: given(PREDICTED).predict({"t": [1.0]}), DATA, "store"),
     "a missing number": (lambda: given(PREDICTED).predict({"t": [np.nan], "store": ["a"]}), DATA, "'t'"),
     "no points": (lambda: given(TREND).predict({"t": []}), DATA, "at least one"),
@@ -639,16 +628,12 @@ REFUSALS = {
     "no term's name": (lambda: given(PREDICTED).predict(NEW).of(), INVALID, ""),
     "a column of derivatives": (lambda: given(TREND).predict(NEW, derivative="u"), INVALID, "column"),
     "observed derivatives": (lambda: given(TREND).predict(NEW, derivative="t").observed(), INVALID, "observations"),
-    "derivatives of rough functions": (
-        lambda: rfgp.GP(k.Matern("t", nu=0.5)).condition(ROWS, Y).predict(NEW, derivative="t"), INVALID, "derivative"
-    ),
-    "derivatives of neighbors": (
-        lambda: given(TREND, NEAR).predict(NEW, derivative="t"), INVALID, "features"
-    ),
+    "a rough derivative": (lambda: fit(k.Matern("t", nu=0.5)).predict(NEW, derivative="t"), INVALID, "derivative"),
+    "derivatives of neighbors": (lambda: given(TREND, NEAR).predict(NEW, derivative="t"), INVALID, "features"),
     "rows far away": (lambda: far(rfgp.Exact(), np.float64, 1e200), DATA, r"row 1\. Check its unit"),
     "features far away": (lambda: far(rfgp.RandomFeatures(6), np.float32, 1e30), DATA, r"row 1\. Check its unit"),
     "neighbors far away": (lambda: far(NEAR, np.float64, 1e200), DATA, r"row 1\. Check its unit"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")

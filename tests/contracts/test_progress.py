@@ -86,14 +86,6 @@ def test_first_compilation_of_loops_is_shown(is_terminal, terminal):
     assert "fit: compiling loops" in stream.getvalue()
 
 
-@pytest.mark.parametrize(("wanted", "lines"), [(False, True), (True, False)])
-def test_nothing_is_shown_where_it_is_not_wanted(wanted, lines):
-    stream = io.StringIO()
-    with Bar(wanted, lines=lines, stream=stream) as tell:
-        tell("fit", 1, 10)
-    assert stream.getvalue() == ""
-
-
 def test_terminal_has_lines_without_rich(monkeypatch, terminal):
     monkeypatch.setitem(sys.modules, "rich", None)
     with Bar(stream=terminal) as tell:

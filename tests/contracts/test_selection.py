@@ -66,22 +66,19 @@ def statuses(selection):
 # --- scores ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "approximation", [pytest.param("auto", marks=pytest.mark.slow), rfgp.Exact(), rfgp.Vecchia(8)], ids=str
-)
+@pytest.mark.parametrize("approximation", [pytest.param("auto", marks=pytest.mark.slow), rfgp.Vecchia(8)], ids=str)
 def test_scores_are_leave_one_out_densities_of_fits_alone(approximation):
-    X, y = table(150)
-    selection = rfgp.GP(approximation=approximation, seed=0).fit(X, y).selection
-    assert (selection.validation, selection.num_validation) == ("leave-one-out", 150)
-    trials = scored(selection)[:: 3 if approximation == "auto" else 2]
+    X, y = table(100, 1)
+    selection = rfgp.GP(approximation=approximation, seed=0).select(X, y)
+    assert (selection.validation, selection.num_validation) == ("leave-one-out", 100)
     best = max(scored(selection), key=lambda trial: trial.last.value)
     top = rebuilt(best).fit(X, y).leave_one_out().log_prob
-    for trial in trials:
+    for trial in scored(selection)[::2]:
         alone = rebuilt(trial).fit(X, y).leave_one_out().log_prob
         assert trial.last.value == pytest.approx(alone.mean(), abs=5e-3)
-        assert trial.last.error == pytest.approx(alone.std(ddof=1) / np.sqrt(150), rel=0.1)
+        assert trial.last.error == pytest.approx(alone.std(ddof=1) / 10, rel=0.1)
         assert trial.last.difference == pytest.approx((top - alone).mean(), abs=5e-3)
-        assert trial.last.difference_error == pytest.approx((top - alone).std(ddof=1) / np.sqrt(150), abs=5e-3)
+        assert trial.last.difference_error == pytest.approx((top - alone).std(ddof=1) / 10, abs=5e-3)
 
 
 def test_last_rows_are_held_out_and_compared_with_a_constant():
@@ -118,6 +115,7 @@ def test_groups_are_scored_by_fits_without_them():
     assert found.mean() < rebuilt(trial).fit(X, y).leave_one_out().log_prob.mean() - 0.2
 
 
+@pytest.mark.slow
 def test_scores_of_few_rows_are_not_fitted_to_them():
     """With 9 columns and 60 rows, left-out densities of one fit are too large. Folds are new fits."""
     rng = np.random.default_rng(0)
@@ -149,8 +147,8 @@ LEVELS = np.repeat(np.arange(3), 20)
 @pytest.mark.parametrize("X", [
     {"a": np.array(["lo", "mid", "hi"])[LEVELS]},
     {"a": LEVELS / 2},
-    {"a": LEVELS > 0},
-    {"a": np.array(["lo", "mid", "hi"])[LEVELS], "b": np.tile([0.0, 1.0], 30)},
+    pytest.param({"a": LEVELS > 0}, marks=pytest.mark.slow),
+    pytest.param({"a": np.array(["lo", "mid", "hi"])[LEVELS], "b": np.tile([0.0, 1.0], 30)}, marks=pytest.mark.slow),
 ], ids=["categories", "few numbers", "booleans", "two columns"])  # fmt: skip
 def test_scores_of_designs_are_those_of_new_repeats(X):
     """Each level was predicted without any row of it, and the table called uninformative."""
@@ -234,14 +232,6 @@ def test_members_have_the_weights_of_the_selection(averaged, tmp_path):
     again = copy.deepcopy(gp).fit(X, y)
     assert again.selection == selection
     np.testing.assert_allclose(again.predict(X).mean, gp.predict(X).mean, rtol=1e-9)
-
-
-def test_searches_of_averages_end_where_they_gain_little(averaged):
-    gp, X, y = averaged
-    whole = rfgp.GP(gp.members[0][1].kernel, approximation=rfgp.Exact()).fit(X, y)
-    gain = whole.fit_report.log_marginal_likelihood - gp.fit_report.log_marginal_likelihood
-    assert gp.fit_report.converged
-    assert -1e-3 < gain < 0.3
 
 
 @pytest.mark.parametrize("kind", ["outputs", "approximation", "poisson", "time limit"])
@@ -608,15 +598,6 @@ def test_few_of_many_columns_are_found():
     gp = rfgp.GP(seed=0).fit(X, 2 * X[:, 4] - X[:, 9] + 0.3 * rng.standard_normal(60))
     assert gp.selection.chosen.name.endswith("few columns")
     assert np.mean((gp.predict(new).mean - 2 * new[:, 4] + new[:, 9]) ** 2) < 0.3 * 0.5
-
-
-def test_neighbors_are_selected_where_rows_have_near_twins(limits):
-    limits(few_rows=100)
-    rng = np.random.default_rng(0)
-    which = np.arange(240) % 120
-    X = rng.uniform(-1, 1, (120, 4))[which] + 1e-3 * rng.standard_normal((240, 4))
-    y = np.sin(2 * X[:, 0]) + rng.standard_normal(120)[which] + 0.05 * rng.standard_normal(240)
-    assert "neighbors" in rfgp.GP(seed=0, time_limit=60).fit(X, y, max_iterations=15).selection.chosen.name
 
 
 @pytest.mark.parametrize("spacing", ["months", "regular", "irregular"])
