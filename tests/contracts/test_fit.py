@@ -142,6 +142,8 @@ SLOW = (
     "mesh",
     "poisson on a lattice",
     "lattice",
+    "node precision",
+    "roads",
 )
 each_path = pytest.mark.parametrize(
     "path", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PATHS]
@@ -329,7 +331,9 @@ def test_a_fast_function_is_found(name):
     assert np.mean((gp.predict(x[1::2]).mean - f[1::2]) ** 2) < 0.03 * f.var()
 
 
-@pytest.mark.parametrize("name", [name for name in EACH if name != "chain"])
+@pytest.mark.parametrize(
+    "name", ["exact", "neighbors", *(pytest.param(n, marks=pytest.mark.slow) for n in list(EACH)[1:4])]
+)
 def test_noise_is_not_explained_by_short_lengthscales(name):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((120, 2)), rng.standard_normal(120)
@@ -372,6 +376,7 @@ def test_variances_without_a_closed_form_are_optimal_on_all_rows(change, limits)
     assert (gp.hyperparameters.outputscale.item() == pytest.approx(0.8, rel=1e-9)) == (change == "fixed")
 
 
+@pytest.mark.slow
 def test_scales_of_all_terms_are_optimal_on_all_rows(limits):
     limits(subset_rows=100, min_subset_gain=1.0)
     X, y = table(900)
@@ -398,7 +403,9 @@ def test_little_noise_in_single_precision(sd):
     assert gp.fit_report.mean_squared_zscore == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("approximation", [rfgp.Exact(), FEATURES, rfgp.RandomFeatures(100)], ids=repr)
+@pytest.mark.parametrize(
+    "approximation", [rfgp.Exact(), FEATURES, pytest.param(rfgp.RandomFeatures(100), marks=pytest.mark.slow)], ids=repr
+)
 def test_single_precision_does_not_stop_a_search(approximation):
     X, y = table(120)
     gp, double = (gp_of(approximation).fit(*data) for data in ((X.astype(np.float32), y.astype(np.float32)), (X, y)))
@@ -459,7 +466,7 @@ def test_exact_models_interpolate_simulators(kernel):
 @pytest.mark.parametrize(("kernel", "columns", "planned"), [
     (SMOOTH, 2, {"EquispacedFourier"}),
     (k.RBF(0) + k.RBF(1) + k.Periodic(0, 0.3), 2, {"EquispacedFourier", "Exact"}),
-    (k.Matern(nu=0.5, lengthscale=0.05), 3, {"Vecchia"}),
+    pytest.param(k.Matern(nu=0.5, lengthscale=0.05), 3, {"Vecchia"}, marks=pytest.mark.slow),
     (SMOOTH, 4, {"RandomFeatures"}),
 ])  # fmt: skip
 def test_terms_of_few_columns_are_planned_on_lattices(kernel, columns, planned):
@@ -481,7 +488,8 @@ def waves(count, d, length, noise=0.1):
     return X, f, f + noise * rng.normal(size=count)
 
 
-@pytest.mark.parametrize("count", [3000, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3000, 50_000])
 def test_fit_on_a_lattice_is_close_to_the_truth(count):
     X, f, y = waves(count, 1, 0.05)
     gp = gp_of(LATTICE).fit(X, y)
@@ -533,6 +541,7 @@ def test_learned_frequencies_lower_the_error_of_few_features():
     (lambda: table(200), 0, "no steps were allowed"),
     (lambda: table(199), 30, "199 rows are too few"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_fixed_frequencies_are_kept_for_noise_few_rows_and_no_steps(make, steps, words):
     X, y = make()
     model = gp_of(rfgp.RandomFeatures(8, learn_frequencies=True))
@@ -601,7 +610,10 @@ def test_conjugate_gradients_end_near_the_optimum_of_dense_algebra():
     assert abs(dense.log_marginal_likelihood().item() - gp.log_marginal_likelihood().item()) < 1.5
 
 
-@pytest.mark.parametrize(("length", "inference"), [(None, "laplace"), (0.3, "laplace"), (0.3, "variational")])
+@pytest.mark.parametrize(
+    ("length", "inference"),
+    [(None, "laplace"), (0.3, "laplace"), pytest.param(0.3, "variational", marks=pytest.mark.slow)],
+)
 def test_any_start_finds_clusters_of_nodes(length, inference):
     """With constant functions the accuracy is 1/3 and the log marginal likelihood 12 log(1/3) = -13.2."""
     rng = np.random.default_rng(0)
@@ -667,7 +679,9 @@ WARNINGS = {
 }
 
 
-@pytest.mark.parametrize("name", WARNINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ("few features", "sharp steps"))) for n in WARNINGS]
+)
 def test_a_misleading_fit_warns(name):
     make, warning, words = WARNINGS[name]
     with pytest.warns(getattr(rfgp, f"{warning}Warning"), match=words):
@@ -676,7 +690,7 @@ def test_a_misleading_fit_warns(name):
 
 @pytest.mark.filterwarnings("error::rfgp.RfgpWarning")
 @pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(128), rfgp.Exact(), rfgp.Vecchia(10)], ids=repr)
-@pytest.mark.parametrize("noise", [0.01, 0.3])
+@pytest.mark.parametrize("noise", [pytest.param(0.01, marks=pytest.mark.slow), 0.3])
 def test_a_sound_fit_does_not_warn(approximation, noise):
     gp = gp_of(approximation).fit(*table(250, noise=noise))
     assert gp.fit_report.outliers == ()
@@ -684,7 +698,7 @@ def test_a_sound_fit_does_not_warn(approximation, noise):
 
 
 def test_outliers_are_named_by_row_and_saved(tmp_path):
-    gp = gp_of(rfgp.RandomFeatures(32)).fit(*outliers())
+    gp = gp_of(rfgp.InducingPoints(30)).fit(*outliers())
     assert gp.fit_report.outliers[:3] == (50, 20, 7)[: len(gp.fit_report.outliers)]
     gp.save(tmp_path / "model")
     assert rfgp.load(tmp_path / "model").fit_report == gp.fit_report
@@ -856,6 +870,7 @@ def test_checkpoint_of_another_fit_raises(change, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["weights", "walkers", "kernel"])
+@pytest.mark.slow
 def test_checkpoint_of_another_graph_raises(change, tmp_path):
     edges = np.stack([np.arange(30), (np.arange(30) + 1) % 30], 1)
 

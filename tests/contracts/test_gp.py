@@ -96,14 +96,7 @@ CASES = {
     "chain with levels": (CHAIN + k.Group("g"), {"trend": rfgp.SparsePrecision()}),
 }
 TAILED = ("exact", "lattice with a season", "inducing points", "neighbors", "chain with levels")
-SLOW = (
-    "auto",
-    "two lattices",
-    "lattice with a season",
-    "lattice with neighbors",
-    "lattice with inducing points",
-    "lattice with a chain",
-)
+SLOW = (*(c for c in CASES if c.startswith("lattice with")), "auto", "two lattices")
 INSIDE, BEYOND = np.linspace(1, 29, 70), np.linspace(31, 60, 70)  # more than `FEW_POINTS` of a lattice
 PLACES = {"one": [40.0], "inside": INSIDE, "beyond": BEYOND, "both": [*INSIDE, *BEYOND], "one beyond": [*INSIDE, 40.0]}
 
@@ -276,6 +269,7 @@ def test_shares_of_terms_and_costs_of_features():
         assert report.approximation == rfgp.RandomFeatures(16)
 
 
+@pytest.mark.slow
 def test_a_budget_of_features_is_divided_by_degrees_of_freedom():
     rng = np.random.default_rng(3)
     rows = {"a": rng.uniform(0, 1, 400), "b": rng.uniform(0, 1, 400)}

@@ -575,6 +575,7 @@ def test_wrong_options_are_named(name):
 # --- what is found ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_does_not_beat_a_constant():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
@@ -584,7 +585,7 @@ def test_noise_does_not_beat_a_constant():
     assert rfgp.GP(seed=0).select(*table()).unbeaten_baseline is None
 
 
-@pytest.mark.parametrize("count", [10, 60])
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_line_is_found(count):
     X = np.random.default_rng(1).standard_normal((count, 1))
     gp = rfgp.GP(seed=0).fit(X, -50_000 * X[:, 0])
@@ -592,6 +593,7 @@ def test_a_line_is_found(count):
     assert gp.predict([[3.0]]).mean[0] == pytest.approx(-150_000, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_few_of_many_columns_are_found():
     rng = np.random.default_rng(3)
     X, new = rng.standard_normal((60, 80)), rng.standard_normal((500, 80))
@@ -619,9 +621,9 @@ def test_seasons_are_found_and_continued(spacing):
     ("target", "proposal"),
     [
         (lambda y: np.round(np.exp(y / 5)) * (y > 5), "poisson"),
-        (lambda y: y > 5, "bernoulli"),
-        (lambda y: np.round(y) + 20, None),
-        (lambda y: y, None),
+        pytest.param(lambda y: y > 5, "bernoulli", marks=pytest.mark.slow),
+        pytest.param(lambda y: np.round(y) + 20, None, marks=pytest.mark.slow),
+        pytest.param(lambda y: y, None, marks=pytest.mark.slow),
     ],
     ids=["counts", "classes", "rounded", "numbers"],
 )
@@ -657,7 +659,7 @@ def noisy(kind, count=300, seed=0):
         ("inputs", 0.5),
         pytest.param("mean", 0.2, marks=pytest.mark.slow),
         pytest.param("tails", 0.1, marks=pytest.mark.slow),
-        ("outliers", 0.4),
+        pytest.param("outliers", 0.4, marks=pytest.mark.slow),
     ],
 )
 def test_uneven_noise_gets_scales(kind, least):
@@ -702,9 +704,8 @@ def test_known_noise_and_outputs_have_no_scales():
     assert repr(rfgp.GP(k.RBF(), "auto")).startswith("GP(kernel=RBF(), likelihood='auto', seed=")
 
 
-@pytest.mark.parametrize(
-    "approximation", [rfgp.RandomFeatures(64), pytest.param(rfgp.Vecchia(10), marks=pytest.mark.slow)], ids=repr
-)
+@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(64), rfgp.Vecchia(10)], ids=repr)
+@pytest.mark.slow
 def test_noise_of_many_rows_is_selected_on_held_out_rows(approximation, limits):
     limits(few_rows=200)
     X, y, new, y_new = noisy("inputs", 600)
@@ -716,7 +717,7 @@ def test_noise_of_many_rows_is_selected_on_held_out_rows(approximation, limits):
     assert np.median(other / p.observed().std) == pytest.approx(1, abs=0.1)
 
 
-@pytest.mark.parametrize("kind", ["counts", "classes"])
+@pytest.mark.parametrize("kind", [pytest.param("counts", marks=pytest.mark.slow), "classes"])
 def test_likelihoods_of_counts_and_classes_are_scored(kind):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (150, 1))
@@ -731,6 +732,7 @@ def test_likelihoods_of_counts_and_classes_are_scored(kind):
         assert trials[name].last.difference < 0  # ahead of the normal and Student-t noises
 
 
+@pytest.mark.slow
 def test_atoms_do_not_win_by_their_density():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (300, 2))
@@ -813,7 +815,9 @@ def forecasts(predict, X):
     return [str(entry.message) for entry in caught if entry.category is rfgp.ForecastWarning]
 
 
-@pytest.mark.parametrize("kind", ["dates", "dates and numbers", "ascending numbers"])
+@pytest.mark.parametrize(
+    "kind", ["ascending numbers", *(pytest.param(n, marks=pytest.mark.slow) for n in ("dates", "dates and numbers"))]
+)
 def test_forecasts_of_an_interpolating_selection_warn(kind, tmp_path):
     X, gp = INPUTS[kind], first_rows(kind)
     assert 'validate="forward"' in gp.selection.reason
@@ -826,6 +830,7 @@ def test_forecasts_of_an_interpolating_selection_warn(kind, tmp_path):
     assert forecasts(gp.predict, part(X, 50, 60))
 
 
+@pytest.mark.slow
 def test_forward_selections_given_kernels_and_unordered_numbers_do_not_warn():
     X = INPUTS["dates"]
     given = rfgp.GP(k.RBF("day"), seed=0).fit(part(X, 0, 40), WAVE[:40])
@@ -860,7 +865,8 @@ SMOOTHNESS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["roads", pytest.param("mesh", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["roads", "mesh"])
 def test_smoothness_is_selected_by_leave_one_out(kind, tmp_path):
     make, data, alphas = SMOOTHNESS[kind]
     X, y = data()
@@ -878,6 +884,7 @@ def test_smoothness_is_selected_by_leave_one_out(kind, tmp_path):
     assert "time limit" in str(late)
 
 
+@pytest.mark.slow
 def test_features_of_nodes_are_selected_by_their_error(limits):
     graph, nodes = graphs.Graph.from_grid((8, 8)), np.arange(0, 64, 2)
     y = np.sin(nodes / 6)
@@ -916,6 +923,7 @@ def store():
     return rfgp.GP(seed=0).fit(sales(), "units")
 
 
+@pytest.mark.slow
 def test_text_categories_and_truth_values_are_inputs(store, tmp_path):
     new = sales(100, seed=1)
     mean = store.predict(new).mean
@@ -946,7 +954,11 @@ def many_stores(count, num_levels, seed):
 
 @pytest.mark.parametrize(
     ("count", "approximation"),
-    [(200, "auto"), pytest.param(700, "auto", marks=pytest.mark.slow), (300, rfgp.RandomFeatures(32))],
+    [
+        (200, "auto"),
+        pytest.param(700, "auto", marks=pytest.mark.slow),
+        pytest.param(300, rfgp.RandomFeatures(32), marks=pytest.mark.slow),
+    ],
     ids=["exact", "equispaced", "given"],
 )
 def test_columns_of_many_levels_are_effects_in_all_candidates(count, approximation, limits):
