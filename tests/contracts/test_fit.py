@@ -579,6 +579,21 @@ def test_learned_frequencies_beside_neighbors_are_better_than_either_part():
 
 
 @pytest.mark.slow
+def test_scales_of_features_beside_neighbors_are_bounded_unless_given():
+    """A line in columns with little effect. Without a bound of 4 variances the scale and the lengthscales grow."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = X @ [1.0, 2.0] + 0.1 * np.sign(np.sin(20 * X[:, 0])) + 0.05 * rng.standard_normal(200)
+    used = {"a": rfgp.RandomFeatures(8, seed=0), "b": rfgp.Vecchia(8, seed=0)}
+    kernel = k.RBF(name="a") + k.Matern(nu=1.5, name="b")
+    given = gp_of(used, kernel, start={"a.outputscale": 2 * y.var()}).fit(X, y)
+    free = gp_of(used, kernel).fit(X, y)
+    assert free.hyperparameters.standardized("a.outputscale").item() == pytest.approx(4.0)
+    assert "a.outputscale" in free.fit_report.at_bounds
+    assert given.hyperparameters.standardized("a.outputscale").item() > 8.0
+
+
+@pytest.mark.slow
 def test_residual_of_points_is_closest_to_the_exact_optimum():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (250, 2))
