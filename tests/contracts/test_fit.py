@@ -800,9 +800,9 @@ def test_error_of_a_callback_leaves_the_model_unchanged():
 @pytest.mark.parametrize("count", [3, 6, 9])
 def test_best_hyperparameters_before_the_limit_are_kept(count):
     def wait(iteration, value):
-        time.sleep(0.5 * (iteration == count))
+        time.sleep(1.0 * (iteration == count))
 
-    gp = rfgp.GP(MATERN, approximation=rfgp.Exact(), time_limit=0.5, seed=0).fit(*table(), callback=wait)
+    gp = rfgp.GP(MATERN, approximation=rfgp.Exact(), time_limit=1.0, seed=0).fit(*table(), callback=wait)
     trace = gp.fit_report.trace
     assert "the time limit passed" in gp.fit_report.message
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(max(trace), abs=1e-6)
