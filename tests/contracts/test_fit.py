@@ -413,6 +413,13 @@ def test_single_precision_does_not_stop_a_search(approximation):
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(double.fit_report.log_marginal_likelihood, abs=0.5)
 
 
+def test_few_rows_start_with_the_exact_kernel_and_end_with_features():
+    first, *_, last = fitted("more features than rows")[0].fit_report.stages
+    assert first.name == "all rows, exact kernel"
+    assert last.name.startswith("all rows")
+    assert "exact" not in last.name
+
+
 def test_a_column_without_a_slope_comes_back():
     """The slope in the log lengthscale there is 10^-8 times that of a relevant column."""
     X, y = table(noise=0.05)
