@@ -319,11 +319,9 @@ def test_files_keep_the_kind_of_clock(tmp_path):
             read_inputs(tmp_path / name, schema)
     with pytest.raises(rfgp.DataError, match="one offset"):
         rfgp.GP(k.RBF("t"), seed=0).condition(CSV(tmp_path / "t.csv", "y"))
-    gp = rfgp.GP(k.Periodic("t", 1.0), approximation=rfgp.RandomFeatures(16), seed=0)
-    gp.condition(Parquet(tmp_path / "t.parquet", "y"))
-    assert np.abs(gp.predict(tokyo).mean - TIMES.y).max() < 0.05
-    for frame in (text.frame(), binary.frame()):
-        assert np.abs(gp.condition(frame, TIMES.y).predict(frame).mean - TIMES.y).max() < 0.05
+    for rows, new in (((Parquet(tmp_path / "t.parquet", "y"),), tokyo), ((text.frame(), TIMES.y), text.frame())):
+        gp = rfgp.GP(k.Periodic("t", 1.0), approximation=rfgp.RandomFeatures(16), seed=0).condition(*rows)
+        assert np.abs(gp.predict(new).mean - TIMES.y).max() < 0.05
 
 
 @pytest.mark.parametrize("step", ["1s", "100ns"])
