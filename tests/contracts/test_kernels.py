@@ -437,7 +437,7 @@ def test_own_kernels_and_approximations(kernel, other, formula, name):
     start = {"noise": 0.05, f"own.{name}": 1.5, "own.outputscale": 1.0, "slope.variance": 0.5, "mean": 0.0}
     K = formula(X) + 0.5 * np.outer(X["p"], X["p"])
     expected = K @ np.linalg.solve(K + 0.05 * np.eye(40), TARGETS)
-    for approximation, atol in ((rfgp.Exact(), 1e-7), (other, 0.1 if "Random" in repr(other) else 1e-3)):
+    for approximation, atol in ((rfgp.Exact(), 1e-7), (other, 0.15 if "Random" in repr(other) else 1e-3)):
         both = kernel.named("own") + k.Linear("p", origin=0.0, name="slope")
         gp = rfgp.GP(both, approximation={"own": approximation}, standardize=False, seed=0).condition(X, TARGETS)
         gp.hyperparameters.set(**start)
