@@ -242,6 +242,9 @@ def test_numbers_are_starting_variances():
     gp = rfgp.GP(2.0 * A + k.Linear("p", variance=0.3), standardize=False, seed=0).condition(TABLE, Y)
     found = [gp.hyperparameters[name].item() for name in ("rbf(t).outputscale", "rbf(t).lengthscale", "variance")]
     assert found == pytest.approx([2.0, 1.3, 0.3])
+    gp = rfgp.GP(k.RBF(BOTH) + k.Linear("p"), seed=0).condition(TABLE, Y)  # by default, shares of the variance of y
+    lengths = 2**0.5 * np.array([T.std(ddof=1), P.std(ddof=1)])
+    np.testing.assert_allclose(gp.hyperparameters["lengthscale"].detach(), lengths, rtol=1e-9)
 
 
 def test_kernels_are_values():
@@ -436,12 +439,14 @@ def test_own_kernels_and_approximations(kernel, other, formula, name):
     """A sum with an own term equals the dense posterior, also by an approximation, and can be fitted."""
     start = {"noise": 0.05, f"own.{name}": 1.5, "own.outputscale": 1.0, "slope.variance": 0.5, "mean": 0.0}
     K = formula(X) + 0.5 * np.outer(X["p"], X["p"])
-    expected = K @ np.linalg.solve(K + 0.05 * np.eye(40), TARGETS)
+    gain = np.linalg.solve(K + 0.05 * np.eye(40), K)
+    expected, variance = gain.T @ TARGETS, np.diag(K - K @ gain)
     for approximation, atol in ((rfgp.Exact(), 1e-7), (other, 0.15 if "Random" in repr(other) else 1e-3)):
         both = kernel.named("own") + k.Linear("p", origin=0.0, name="slope")
         gp = rfgp.GP(both, approximation={"own": approximation}, standardize=False, seed=0).condition(X, TARGETS)
         gp.hyperparameters.set(**start)
         np.testing.assert_allclose(gp.predict(X).mean, expected, atol=atol)
+        np.testing.assert_allclose(gp.predict(X).variance, variance, atol=atol)
         before = gp.log_marginal_likelihood().item()
         assert gp.fit(X, TARGETS, max_iterations=5).fit_report.log_marginal_likelihood > before
 

@@ -229,28 +229,9 @@ def turned(table):
     return table[["c", "b", "a"]].assign(place="here")[["place", "c", "b", "a"]]
 
 
-class Polars:
-    """The parts of a polars dataframe that are used."""
-
-    def __init__(self, table):
-        self.table = table
-
-    @property
-    def columns(self):
-        return list(self.table.columns)
-
-    def __getitem__(self, name):
-        return self.table[name]
-
-    def __array__(self, dtype=None, copy=None):
-        return self.table.to_numpy(dtype)
-
-
 ORDERS = {
-    "reversed": lambda table: table[["c", "b", "a"]],
     "more": turned,
     "Arrow": lambda table: pa.Table.from_pandas(turned(table)),
-    "polars": lambda table: Polars(turned(table)),
     "array": lambda table: table.to_numpy(),
     "blocks": lambda table: Batches([turned(table)[:3].drop(columns="place"), table[3:]]),
     "pairs": lambda table: Batches([(turned(table), None)]),

@@ -698,3 +698,5 @@ def test_arguments_of_clusters_are_checked(client):
     table = FRAME[["t", "label"]].assign(label=FRAME.label > 0)
     with pytest.warns(rfgp.BooleanTargetWarning):
         on_cluster(table, "label")
+    with pytest.warns(rfgp.IndexColumnWarning):
+        on_cluster(FRAME[["t", "y"]].rename(columns={"t": "Unnamed: 0"}), "y")
