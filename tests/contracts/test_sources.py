@@ -53,6 +53,7 @@ def drawn():
     frame["count"] = rng.poisson(np.exp(frame.y - 2)).astype(float)
     frame["label"] = (frame.y > 3).astype(float)
     frame["positive"] = rng.gamma(2.0, np.exp(frame.y - 3))
+    frame["class"] = frame.zip % 4.0
     frame["weight"], frame["noise"] = rng.integers(1, 4, ROWS).astype(float), rng.uniform(0.01, 0.1, ROWS)
     return frame
 
@@ -107,7 +108,7 @@ def folder(tmp_path_factory):
 @contextmanager
 def cluster(processes):
     """Start a cluster of two workers, in threads or in processes of their own."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": processes, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": processes, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:
         yield client
 
@@ -146,9 +147,9 @@ LIKELIHOODS = {
     "negative-binomial": ("negative-binomial", "count", {}),
     "student-t": ("student-t", "y", {}),
     "gamma": ("gamma", "positive", {}),
+    "categorical": (rfgp.likelihoods.Categorical(4), "class", {}),
 }
 """A likelihood, its target, and the columns of noise and weights."""
-IN_MEMORY = ("categorical", "heteroscedastic")
 
 
 def slow_there(kind, *others):
@@ -157,7 +158,9 @@ def slow_there(kind, *others):
 
 
 PAIRS = [(kind, ("gaussian", "y", {})) for kind in KINDS]
-PAIRS += map(slow_there, ("Parquet", "Dask", "frames", "Dask", "CSV", "Dask", "decimal comma"), LIKELIHOODS.values())
+PAIRS += map(
+    slow_there, ("Parquet", "Dask", "frames", "Dask", "CSV", "Dask", "decimal comma", "dicts"), LIKELIHOODS.values()
+)
 
 
 def both(kind, likelihood, folder, **options):
@@ -188,7 +191,7 @@ def test_a_model_of_a_source_is_that_of_its_rows(client, folder, kind, likelihoo
 
 
 def test_every_likelihood_is_in_the_table_or_refused(folder):
-    assert {name for name, *_ in LIKELIHOODS.values()} | {*IN_MEMORY} == {*rfgp.likelihoods.names()}
+    assert {*rfgp.likelihoods.names()} <= {"gaussian", *LIKELIHOODS, "heteroscedastic"}
     with pytest.raises(rfgp.InvalidArgumentError, match="all rows"):
         model(likelihood="heteroscedastic").condition(KINDS["Parquet"](folder, "y"))
 
