@@ -142,7 +142,7 @@ def test_reports_may_ask_for_nothing():
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("rfgp/tables/content.py", "MAX_BYTES = 1 << 30", "1 GiB"),
+        ("rfgp/limits.py", "max_file_bytes: int = 2**30", "1 GiB"),
         ("graphs/builders/files.py", "MAX_UNPACKED = 2**30", "1 GiB"),
         ("rfgp/tables/text.py", "_MAX_COLUMNS = 100_000", "100,000 columns"),
         ("rfgp/datasets/download.py", "_SECONDS = (10.0, 20.0)", "10 s for a connection, 20 s without a byte"),

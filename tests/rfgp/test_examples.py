@@ -24,15 +24,3 @@ def test_examples_run(name):
 @pytest.mark.parametrize("name", [name for name in MODULES if name != COMPILED])
 def test_public_names_have_examples(name):
     assert without_example(public(importlib.import_module(name))) == []
-
-
-def test_planted_failing_example_is_found():
-    wrong = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, None)
-    assert doctest.DocTestRunner(verbose=False).run(wrong, out=lambda text: None).failed == 1
-
-
-def test_planted_missing_example_is_found():
-    def bare():
-        """Return nothing."""
-
-    assert without_example({"bare": bare}) == ["bare"]
