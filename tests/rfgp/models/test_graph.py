@@ -430,14 +430,33 @@ def test_drawn_functions_of_products_have_the_moments_of_the_posterior(most, lim
     assert_mean((drawn - found.mean) ** 2, found.variance)
 
 
+def test_draws_are_keyed_by_seeds_and_kept_by_updates():
+    def prior(gp):
+        with torch.no_grad():
+            return gp.prior_covariance(ROWS).numpy()
+
+    walks = {seed: rfgp.RandomWalks(4, seed=seed, exact_hops=0, columns=FEW) for seed in (1, 2)}
+    other = rfgp.RandomWalks(4, seed=1, exact_hops=0, columns=rfgp.RandomFeatures(8, seed=5))
+    first, second, third = (product(way=way) for way in (walks[1], walks[2], other))
+    for same in (product(way=walks[1]), first.update(NEW, np.zeros(8))):
+        np.testing.assert_array_equal(prior(same), prior(first))
+    assert np.abs(prior(first) - prior(second)).max() > 0.01
+    assert np.abs(prior(first) - prior(third)).max() > 0.01
+
+
 def test_new_levels_nodes_and_outputs_of_products():
-    gp, new = product("matern of each group"), {**NEW, "sensor": np.array(["z"] * 4 + ["y"] * 2 + ["a", "b"])}
-    with torch.no_grad():
-        prior = gp.prior_covariance(new).numpy()
-    slope = gp.hyperparameters["slope.variance"].item() * np.outer(new["pressure"] - 2, new["pressure"] - 2)
+    gp, new = (
+        product("matern of each group", "spectrum"),
+        {**NEW, "sensor": np.array(["z"] * 4 + ["y"] * 2 + ["a", "b"])},
+    )
+    h, nodes = gp.hyperparameters, RING.index(list(new["node"]))
+    kernel = graphs.kernels.Diffusion(h["product.nodes.lengthscale"].item())
+    phi = graphs.spectral_features(RING, rank=6).features(kernel).toarray()[nodes]
+    matern = k.Matern(("hour", "pressure"), nu=1.5, lengthscale=h["product.matern.lengthscale"].tolist()).matrix(new)
     same = new["sensor"][:, None] == new["sensor"]
+    expected = h["product.outputscale"].item() * (phi @ phi.T) * matern.numpy() * same
     found = gp.predict(new).terms["product"].covariance
-    np.testing.assert_allclose(found[:6, :6], ((prior - slope) * same)[:6, :6], atol=1e-6)  # without observations
+    np.testing.assert_allclose(found[:6, :6], expected[:6, :6], atol=1e-6)  # the prior: these levels are new
     outputs = product(y=np.column_stack([Y, -2 * Y[::-1]]))
     assert outputs.predict(NEW).mean.shape == (8, 2)
     counts = product(y=np.round(np.exp(Y / 3)), likelihood="poisson")
