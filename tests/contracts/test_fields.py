@@ -239,30 +239,33 @@ def test_determinants_match_eigenvalues_for_all_shifts(order):
         assert slope[0] == pytest.approx(order * (1 / (eigenvalues + shift)).sum(), rel=1e-7)
 
 
-def test_digits_are_lost_as_documented_but_not_in_determinants():
-    graph = GRAPHS["path"]()
-    eigenvalues = np.linalg.eigvalsh(laplacian(graph))
-    eigenvalues[0] = 0
-    for order, sigma in ((1, 1000.0), (2, 100.0), (3, 20.0)):
-        shift = sigma**-2
-        exact = function_of(laplacian(graph), lambda x, p=order, s=sigma: (1 + s**2 * x) ** -p).diagonal()
-        found = kernels.RegularizedLaplacian(order, sigma).precision(graph).variances
-        assert np.abs(found / exact - 1).max() < 10 * np.finfo(float).eps * (1 + 2 / shift) ** order < 1e-3
-        value, _ = precisions.resolvent_field(graph, order).log_determinant(np.array([shift]))
-        assert value == pytest.approx(order * np.log(eigenvalues + shift).sum(), abs=1e-7)
-
-
-@pytest.mark.parametrize(("order", "terms"), [(0.5, 1), (0.5, 4), (1.5, 1), (2.3, 4)])
-def test_fractional_spectrum_is_within_the_stated_error(order, terms):
-    shift = 0.07
+@pytest.mark.parametrize(
+    ("order", "shift"),
+    [
+        (0.5, 0.07),
+        (1.5, 2.0),
+        (2.3, 0.07),
+        *(pytest.param(*c, marks=pytest.mark.slow) for c in ((0.01, 1e-4), (0.9, 1e-6))),
+    ],
+)
+def test_fractional_spectrum_is_within_the_stated_error(order, shift):
+    """Errors fall with the number of fractions, and slopes are those of differences."""
     for name in ("mesh", "star"):
-        graph = GRAPHS[name]()
-        field, (eigenvalues, vectors) = precisions.RationalField(graph, order, terms), np.linalg.eigh(laplacian(graph))
-        read = field.projector(np.arange(graph.num_nodes)).toarray()
-        spectrum = np.einsum("nk,nk->k", vectors, read @ np.linalg.solve(matrix(field, shift), read.T @ vectors))
-        error = np.abs(spectrum * (eigenvalues + shift) ** order - 1).max()
-        assert 0.3 * field.error(shift) < error < 1.01 * field.error(shift)
-        assert field.error(shift) < (0.2 if terms == 1 else 3e-5)
+        graph, errors = GRAPHS[name](), []
+        eigenvalues, vectors = np.linalg.eigh(laplacian(graph))
+        for terms in (1, 2, 4, 8):
+            field = precisions.RationalField(graph, order, terms)
+            read, Q = field.projector(np.arange(graph.num_nodes)).toarray(), matrix(field, shift)
+            spectrum = np.einsum("nk,nk->k", vectors, read @ np.linalg.solve(Q, read.T @ vectors))
+            errors.append(np.abs(spectrum * (np.maximum(eigenvalues, 0) + shift) ** order - 1).max())
+            assert errors[-1] < 1.01 * field.error(shift) + 1e-6
+            assert errors[-1] > 0.3 * field.error(shift) or terms > 4 or shift < 1e-3
+            weights = np.random.default_rng(0).standard_normal(len(field.pattern.indices))
+            slope = differences(lambda x, f=field, w=weights: w @ f.entries(x), np.array([shift]), 1e-4)[0]
+            scale = np.abs(weights) @ np.abs(field.entries([shift])) / shift
+            assert field.pull_back([shift], weights)[0] == pytest.approx(slope, abs=1e-6 * scale)
+        assert errors[-1] < 5e-3
+        assert all(b < 0.8 * a for a, b in itertools.pairwise(errors) if a > 1e-5)
 
 
 def test_draws_have_the_distribution_of_the_precision():
@@ -614,17 +617,13 @@ PRECISION = kernels.Matern(2, 2.0).precision(PATH)
 REFUSED = {
     "a network of lists": (lambda: RoadField([(0, 0), (1, 1)]), "RoadNetwork"),
     "roads of order 3": (lambda: RoadField(Y, 3), "alpha"),
-    "roads of a truth": (lambda: RoadField(Y, True), "alpha"),
     "a boundary": (lambda: RoadField(Y, 1, "dirichlet"), "'open'"),
-    "no lengthscale": (lambda: RoadField(Y).entries([]), "one positive number"),
     "a negative lengthscale": (lambda: RoadField(Y).entries([-1.0]), "one positive number"),
-    "a missing lengthscale": (lambda: RoadField(Y).conditional([np.nan], [(0, 0.5)]), "one positive number"),
     "weights": (lambda: RoadField(Y).pull_back([1.0], [1.0]), "weights"),
     "an unknown road": (lambda: RoadField(Y).refine([(5, 0.5)]), "Position 0"),
     "a fraction": (lambda: RoadField(Y).conditional([1.0], [(0, 1.5)]), "Position 0"),
     "a tolerance": (lambda: RoadField(Y).refine([(0, 0.5)], within=-1), "within"),
     "knots that fall": (lambda: precisions.ChainField([1.0, 0.0]), "knots"),
-    "no knots": (lambda: precisions.ChainField([]), "knots"),
     "a chain of order 4": (lambda: precisions.ChainField([0.0], 4), "alpha"),
     "a unit of nothing": (lambda: precisions.ChainField([0.0], 1, 0.0), "unit"),
     "a point outside": (lambda: precisions.ChainField([0.0, 1.0]).projector([1.5]), "0 and 1"),
@@ -633,7 +632,6 @@ REFUSED = {
     "a fractional kernel": (lambda: kernels.Matern(1.5, 2.0).precision(PATH), "fractional"),
     "a polynomial kernel": (lambda: kernels.RandomWalk().precision(PATH), "polynomial"),
     "no graph": (lambda: kernels.Matern(1).precision(3), "Graph"),
-    "a position too many": (lambda: PRECISION.covariance(np.array([80])), "integers"),
     "a broken position": (lambda: PRECISION.covariance(np.array([0.5])), "integers"),
     "a right side": (lambda: PRECISION.solve(np.zeros(3)), "b must"),
     "no draws": (lambda: PRECISION.sample(0), "count"),

@@ -275,24 +275,6 @@ def test_coupled_walkers_take_different_neighbors():
     np.testing.assert_allclose(np.sort(drawn.loads.toarray()[1:, 1] * 20) / np.sqrt(8), [2] * 4 + [3] * 4)
 
 
-def relative_errors(g, kernel, count=60, **options):
-    """Return the mean error of the kernel over draws, and its standard error."""
-    K = kernel.exact(g)
-    phis = [graphs.sample_walks(g, seed=s, **options).features(kernel) for s in range(count)]
-    errors = [np.linalg.norm((phi @ phi.T).toarray() - K) for phi in phis]
-    return np.mean(errors), np.std(errors, ddof=1) / count**0.5
-
-
-@pytest.mark.slow
-def test_couplings_and_exact_hops_lower_the_error():
-    g = Graph.from_networkx(nx.karate_club_graph(), weight=None)
-    plain, s0 = relative_errors(g, KERNEL, lengths="iid", step_coupling="independent", exact_hops=0)
-    ours, s1 = relative_errors(g, KERNEL, exact_hops=0)
-    assert (0.75 * plain - ours) / np.hypot(0.75 * s0, s1) > 5
-    hops, s2 = relative_errors(g, KERNEL, exact_hops=4)
-    assert (0.3 * ours - hops) / np.hypot(0.3 * s1, s2) > 5
-
-
 def test_long_walks_use_wider_integers():
     """Hops beyond 255 in some chunks, and more than 255 visits of one node."""
     survival = np.concatenate([np.ones(3), np.full(400, 1e-3)])
@@ -381,14 +363,6 @@ def test_useless_and_expensive_hops_are_not_taken():
     assert over.settings.exact_hops == 0
     for options in ({"max_nonzeros": 10**30}, {"exact_hops": HopRule([1, 10**18])}):
         assert graphs.sample_walks(HUBS, [0], seed=0, **options).exact_hops.max() > 0
-
-
-@pytest.mark.slow
-def test_isolated_nodes_do_not_hide_dense_rows():
-    g = Graph.from_networkx(nx.disjoint_union(nx.barabasi_albert_graph(300, 3, seed=0), nx.empty_graph(3000)))
-    drawn, plain = graphs.sample_walks(g, seed=0, kernel=kernels.Diffusion(3.0)), sample_walks(g, seed=0)
-    most = np.diff(plain.pattern.indptr)[:300].mean()
-    assert np.diff(drawn.pattern.indptr)[:300].mean() < 1.02 * most
 
 
 def test_large_hubs_and_tiny_weights_are_pushed():
@@ -832,38 +806,24 @@ def test_bad_arguments_of_walks_are_refused(name):
 REFUSED = {
     "an odd number of pairs": (lambda: graphs.sample_walks(STAR, num_walkers=3, lengths="sigma"), "even"),
     "a permutation twice": (lambda: graphs.sample_walks(STAR, lengths="sigma", permutation=[0, 0]), "permutation"),
-    "one quantile": (lambda: graphs.sample_walks(STAR, lengths="sigma", num_quantiles=1), "num_quantiles|2 to"),
     "repelling by weight": (lambda: graphs.sample_walks(GRAPHS["weighted"], step_coupling="repelling"), "uniform"),
     "repelling on L": (lambda: graphs.sample_walks(GRAPHS["combinatorial"], step_coupling="repelling"), "Laplacian"),
-    "no limits": (lambda: HopRule([]), "limits"),
     "broken limits": (lambda: HopRule([1.0, 2.5]), "limits"),
-    "too many limits": (lambda: HopRule([1] * 2000), "limits"),
     "no halting": (lambda: graphs.choose_p_halt(STAR, kernels.Diffusion(100.0), 2), "halting probability"),
     "no second moment": (lambda: graphs.choose_p_halt(STAR, kernels.InverseCosine()), "halting probability"),
-    "a mean of nothing": (lambda: graphs.optimal_survival(KERNEL, 0.0), "mean_length"),
     "signed terms": (lambda: graphs.optimal_survival(ALTERNATING), "non-negative"),
-    "negative hops": (lambda: graphs.relative_variance(KERNEL, 0.1, -3), "exact_hops"),
-    "a negative degree": (lambda: graphs.taylor_features(STAR, degree=-1), "degree"),
     "a huge degree": (lambda: graphs.chebyshev_features(RING, degree=HUGE), "degree"),
-    "a rank of nothing": (lambda: graphs.spectral_features(STAR, rank=0), "rank"),
     "a rank too many": (lambda: graphs.spectral_features(RING, rank=17), "rank"),
     "series of a text": (lambda: graphs.taylor_features("x"), "Graph"),
     "a budget": (lambda: graphs.chebyshev_features(LABELED, degree=6, max_memory=1000), "lower degree"),
     "negative eigenvalues": (lambda: graphs.spectral_density(STAR, [-0.1]), "eigenvalues"),
-    "huge moments": (lambda: graphs.spectral_density(RING, [1.0], num_moments=HUGE), "num_moments"),
     "huge probes": (lambda: graphs.spectral_density(RING, [1.0], num_probes=HUGE), "take up to"),
     "too many to search": (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 10, objective="quadratic"), "at most 9"),
     "an objective": (lambda: graphs.match_quantiles(SMALL, LONG, objective="cubic"), "objective"),
     "a solver": (lambda: graphs.match_quantiles(SMALL, LONG, solver="greedy"), "solver"),
-    "projections": (lambda: graphs.match_quantiles(SMALL, LONG, projections="signed"), "projections"),
-    "a dimension": (lambda: graphs.match_quantiles(SMALL, LONG, objective="diagonal", dimension=0), "dimension"),
-    "costs of two": (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 3, costs=np.ones((2, 2))), r"\(3, 3\)"),
     "missing costs": (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=[[1, np.nan], [0, 1]]), "finite"),
-    "costs twice": (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=np.eye(2), objective="quartic"), "costs"),
     "a name": (lambda: graphs.match_quantiles(SMALL, "diffusion"), "GraphKernel"),
-    "matching huge quantiles": (lambda: graphs.match_quantiles(RING, LONG, num_quantiles=HUGE), "num_quantiles"),
     "a slow series": (lambda: graphs.quantile_costs(SMALL, kernels.Diffusion(600.0), 0.1, 3), "powers"),
-    "no quantiles": (lambda: graphs.quartic_costs(SMALL, LONG, 0.1, 0), "num_quantiles"),
     "a ragged permutation": (lambda: graphs.matching_variance(SMALL, LONG, [[0], [1, 2]]), "permutation"),
     "tuples of another number": (
         lambda: graphs.sample_walks(SMALL, num_walkers=2, lengths="learned", tuples=np.zeros((4, 3), int)),
@@ -876,11 +836,8 @@ REFUSED = {
     "one walker": (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 1), "at least 2"),
     "broken tuples": (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 4, 8, num_tuples=12), "multiple"),
     "huge tuples": (lambda: graphs.couple_quantiles(RING, LONG, num_walkers=HUGE), "take up to"),
-    "costs at no nodes": (lambda: graphs.walk_costs(SMALL, LONG, num_nodes=0), "num_nodes"),
     "huge walkers": (lambda: graphs.walk_costs(RING, LONG, num_walkers=HUGE), "steps per node"),
     "a rank by survival": (lambda: graphs.pagerank(STAR, [1.0, 0.5]), "one halting probability"),
-    "a rank of walkers": (lambda: graphs.pagerank(STAR, num_walkers=3), "even"),
-    "a rank of huge walkers": (lambda: graphs.pagerank(RING, num_walkers=HUGE), "take up to"),
     "a rank of no threads": (lambda: graphs.pagerank(STAR, num_threads=0), "num_threads"),
     "a rank by learned lengths": (lambda: graphs.pagerank(STAR, lengths="learned"), "lengths"),
     "a rank of repelling": (lambda: graphs.pagerank(GRAPHS["weighted"], step_coupling="repelling"), "weighted"),

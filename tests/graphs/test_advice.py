@@ -1,6 +1,4 @@
-"""Features measured, and recommended; and fractional powers as sums of poles."""
-
-import itertools
+"""Features measured, and recommended."""
 
 import networkx as nx
 import numpy as np
@@ -78,33 +76,3 @@ def test_small_precisions_are_preferred():
 def test_bad_arguments_are_refused(options, word):
     with pytest.raises(graphs.InvalidArgumentError, match=word):
         graphs.advise(RANDOM, KERNEL, **options)
-
-
-# --- fractional powers ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("power", [0.5, *(pytest.param(power, marks=pytest.mark.slow) for power in (0.01, 0.9))])
-def test_errors_of_fractions_fall_with_their_number(power):
-    """x^-power as a sum of poles, on the spectrum of a path from 0 to 2: R = 1 + 2 / shift."""
-    path = Graph.from_grid((60,))
-    eigenvalues, vectors = np.linalg.eigh(np.eye(60) - path.shift_operator.toarray())
-    ones = vectors.T @ np.ones(60)
-    for shift in (2.0, 2e-4, 4e-8):
-        errors = []
-        for terms in (1, 2, 4, 8):
-            field = precisions.RationalField(path, power, terms)
-            errors.append(field.error(shift))
-            x, weights = np.array([shift]), np.random.default_rng(0).standard_normal(len(field.pattern.indices))
-            step = 1e-4 * shift
-            ends = [weights @ field.entries(x + h) for h in (step, -step)]
-            scale = np.abs(weights) @ np.abs(field.entries(x)) / shift
-            assert field.pull_back(x, weights)[0] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6 * scale)
-            if shift > 1e-6:
-                read = field.projector(np.arange(60))
-                found = read @ field.factor_at(x).solve(read.T @ np.ones(60))
-                seen = np.abs(ones) > 1e-3
-                ratios = (vectors.T @ found * (np.maximum(eigenvalues, 0) + shift) ** power)[seen] / ones[seen]
-                assert np.abs(ratios - 1).max() < 1.01 * errors[-1] + 1e-6
-        assert errors[-1] < 5e-3
-        assert all(b < 0.8 * a for a, b in itertools.pairwise(errors) if a > 1e-5)
-    assert precisions.RationalField(path, power, 4).error(2e-3) < 2e-3

@@ -9,7 +9,7 @@ import trimesh
 from fields import elements, matern, matrix, mesh_precision
 from scipy.sparse.linalg import splu
 from scipy.spatial import Delaunay
-from scipy.special import eval_legendre, kv
+from scipy.special import eval_legendre
 
 import graphs
 from graphs import MeshField
@@ -128,16 +128,6 @@ def test_plane_has_the_matern_kernel_and_its_images_at_edges(alpha):
     assert found[0, places[0]] == pytest.approx(1, abs=0.1)
     assert found[1, places[1]] / found[0, places[0]] == pytest.approx(2, rel=1e-4)
     assert found[2, places[2]] / found[0, places[0]] == pytest.approx(4, rel=1e-4)
-
-
-def test_order_one_grows_with_the_logarithm_of_the_resolution():
-    """K_0(r / l) / (2 pi) apart, and log(l / h) / (2 pi) + log(32) / (4 pi) at one place."""
-    vertices, faces, at = grid(8.0, 8.0, 64, 64)
-    found = covariances(MeshField((vertices, faces), 1), 1.0, [at[32, 32]])[0]
-    distances = np.linalg.norm(vertices - 4.0, axis=1)
-    ring = (distances > 0.5) & (distances < 1.5)
-    np.testing.assert_allclose(found[ring], kv(0, distances[ring]) / (2 * np.pi), rtol=0.02)
-    assert found[at[32, 32]] == pytest.approx(np.log(8) / (2 * np.pi) + np.log(32) / (4 * np.pi), abs=3e-3)
 
 
 @pytest.mark.parametrize("alpha", [1, 2, 4])
@@ -402,27 +392,22 @@ TWICE = trimesh.Trimesh(VERTICES[FACES].reshape(-1, 3), np.arange(FACES.size).re
 TINY = ([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)])
 REFUSED = {
     "a mesh of order 7": (lambda: MeshField(BALL, 7), "alpha"),
-    "a mesh of order 2.0": (lambda: MeshField(BALL, 2.0), "alpha"),
     "no faces": (lambda: MeshField((SQUARE, [])), "no faces"),
     "a number": (lambda: MeshField(3), "vertices and faces"),
-    "texts": (lambda: MeshField(("abcd", [(0, 1, 2)])), "vertices"),
     "squares": (lambda: MeshField((SQUARE, [(0, 1, 2, 3)])), "(?i)polygons"),
     "a corner too many": (lambda: MeshField((SQUARE, [(0, 1, 4)])), "face 0"),
     "a broken corner": (lambda: MeshField((SQUARE, [(0, 1, 1.5)])), "integers"),
     "an infinite vertex": (lambda: MeshField(([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)])), "Vertex 2"),
     "vertices twice": (lambda: MeshField(([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)])), "merge_vertices"),
     "an unmerged file": (lambda: MeshField(TWICE), "merge_vertices"),
-    "no area": (lambda: MeshField(([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)])), "area"),
     "tiny faces": (lambda: MeshField(TINY), "vertex 0"),
     "a huge lengthscale": (lambda: MeshField(BALL, 6).entries([1e300]), "lengthscale"),
-    "a text": (lambda: MeshField(BALL).condition(["1"]), "lengthscale"),
     "two lengthscales": (lambda: MeshField(BALL).log_determinant([1.0, 2.0]), "lengthscale"),
     "points of the plane": (lambda: MeshField(BALL).locate([(0, 0)]), r"\(n, 3\)"),
     "a missing point": (lambda: MeshField(BALL).locate([(0, 0, 1), (0, np.nan, 1)]), "Point 1"),
     "far out": (lambda: MeshField(BALL).locate([(0, 0, 1e200)]), "Point 0"),
     "beyond a limit": (lambda: MeshField(BALL).locate([(0, 0, 1), (0, 0, 3)], within=1.5), "row 1"),
     "a face too many": (lambda: MeshField(BALL).projector([80]), "faces"),
-    "a mask of faces": (lambda: MeshField(BALL).projector([True]), "faces"),
     "one weight too few": (lambda: MeshField(BALL).projector([0, 1], [(1, 0, 0)]), "shape"),
     "a negative weight": (lambda: MeshField(BALL).projector([0], [(1.5, -0.5, 0)]), "row 0"),
     "a sum of two": (lambda: MeshField(BALL).projector([0, 0], [(1, 0, 0), (1, 0, 1)]), "row 1"),

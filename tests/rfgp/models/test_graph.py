@@ -12,7 +12,7 @@ from model_checks import assert_gradients
 
 import graphs
 import rfgp
-from rfgp import GraphGP, RandomWalks, metrics
+from rfgp import GraphGP, metrics
 from rfgp import kernels as k
 
 GRAPH, RING = graphs.Graph.from_grid((9, 8)), ring()
@@ -75,6 +75,9 @@ def test_model_matches_dense_algebra(features):
     check(gp, TRAIN, OBSERVED, TEST, K)
     assert_gradients(gp, rel=1e-4, abs=1e-6)
     values, p = gp.sample_functions(3000, seed=0)(TEST), gp.predict(TEST)
+    free = graphs.kernels.FreeModulation(graphs.kernels.Diffusion(1.3), (1.0, 0.5, 2.0))
+    learned = GraphGP(GRAPH, free, features=features, num_walkers=8, degree=4, rank=20, seed=1)
+    assert_gradients(learned.condition(TRAIN, OBSERVED), rel=1e-4, abs=1e-6)
     if features != "walks":  # whose functions are of the features, too
         deviations = values - p.mean
         assert_mean(deviations, 0.0)
@@ -96,8 +99,8 @@ def problems(draw):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(problem=problems(), features=st.sampled_from(["exact", "chebyshev", "spectrum"]), cg=st.booleans())
-def test_any_graph_and_any_observations_match_dense_algebra(problem, features, cg):
+@given(problem=problems(), features=st.sampled_from(["exact", "chebyshev", "spectrum"]))
+def test_any_graph_and_any_observations_match_dense_algebra(problem, features):
     graph, nodes, y = problem
     y = y + np.arange(len(y)) if np.ptp(y) < 1e-6 else y
     gp = GraphGP(graph, features=features, degree=3, rank=2, seed=0).condition(nodes, y)
@@ -111,15 +114,7 @@ def test_any_graph_and_any_observations_match_dense_algebra(problem, features, c
     else:
         phi = made[features]().features(kernel)
         K = (phi @ phi.T).toarray()
-    if not cg:
-        check(gp, nodes, y, range(graph.num_nodes), K)
-        return
-    h, order = gp.hyperparameters, [*nodes, *range(graph.num_nodes)]
-    _, mean, covariance = dense(h.outputscale.item() * K[np.ix_(order, order)], y, h.noise.item(), h.mean.item())
-    with rfgp.testing.limits(max_dense=0):
-        found, n, scale = gp.predict(list(range(graph.num_nodes))), len(nodes), y.std(ddof=1)
-        np.testing.assert_allclose(found.mean, mean[n:], rtol=1e-7, atol=1e-7 * (scale + abs(h.mean.item())))
-        np.testing.assert_allclose(found.covariance, covariance[n:, n:], atol=1e-3 * scale**2)
+    check(gp, nodes, y, range(graph.num_nodes), K)
 
 
 # --- fits ----------------------------------------------------------------------------------------
@@ -136,17 +131,6 @@ def test_fitting_finds_the_field(features):
     )
     assert gp.exact().hyperparameters.lengthscale.item() == gp.hyperparameters.lengthscale.item()
     assert gp.exact().features == "exact"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
-def test_walks_approach_the_exact_process():
-    exact = GraphGP(GRAPH, features="exact").fit(TRAIN, OBSERVED)
-    target, kls = exact.predict(TEST), []
-    for m in (16, 128, 1024):
-        drawn = [exact.with_approximation(RandomWalks(m, exact_hops=0, seed=s)) for s in range(4)]
-        kls.append(np.mean([metrics.kl_divergence(target, gp.predict(TEST)) for gp in drawn]))
-    assert kls[0] > 2 * kls[1] > 4 * kls[2]
 
 
 @pytest.mark.slow
@@ -171,35 +155,16 @@ def test_automatic_features_are_those_of_the_advice(limits):
 
 
 @pytest.mark.slow
-def test_several_starts_and_the_prior_of_the_noise():
-    rng = np.random.default_rng(16)
-    field = np.sin(0.9 * np.arange(72) + 16) + np.linspace(0, 5, 72) + 0.3 * rng.standard_normal(72)
-    nodes = rng.permutation(72)[:30]
-    gp = GraphGP(GRAPH, priors={"noise": None}, seed=0).fit(nodes, field[nodes])
-    assert [stage.name for stage in gp.fit_report.stages] == ["all rows", "all rows, start 2", "all rows, start 3"]
-    assert gp.log_marginal_likelihood().item() == pytest.approx(gp.fit_report.log_marginal_likelihood)
+def test_noise_has_a_prior_and_infinite_variances_are_named():
     alone = np.arange(0, 72, 3)  # without neighbors among them: noise and kernel can hardly be told apart
     y = np.random.default_rng(1).standard_normal(24)
     free, kept = (GraphGP(GRAPH, priors=priors).fit(alone, y) for priors in ({"noise": None}, {}))
     assert free.hyperparameters.noise.item() < 1e-3 * np.var(y) < 10 * kept.hyperparameters.noise.item()
     own = GraphGP(GRAPH, priors={"noise": torch.distributions.LogNormal(-5.0, 0.01)}).fit(alone, y)
     assert own.hyperparameters.noise.item() == pytest.approx(np.exp(-5), rel=0.1)
-
-
-@pytest.mark.slow
-def test_free_modulations_are_learned():
-    kernel, grid = graphs.kernels.FreeModulation(factors=(1.0,) * 4), graphs.Graph.from_grid((15, 15))
-    few = GraphGP(GRAPH, kernel, features="exact").fit(TRAIN[:8], OBSERVED[:8])
-    assert max(abs(np.log(few.hyperparameters.value(f"factor_{i}").item())) for i in range(4)) < 0.5
-    truth = graphs.kernels.FreeModulation(graphs.kernels.Diffusion(2.0), (1.0, 0.2, 3.0, 1.0))
-    rng, root = np.random.default_rng(0), np.linalg.cholesky(truth.exact(grid) + 1e-9 * np.eye(225))
-    many = root @ rng.standard_normal((225, 16)) * 3 + 0.1 * rng.standard_normal((225, 16))
-    found, plain = (GraphGP(grid, one, features="exact").fit(np.arange(225), many) for one in (kernel, "diffusion"))
-    x = np.linspace(0, 2, 21)
-    shapes = [one.spectral(x) / one.spectral(x).mean() for one in (found.fitted_kernel, truth, plain.fitted_kernel)]
-    errors = [np.abs(np.log(shape + 1e-3) - np.log(shapes[1] + 1e-3)).mean() for shape in shapes]
-    assert errors[0] < 0.5 * errors[2]
-    assert found.log_marginal_likelihood() > plain.log_marginal_likelihood()
+    kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
+        GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0).condition(TRAIN, OBSERVED)
 
 
 # --- observations --------------------------------------------------------------------------------
@@ -301,17 +266,6 @@ def test_walk_variance_is_that_of_other_draws():
     assert 0.05 < exact.calibration < 20
     few = GraphGP(GRAPH, features="walks", num_walkers=4, seed=0).condition(TRAIN[:5], OBSERVED[:5]).diagnose()
     assert (few.num_held_out, few.divergence) == (0, None)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
-def test_infinite_variances_and_kernels_without_series_are_named():
-    kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
-    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
-        GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0).condition(TRAIN, OBSERVED)
-    grid, y = graphs.Graph.from_grid((4, 6)), np.add.outer(np.arange(4), np.arange(6)).ravel()
-    gp = GraphGP(grid, "matern", features="taylor", seed=0).fit(np.arange(24), y)
-    assert gp.fitted_kernel.kappa == pytest.approx(1000)  # the bound
 
 
 # --- terms on nodes beside others, and products ---------------------------------------------------
@@ -487,11 +441,9 @@ def fit(kernel, approximation):
 REFUSED = {
     "features": (lambda: GraphGP(GRAPH, features="fourier"), "features"),
     "a degree": (lambda: GraphGP(GRAPH, features="chebyshev", degree=-1), "degree"),
-    "a rank": (lambda: GraphGP(GRAPH, features="spectrum", rank=0), "rank"),
     "a kernel": (lambda: GraphGP(GRAPH, "heat"), "heat"),
     "no walkers": (lambda: GraphGP(GRAPH, features="walks", num_walkers=0), "num_walkers"),
     "a halting probability": (lambda: GraphGP(GRAPH, features="walks", p_halt=2.0), "halt"),
-    "a seed": (lambda: GraphGP(GRAPH, seed="a"), "seed"),
     "a graph of networkx": (lambda: GraphGP(nx.path_graph(3)), "from_networkx"),
     "an unknown node": (
         lambda: GraphGP(graphs.Graph.from_edges([("n1", "n2")])).condition(["n1", "x"], [1.0, 2.0]),
@@ -499,7 +451,6 @@ REFUSED = {
     ),
     "a node off the grid": (lambda: GraphGP(GRAPH).condition(TRAIN, OBSERVED).predict([(9, 0)]), "node"),
     "constants": (lambda: GraphGP(GRAPH).fit(TRAIN, np.ones(50)), "constant"),
-    "three targets": (lambda: GraphGP(GRAPH).fit(TRAIN, OBSERVED[:3]), "50 rows"),
     "infinite targets": (lambda: GraphGP(GRAPH).fit(TRAIN, OBSERVED * np.inf), "finite"),
     "missing targets": (lambda: GraphGP(GRAPH).fit(TRAIN, OBSERVED * np.nan), "50 missing"),
     "one row": (lambda: GraphGP(GRAPH).condition([0], [1.0]), "at least two"),
@@ -510,7 +461,6 @@ REFUSED = {
     "frequencies of nodes": (fit(k.Nodes(RING), rfgp.RandomFeatures(4)), "spectral measure"),
     "poles of a product": (fit(k.Nodes(RING) * k.RBF("hour"), rfgp.RationalPrecision(2)), "multiplied"),
     "nodes times roads": (fit(k.Nodes(RING) * k.Roads(network()), rfgp.RandomWalks()), "spectral measure"),
-    "nodes twice": (fit(k.Nodes(RING) * k.Nodes(RING, "matern"), rfgp.RandomWalks()), "nodes"),
     "too many functions": (
         fit(k.Nodes(RING) * k.RBF("hour") * k.Group("sensor"), rfgp.RandomWalks(columns=rfgp.RandomFeatures(400))),
         "functions",
