@@ -257,14 +257,8 @@ def test_error_of_other_objects_names_the_constructor(other, word):
         lambda: kernel.exact(other),
         lambda: graphs.sample_walks(other),
         lambda: graphs.chebyshev_features(other),
-        lambda: graphs.spectral_features(other),
-        lambda: graphs.max_series_degree(other, 8),
         lambda: graphs.advise(other, kernel),
-        lambda: graphs.walk_costs(other, kernel),
         lambda: graphs.match_quantiles(other, kernel),
-        lambda: graphs.couple_quantiles(other, kernel),
-        lambda: graphs.choose_p_halt(other, kernel),
-        lambda: graphs.spectral_density(other, [1.0]),
         lambda: graphs.pagerank(other),
     ):
         with pytest.raises(graphs.InvalidArgumentError, match=word):
