@@ -679,6 +679,23 @@ def test_reversal_is_optimal_for_non_negative_modulations(kernel):
             np.testing.assert_array_equal(found, reversal)
 
 
+def test_gaussian_projections_miss_the_shortest_matrix():
+    """The gap in the proof of Lemma C.2: G is orthogonal to the shortest matrix, yet others lie against G."""
+    rng = np.random.default_rng(0)
+    vectors, found = np.sort(rng.uniform(size=(4, 5)), axis=0), {}
+    for sigma in permutations(range(4)):
+        v = vectors + vectors[list(sigma)]
+        found[sigma] = (v.T @ v).ravel()
+    shortest = min(found, key=lambda sigma: np.linalg.norm(found[sigma]))
+    unit_vector, right = found[shortest] / np.linalg.norm(found[shortest]), 0
+    for _ in range(200):
+        G = rng.standard_normal(25)
+        G -= (G @ unit_vector) * unit_vector
+        right += min(found, key=lambda sigma: found[sigma] @ G) == shortest
+    assert shortest == (3, 2, 1, 0)
+    assert right < 100
+
+
 @pytest.mark.parametrize("num_walkers", [2, 3, 8])
 def test_tuples_have_uniform_columns_and_a_cost_near_the_bound(num_walkers):
     """sum_(a != b) <z_a, z_b> = |sum z|^2 - sum |z|^2, and |sum z|^2 is at least that of the means."""
