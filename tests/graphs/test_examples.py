@@ -21,10 +21,3 @@ def test_examples_run(name):
 @pytest.mark.parametrize("name", [name for name in MODULES if not any(word in name for word in COMPILED)])
 def test_public_names_have_examples(name):
     assert without_example(public(importlib.import_module(name))) == []
-
-
-def test_planted_missing_example_is_found():
-    def bare():
-        """Return nothing."""
-
-    assert without_example({"bare": bare, "checked": graphs.checks.check_count}) == ["bare"]
