@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,13 +6,13 @@ import trimesh
 from matplotlib import pyplot
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from scipy import stats
 
 import graphs
 import rfgp
-from rfgp import datasets, fields, palette, plotting
+from rfgp import datasets, fields, plotting
 from rfgp import kernels as k
-from rfgp.compare import Plan, compare_file, compare_table
-from rfgp.report import study_field
+from rfgp.compare import Plan, compare_table
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +73,20 @@ def test_a_calibration_curve_is_the_coverage(curve):
     axes = plotting.plot_calibration(y, p)
     levels, shares = axes.lines[1].get_data()
     half = np.sqrt(p.observed().variance)
-    from scipy import stats
-
     for level, share in list(zip(levels, shares, strict=True))[::20]:
         inside = np.abs(y - p.mean) <= stats.norm.ppf(0.5 + level / 2) * half
         assert share == pytest.approx(inside.mean())
     drawn(axes)
-
-
-def test_a_calibration_of_left_out_rows_is_drawn(curve):
-    calibration = curve[2].calibration([0.5, 0.9])
+    calibration = gp.calibration([0.5, 0.9])
     axes = plotting.plot_calibration(calibration)
     np.testing.assert_array_equal(axes.lines[1].get_data(), [calibration.levels, calibration.coverage])
     assert axes.lines[1].get_label() == "60 rows, left out one at a time"
-    drawn(axes)
     with pytest.raises(rfgp.InvalidArgumentError, match="prediction must be given"):
-        plotting.plot_calibration(curve[1])
+        plotting.plot_calibration(y)
+    figure, before = Figure(), pyplot.get_fignums()
+    axes = figure.subplots()
+    assert plotting.plot_calibration(y, p, axes=axes) is axes
+    assert pyplot.get_fignums() == before
 
 
 @pytest.mark.parametrize(("plot", "figure"), [(plotting.plot_kernel_error, "kernel_error"), (plotting.plot_kl, "kl")])
@@ -113,27 +109,6 @@ def written_ticks(axes):
     return [text for text, tick in labels.items() if low <= tick <= high]
 
 
-def test_values_that_hardly_differ_have_several_ticks_as_well(comparison):
-    draws = [dataclasses.replace(draw, kl=0.31 + 0.001 * draw.kernel_error) for draw in comparison.draws]
-    axes = plotting.plot_kl(dataclasses.replace(comparison, draws=draws))
-    assert written_ticks(axes) == ["0.2", "0.5"]
-    exact = dataclasses.replace(comparison, draws=[dataclasses.replace(draw, kl=0.0) for draw in comparison.draws])
-    drawn(plotting.plot_kl(exact))
-
-
-def test_a_mesh_field_colours_every_face():
-    field = ball()
-    axes = plotting.plot_mesh_field(field, field.values, title="z")
-    assert len(axes.collections[0].get_facecolor()) in (0, 80)  # three-dimensional faces are sorted when drawn
-    drawn(axes)
-    assert len(axes.collections[0].get_facecolor()) == 80
-    for values in (field.values[:3], np.zeros((80, 1))):
-        with pytest.raises(rfgp.InvalidArgumentError, match="values must"):
-            plotting.plot_mesh_field(field, values)
-    with pytest.raises(rfgp.InvalidArgumentError, match="on a mesh"):
-        plotting.plot_mesh_field(town(), field.values)
-
-
 @pytest.mark.parametrize("kind", ["trimesh", "MeshField", "plane"])
 def test_mesh_plots_take_any_mesh(kind):
     sphere = trimesh.creation.icosphere(1)
@@ -148,26 +123,6 @@ def test_mesh_plots_take_any_mesh(kind):
     np.testing.assert_array_equal(by_face, by_vertex)
     with pytest.raises(rfgp.InvalidArgumentError, match="42 vertices or 80 faces"):
         plotting.plot_mesh_field(mesh, heights[:5])
-
-
-FOREIGN = {
-    "whittle_matern": lambda mesh: fields.whittle_matern(mesh, 2),
-    "node_inputs": lambda mesh: fields.node_inputs(rfgp.MeshGP(mesh), mesh),
-    "observed_inputs": lambda mesh: fields.observed_inputs(rfgp.MeshGP(mesh), mesh),
-    "write_mesh": lambda mesh: fields.write_mesh("x", mesh, None),
-    "write_nodes": lambda mesh: fields.write_nodes("x", mesh, None),
-    "write_roads": lambda mesh: fields.write_roads("x", mesh, None),
-    "plot_road_field": lambda mesh: plotting.plot_road_field(mesh, [1.0]),
-    "read_field": fields.read_field,
-    "compare_file": compare_file,
-    "study_field": lambda mesh: study_field(mesh, rfgp.MeshGP(mesh)),
-}
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_mesh_in_place_of_field_is_named(name):
-    with pytest.raises(rfgp.InvalidArgumentError, match="got Trimesh"):
-        FOREIGN[name](trimesh.creation.icosphere(1))
 
 
 def test_a_road_field_colours_every_piece():
@@ -185,15 +140,6 @@ def test_a_road_field_colours_every_piece():
         plotting.plot_road_field(ball(), values)
 
 
-def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
-    x, y, gp = curve
-    figure, before = Figure(), pyplot.get_fignums()
-    axes = figure.subplots()
-    assert plotting.plot_kl(comparison, axes=axes) is axes
-    assert plotting.plot_calibration(y, gp.predict(x[:, None]), axes=figure.add_subplot()) in figure.axes
-    assert pyplot.get_fignums() == before
-
-
 def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     kernel = graphs.kernels.FreeModulation(factors=(0.5, 2.0))
     gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(np.arange(80), ball().values)
@@ -207,28 +153,6 @@ def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     assert len(written_ticks(axes)) >= 3
     plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
     assert len(plotting.plot_spectrum(plain).lines) == 2
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (np.linspace(0, 1, 101), (0.01, 0.99)),
-        (0.219889 + 1e-7 * np.arange(40), (0.95 * 0.219889, 1.05 * 0.219889)),
-        (np.full(9, -2.0), (-2.1, -1.9)),
-        (np.zeros(9), (0.0, 0.5)),
-    ],
-)
-def test_a_constant_field_has_a_scale_around_it(values, expected):
-    assert palette.color_range(values) == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_scale_of_a_constant_field_is_read_as_one():
-    field = ball()
-    for values, colors in ((np.full(80, 0.2) + 1e-13 * np.arange(80), "viridis"), (np.zeros(80), "cividis")):
-        figure = plotting.plot_mesh_field(field, values, title="t", colors=colors).figure
-        low, high = figure.axes[1].get_ylim()
-        assert low >= 0
-        assert high - low > 0.01
 
 
 @pytest.mark.slow
@@ -274,3 +198,31 @@ def test_terms_of_arrays_dates_and_counts_are_drawn():
     axes = plotting.plot_term(gp, "trend", days)
     drawn(axes)
     assert np.datetime64(axes.lines[0].get_xdata()[0], "D") == np.datetime64("2024-01-01")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.linspace(0, 1, 80), (0.01, 0.99)),
+        (0.219889 + 1e-7 * np.arange(80), (0.95 * 0.219889, 1.05 * 0.219889)),
+        (np.full(80, -2.0), (-2.1, -1.9)),
+        (np.zeros(80), (0.0, 0.5)),
+    ],
+)
+def test_mesh_fields_color_every_face_on_a_scale_around_the_values(values, expected):
+    field = ball()
+    axes = plotting.plot_mesh_field(field, values, title="z")
+    drawn(axes)
+    assert len(axes.collections[0].get_facecolor()) == 80
+    assert axes.figure.axes[1].get_ylim() == pytest.approx(expected, rel=1e-4)
+
+
+def test_values_that_do_not_fit_a_mesh_are_refused():
+    field = ball()
+    for where, values, word in (
+        (field, field.values[:3], "values"),
+        (field, np.zeros((80, 1)), "values"),
+        (town(), field.values, "mesh"),
+    ):
+        with pytest.raises(rfgp.InvalidArgumentError, match=word):
+            plotting.plot_mesh_field(where, values)
