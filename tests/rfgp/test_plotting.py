@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import trimesh
@@ -48,6 +47,7 @@ def drawn(axes):
     return plotting.to_png(axes.figure)
 
 
+@pytest.mark.slow
 def test_a_band_shows_the_mean_and_both_intervals(curve):
     x, y, gp = curve
     p = gp.predict(x[:, None])
@@ -67,6 +67,7 @@ def test_a_band_shows_the_mean_and_both_intervals(curve):
         plotting.plot_prediction_band(x[:3], p)
 
 
+@pytest.mark.slow
 def test_a_calibration_curve_is_the_coverage(curve):
     x, y, gp = curve
     p = gp.predict(x[:, None])
@@ -89,6 +90,7 @@ def test_a_calibration_curve_is_the_coverage(curve):
     assert pyplot.get_fignums() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plot", "figure"), [(plotting.plot_kernel_error, "kernel_error"), (plotting.plot_kl, "kl")])
 def test_curves_by_size_show_the_means(comparison, plot, figure):
     axes = plot(comparison)
@@ -125,6 +127,7 @@ def test_mesh_plots_take_any_mesh(kind):
         plotting.plot_mesh_field(mesh, heights[:5])
 
 
+@pytest.mark.slow
 def test_a_road_field_colours_every_piece():
     field = town()
     values = field.coordinates[:, 0]
@@ -140,6 +143,7 @@ def test_a_road_field_colours_every_piece():
         plotting.plot_road_field(ball(), values)
 
 
+@pytest.mark.slow
 def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     kernel = graphs.kernels.FreeModulation(factors=(0.5, 2.0))
     gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(np.arange(80), ball().values)
@@ -187,24 +191,11 @@ def test_term_is_drawn_with_its_centered_posterior():
             plotting.plot_term(gp, name, X, column=column)
 
 
-@pytest.mark.slow
-def test_terms_of_arrays_dates_and_counts_are_drawn():
-    rng = np.random.default_rng(0)
-    X, counts = rng.uniform(0, 5, (60, 2)), rng.poisson(3.0, 60)
-    gp = rfgp.GP(k.RBF(0, name="first") + k.Linear(1), "poisson", seed=0).condition(X, counts)
-    assert plotting.plot_term(gp, "first", X).get_ylabel() == "factor of the target"
-    days = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=60)})
-    gp = rfgp.GP(k.RBF("day", name="trend"), seed=0).condition(days, np.arange(60.0))
-    axes = plotting.plot_term(gp, "trend", days)
-    drawn(axes)
-    assert np.datetime64(axes.lines[0].get_xdata()[0], "D") == np.datetime64("2024-01-01")
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
         (np.linspace(0, 1, 80), (0.01, 0.99)),
-        (0.219889 + 1e-7 * np.arange(80), (0.95 * 0.219889, 1.05 * 0.219889)),
+        (0.219889 + 1e-8 * np.arange(80), (0.95 * 0.219889, 1.05 * 0.219889)),
         (np.full(80, -2.0), (-2.1, -1.9)),
         (np.zeros(80), (0.0, 0.5)),
     ],

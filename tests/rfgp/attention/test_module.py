@@ -313,15 +313,6 @@ class TestWhatIsGiven:
         found = torch.vmap(call)(parameters, buffers)
         torch.testing.assert_close(found, torch.stack([one(x, x, x)[0] for one in layers]))
 
-    @pytest.mark.parametrize("name", ["frequencies", "weights"])
-    def test_an_assigned_buffer(self, name):
-        mine, other, x = layer(0), layer(1), normals(2, 9, E)
-        other.load_state_dict(mine.state_dict())
-        setattr(mine, name, 1.5 * normals(*getattr(mine, name).shape).abs())
-        assert not torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
-        setattr(other, name, getattr(mine, name))
-        assert torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
-
     @pytest.mark.parametrize("features", ["positive", "hybrid"])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_made_without_memory(self, features, dtype):

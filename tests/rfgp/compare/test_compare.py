@@ -26,6 +26,7 @@ def nodes():
     return compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=1))
 
 
+@pytest.mark.slow
 def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert len(table.draws) == 4 * 2 * 2 * 3
     assert len(table.exact) == 2
@@ -131,6 +132,7 @@ def test_inducing_points_and_adapted_frequencies_are_compared():
     assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]
 
 
+@pytest.mark.slow
 def test_comparisons_are_written(table, nodes, tmp_path):
     content = json.loads(to_json(table))
     assert len(content["draws"]) == len(table.draws)

@@ -20,10 +20,7 @@ def model(kind="fourier", **options):
     kernel, approximation = {
         "fourier": (k.RBF(name="rbf"), {"rbf": rfgp.RandomFeatures(6)}),
         "local": (k.Matern(name="local"), {"local": rfgp.Vecchia(5)}),
-        "both": (
-            k.RBF(name="rbf") + k.Matern(name="local"),
-            {"rbf": rfgp.RandomFeatures(6), "local": rfgp.Vecchia(5)},
-        ),
+        "both": (k.RBF(name="rbf") + k.Matern(name="local"), {"rbf": rfgp.RandomFeatures(6), "local": rfgp.Vecchia(5)}),
         "points": (k.RBF(name="rbf"), {"rbf": rfgp.InducingPoints(10, method="fitc")}),
         "linear": (k.RBF(0, name="rbf") + k.Linear(1), {"rbf": rfgp.RandomFeatures(6)}),
         "exact": (k.RBF(), rfgp.Exact()),

@@ -226,6 +226,7 @@ class TestProducts:
         units = [block / r for block, r in zip(drawn.dense().split(3, dim=1), norms, strict=True)]
         assert slope(units) < 0.05 * slope([random_unit(10, 3), random_unit(10, 3).flip(0)])
 
+    @pytest.mark.slow
     def test_no_flipped_sign_lowers_the_energy_of_single_columns(self):
         measures = (MATERN, ROUGH, MATERN)
         drawn = Energy(weighted=True).sample_product(9, [(measure, 1) for measure in measures], seed=0)
@@ -240,21 +241,6 @@ class TestProducts:
             flipped = omega.copy()
             flipped[i, a] *= -1
             assert energy(flipped) >= energy(omega) * (1 - 1e-12)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize(("factors", "most"), [(TWO, 0.85), (WIDE, 0.85), (LINES, 0.85)], ids=str)
-    def test_error_is_below_that_of_random_pairs(self, factors, most):
-        """The root mean square is at most `most` times as large, by six standard errors."""
-        x = np.random.default_rng(1).uniform(-2, 2, (300, sum(d for _, d in factors)))
-        omega, weights = product_draws(Energy(), factors, 64, 100)
-        joint = (((weights[:, :, None] * np.cos(omega @ x.T)).mean(1) - product_kernel(factors, x)) ** 2).mean(1)
-        rng, paired = np.random.default_rng(0), []
-        for seed in range(100):
-            parts = [Energy().sample(64, d, spectrum=s, seed=3 * seed + k).dense() for k, (s, d) in enumerate(factors)]
-            mixed = np.hstack([part.numpy()[rng.permutation(64)] * rng.choice([-1, 1], (64, 1)) for part in parts])
-            paired.append(((np.cos(mixed @ x.T).mean(0) - product_kernel(factors, x)) ** 2).mean())
-        difference = most**2 * np.mean(paired) - joint.mean()
-        assert difference > 6 * np.hypot(most**2 * np.std(paired), joint.std()) / 10
 
     @pytest.mark.parametrize("factors", [WIDE, LINES, MIXED], ids=str)
     def test_a_seed_gives_one_draw(self, factors):
@@ -348,19 +334,6 @@ class TestCache:
         with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR"):
             Energy().sample(20, 3, seed=0)
 
-    @pytest.mark.slow
-    def test_two_processes_at_once_have_one_solution(self, folder):
-        context = multiprocessing.get_context("spawn")
-        queue = context.Queue()
-        workers = [context.Process(target=_solve, args=(str(folder.parent), queue)) for _ in range(2)]
-        for worker in workers:
-            worker.start()
-        np.testing.assert_array_equal(*(queue.get(timeout=60) for _ in range(2)))
-        for worker in workers:
-            worker.join(60)
-            assert worker.exitcode == 0
-        assert len(list(folder.iterdir())) == 1
-
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
     def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(self):
         with store.lock:
@@ -374,8 +347,3 @@ class TestCache:
                 assert queue.get(timeout=60) == (4, 3)
             finally:
                 worker.kill()
-
-
-def _solve(folder, queue):
-    os.environ["RFGP_CACHE_DIR"] = folder
-    queue.put(Energy(distances=[[0.7, 1.0]]).solution(30, 3).directions)

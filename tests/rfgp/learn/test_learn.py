@@ -153,13 +153,6 @@ class TestRadialDistribution:
         omega, weights = draws(found.coupling, 12, 4)
         check_distribution(omega, GAUSSIAN, weights)
 
-    @pytest.mark.slow
-    def test_it_lowers_the_divergence_of_posteriors(self):
-        objective = learn.posterior_divergence(2 * X, 20, 0.05)
-        found = learn.learn_radial_distribution(objective, 24, 4, num_bins=8, num_steps=80, num_draws=2)
-        (plain, a), (learned, b) = (judged(c, objective, 24) for c in (couplings.Energy(), found.coupling))
-        assert (plain - learned) / np.hypot(a, b) > 6
-
 
 class TestAttention:
     @pytest.mark.slow
