@@ -8,7 +8,7 @@ import pytest
 import torch
 from checks import assert_mean
 from frequency_draws import check_distribution, draws, sample
-from scipy import integrate, linalg, special, stats
+from scipy import linalg, special, stats
 
 import rfgp
 from rfgp import couplings, features, spectra, theory
@@ -200,23 +200,6 @@ class TestDistribution:
         unit = omega[:, 0] / norms[:, :1]
         assert_mean(unit, np.zeros(d))
         assert_mean(unit[:, :, None] * unit[:, None, :], np.eye(d) / d)
-
-    @pytest.mark.parametrize(
-        ("spectrum", "density"),
-        [(GAUSSIAN, stats.chi(3).pdf), (MATERN, lambda r: stats.f.pdf(r**2 / 3, 3, 3) * 2 * r / 3)],
-        ids=["gaussian", "matern"],
-    )
-    def test_scaled_radial_distributions_have_weighted_moments(self, spectrum, density):
-        radial = couplings.RadialDistribution(spectrum, 3, 1.2, HISTOGRAM)
-
-        def integrand(u):
-            r, w = radial.draw(torch.tensor([u], dtype=F64))
-            return float(w * torch.exp(-r))
-
-        edges = (np.cumsum(HISTOGRAM) / np.sum(HISTOGRAM))[:-1].tolist()
-        found = integrate.quad(integrand, 0, 1, points=edges, limit=200)[0]
-        expected = integrate.quad(lambda r: density(r) * np.exp(-r), 0, np.inf)[0]
-        assert found == pytest.approx(expected, abs=1e-6)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("spectrum", [spectra.Matern(0.01), spectra.RationalQuadratic(0.02)], ids=repr)

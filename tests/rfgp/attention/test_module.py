@@ -265,13 +265,6 @@ class TestAModuleOfTorch:
         assert out.dtype == dtype
         torch.testing.assert_close(out.float(), wanted, rtol=0, atol=tolerance)
 
-    def test_types_of_the_draw(self):
-        assert layer(dtype=torch.bfloat16).frequencies.dtype == torch.float32
-        assert layer(dtype=torch.float32).double().frequencies.dtype == torch.float64
-        meta = layer(dtype=torch.float32).to("meta")
-        assert meta.frequencies.device.type == "meta"
-        assert meta.pair.left.frequencies.dense().device.type == "meta"
-
     @pytest.mark.slow
     def test_dropout_is_right_on_average(self):
         mine, x = layer(dropout=0.3, dtype=torch.float32), normals(1, 9, E, dtype=torch.float32)
