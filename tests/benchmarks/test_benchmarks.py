@@ -42,6 +42,7 @@ def test_a_tool_starts_and_its_docstring_tells_its_command(name):
     assert f"    python tests/support/{name}.py" in module.__doc__
 
 
+@pytest.mark.slow
 def test_nothing_is_loose():
     top = {path.name for path in (ROOT / "benchmarks").glob("*.py")}
     assert top <= {"__init__.py", "page.py", "protocol.py", "record.py"}
@@ -51,6 +52,7 @@ def test_nothing_is_loose():
         assert "sys.path" not in names, path
 
 
+@pytest.mark.slow
 def test_the_benchmarks_that_texts_name_exist():
     texts = [
         *ROOT.glob("*.md"),
