@@ -316,15 +316,12 @@ OTHERS = {
         torch.tensor(NEW_ARRAYS),
     ),
     "walks": (lambda: nodes(features="walks", num_walkers=4), HIDDEN),
-    "combinatorial": (lambda: nodes(GRID.with_laplacian("combinatorial")), HIDDEN),
     "eigenvector": (lambda: nodes(features="spectrum", rank=1), HIDDEN),
     "no edges": (
         lambda: rfgp.GraphGP(graphs.Graph.from_edges([], nodes=range(9))).condition([0, 1], Y[:2]),
         [0, 5],
     ),
 }
-ROLES = ("modulated", "spectral")
-"""Names of graph kernels of functions, which no file has."""
 CASES = {
     **{f"kernel-{name}": partial(condition, kernel) for name, kernel in (KERNELS | SUMS).items()},
     **{f"{kernel}-{one}": partial(condition, kernel, approximation=one) for kernel, one in APPROXIMATIONS},
@@ -341,7 +338,7 @@ CASES = {
     **{
         f"graph-kernel-{name}": partial(condition, k.Nodes(RING, name))
         for name in graphs.kernels.names()
-        if name not in ROLES
+        if name != "spectral"
     },
     **{
         f"likelihood-{name}-{one}": partial(likelihood, name, one)
@@ -569,6 +566,7 @@ UNSAVED = {
         "finite",
     ),
     "model": (lambda: OwnModel(num_frequencies=2, seed=0).condition(ARRAYS, Y), "OwnModel"),
+    "graph kernel": (lambda: condition(k.Nodes(RING, "spectral")), "class"),
     "label": (lambda: rfgp.GP(k.Nodes(ODD_LABELS), seed=0).condition([1, 2], [0.0, 1.0]), "label"),
 }
 
