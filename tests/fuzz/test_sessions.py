@@ -15,6 +15,7 @@ import scipy.stats
 import torch
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from safetensors.torch import load_file
 
 import graphs
 import rfgp
@@ -29,7 +30,7 @@ ALARM = 6.5
 SEEDS = st.integers(0, 30)
 ROWS = {"seed": SEEDS, "n": st.integers(1, 20), "noise": st.booleans(), "weight": st.booleans()}
 FACTORS = st.dictionaries(st.integers(0, 9), st.sampled_from([0.1, 0.5, 0.9, 1.5, 4.0]), min_size=1, max_size=3)
-COUPLINGS = ["iid", "orthogonal", "halton", "pairwise", "monotone", "structured", "simplex", "simplex-plus"]
+COUPLINGS = ["iid", "orthogonal", "halton", "pairwise", "monotone", "simplex", "simplex-plus"]
 MATERN, ALL = rfgp.spectra.Matern(1.5), rfgp.Vecchia(10**4)
 
 
@@ -199,7 +200,7 @@ class Sessions(RuleBasedStateMachine):
             scale, noise, mean = (entry(self.state.numbers[name], j) for name in ("outputscale", "noise", "mean"))
             y = rows.y.reshape(len(rows.y), -1)[:, j]
             expected = twin.leave_one_out(scale * K, y, noise + rows.noise, mean, rows.group)
-            spread = max(y.std(), abs(y - mean).max(), 1e-12)
+            spread = max(y.std(), abs(y - mean).max(), 1e-12) * rounding(scale * K, noise + rows.noise)
             for found, want, unit in zip((result.mean, result.variance), expected, (spread, spread**2), strict=True):
                 self.assert_close(column(found, j), want, unit, "leave_one_out")
 
@@ -278,7 +279,7 @@ class Sessions(RuleBasedStateMachine):
             return
         assert state.numbers
         K, cross, prior = self.matrices(state, new)
-        rows, total = stacked(state.rows), 0.0
+        rows, total, size = stacked(state.rows), 0.0, 1.0
         covariance = np.asarray(p.covariance, dtype=float)
         for j in range(max(self.setup["outputs"], 1)):
             scale, noise, center = (entry(state.numbers[name], j) for name in ("outputscale", "noise", "mean"))
@@ -286,6 +287,8 @@ class Sessions(RuleBasedStateMachine):
             m, C = twin.posterior(scale * K, scale * cross, scale * prior, y, noise + rows.noise, center)
             total += twin.log_prob(scale * K, y, noise + rows.noise, center)
             unit = max(float(np.sqrt(scale * np.diag(prior).max())), float(np.abs(y - center).max()), 1e-12)
+            size = max(size, rounding(scale * K, noise + rows.noise))
+            unit *= size
             self.assert_close(column(mean, j), m, unit, "mean")
             self.assert_close(covariance if covariance.ndim == 2 else covariance[..., j], C, unit**2, "covariance")
             self.assert_close(column(p.variance, j), np.diag(C), unit**2, "variance")
@@ -295,7 +298,7 @@ class Sessions(RuleBasedStateMachine):
             assert not state.has_data, found
             assert isinstance(found, rfgp.NotFittedError), found
             return
-        self.assert_close(float(found.detach()), total, 1 + len(rows.y), "log marginal likelihood")
+        self.assert_close(float(found.detach()), total, size * (1 + len(rows.y)), "log marginal likelihood")
 
     def assert_close(self, found, expected, unit, what):
         tolerance = 2e-2 if self.single else 1e-4 if self.is_graph and not self.is_exact else 2e-6
@@ -317,7 +320,7 @@ def tables(draw):
         "spectrum": spectrum,
         "local": None if features in ("none", "residual") else local,
         "m": draw(st.sampled_from([1, 2, 4, 5, 16])),
-        "coupling": draw(st.sampled_from([c for c in COUPLINGS if c != "structured" or spectrum == "gaussian"])),
+        "coupling": draw(st.sampled_from([*COUPLINGS, *(["structured"] if spectrum == "gaussian" else [])])),
         "learned": features == "fourier" and draw(st.integers(0, 4)) == 0,
         "ard": draw(st.booleans()),
         "standardize": draw(st.booleans()),
@@ -374,8 +377,6 @@ class TableSessions(Sessions):
         return X[:, :2]
 
     def redrawn(self, seed, m, coupling):
-        if coupling == "structured" and self.setup["spectrum"] != "gaussian":
-            coupling = "orthogonal"
         if not self.state.numbers:
             return rfgp.RandomFeatures(m, coupling=coupling, seed=seed)
         name, term = next(iter(self.model.terms.items()))
@@ -385,9 +386,16 @@ class TableSessions(Sessions):
         X = np.vstack([rows[0] for rows in self.state.rows]).astype(float)
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
             self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
-        if not self.is_exact:
+        if self.is_exact:
+            return
+        if isinstance(self.model, rfgp.SparseSpectrumGP):
             frequencies = self.model.feature_map.frequencies
             self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
+            return
+        with tempfile.TemporaryDirectory() as folder:  # a redrawn model is an `rfgp.GP`, whose file has the draw
+            self.model.save(Path(folder) / "m", data=True)
+            tensors = load_file(Path(folder) / "m")
+            self.state.draw = tuple(tensors[f"draw.0.{name}"].numpy() for name in ("frequencies", "weights"))
 
     def new(self, seed):
         return self.data(seed + 1000, 5, False, False)[0][0]
@@ -549,6 +557,11 @@ def entry(value, j):
 def column(value, j):
     value = np.asarray(value, dtype=float)
     return value if value.ndim == 1 else value[:, j]
+
+
+def rounding(K, noise):
+    """Return by how much more than 2e-6 an inverse in the reference is rounded, if noise is tiny and rows repeat."""
+    return 1 + 2e-9 * K.max() / noise.min()
 
 
 def assert_moments(drawn, p):
