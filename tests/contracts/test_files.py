@@ -335,11 +335,7 @@ CASES = {
         )
         for name in rfgp.spectra.names()
     },
-    **{
-        f"graph-kernel-{name}": partial(condition, k.Nodes(RING, name))
-        for name in graphs.kernels.names()
-        if name != "spectral"
-    },
+    **{f"graph-kernel-{name}": partial(condition, k.Nodes(RING, name)) for name in graphs.kernels.names()},
     **{
         f"likelihood-{name}-{one}": partial(likelihood, name, one)
         for name in rfgp.likelihoods.names()
@@ -566,7 +562,7 @@ UNSAVED = {
         "finite",
     ),
     "model": (lambda: OwnModel(num_frequencies=2, seed=0).condition(ARRAYS, Y), "OwnModel"),
-    "graph kernel": (lambda: condition(k.Nodes(RING, "spectral")), "class"),
+    "graph kernel": (lambda: condition(k.Nodes(RING, graphs.kernels.by_name("spectral"))), "class"),
     "label": (lambda: rfgp.GP(k.Nodes(ODD_LABELS), seed=0).condition([1, 2], [0.0, 1.0]), "label"),
 }
 
@@ -734,6 +730,8 @@ def bases(tmp_path_factory):
         "categories": condition(k.Categorical("store") + TREND, approximation=FEW),
         "bases": condition(k.Additive(partial(k.RBF, lengthscale=1.0), columns=("t", "p"))),
         "classes": condition(BASE, "categorical", FEW, y=LIKELIHOODS["categorical"][1].astype(float)),
+        "lattice": condition(k.Matern("t", nu=1.5), approximation=rfgp.EquispacedFourier()),
+        "product": condition(FIELD * k.RBF("t"), approximation=rfgp.RandomWalks(4, lengths="sigma", columns=FEW)),
         "grid": rfgp.GraphGP(GRID, features="chebyshev", degree=2).condition(SEEN, Y[:10]),
         "walks": rfgp.GP(FIELD, approximation=rfgp.RandomWalks(4, lengths="sigma"), seed=0).condition(ROWS, Y),
     }
@@ -907,6 +905,17 @@ FORGED = {
         "fit_report/iterations": ["<b>"],
         "fit_report/trace": [["<b>"]],
         "fit_report/frequencies": ["invented"],
+    },
+    "lattice": {
+        "draw.0.low": [lambda t: t + 100, lambda t: t - 1e200, torch.Tensor.float],
+        "draw.0.spacing": [lambda t: -t, lambda t: 1e3 * t],
+        "draw.0.half_widths": [lambda t: 0 * t, lambda t: t + 2**40],
+        "draw.0.indices": [lambda t: t * 10**6, lambda t: torch.cat([t, -t[:1]]), lambda t: torch.cat([t, 0 * t[:1]])],
+    },
+    "product": {
+        "options/draws/0/columns": [GONE],
+        "options/approximations/0/arguments/columns": [GONE, NO_KERNEL],
+        "draw.0.frequencies": [GONE, lambda t: t[:1]],
     },
     "laplace": {"draw.0.frequencies": [lambda t: 100 * t]},
     "structured": {"draw.0.signs": [lambda t: 2 * t], "draw.0.lengths": [lambda t: t[:-1]]},

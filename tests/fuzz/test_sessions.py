@@ -561,7 +561,7 @@ def column(value, j):
 
 def rounding(K, noise):
     """Return by how much more than 2e-6 an inverse in the reference is rounded, if noise is tiny and rows repeat."""
-    return 1 + 2e-9 * K.max() / noise.min()
+    return 1 + 2e-10 * K.max() / noise.min()
 
 
 def assert_moments(drawn, p):
