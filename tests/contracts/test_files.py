@@ -790,7 +790,7 @@ FORGED = {
         "options/start": [{"nothing": 1.0}],
         "options/priors": [{"noise": {"distribution": "__import__", "arguments": {}}}],
         "options/indicators": [[[None, [1]]]],
-        "options/alternatives": [{"x": None}],
+        "options/alternatives": [["alpha=2"], {"two": None}, 3, {"alpha=2": "RBF"}],
         "options/approximation": [{"role": "approximation", "name": "eval", "arguments": {}}],
         "options/approximations": [[]],
         "options/approximations/0": [NO_KERNEL],
@@ -917,6 +917,7 @@ FORGED = {
         "options/approximations/0/arguments/columns": [GONE, NO_KERNEL],
         "draw.0.frequencies": [GONE, lambda t: t[:1]],
     },
+    "rows": {"predictor.rows": [lambda t: 9 * t]},
     "laplace": {"draw.0.frequencies": [lambda t: 100 * t]},
     "structured": {"draw.0.signs": [lambda t: 2 * t], "draw.0.lengths": [lambda t: t[:-1]]},
     "graph-spectrum": {"draw.0.eigenvectors": [lambda t: 9 * t], "draw.0.eigenvalues": [lambda t: 2 + t]},
@@ -949,6 +950,34 @@ def test_posteriors_of_other_classes_and_graphs_are_refused(bases, tmp_path):
     header["options"]["resolved"]["leaves"][2]["arguments"]["graph"] = {"object": 3}
     with pytest.raises(rfgp.ModelFileError, match="graph of its column"):
         read(closed(header, tensors), tmp_path)
+
+
+SCALES = [
+    ("scales/df", 1.0),
+    ("scales/df", "x"),
+    ("scales/floor", -1.0),
+    ("scales/floor", GONE),
+    ("scales.columns", lambda t: t + 9),
+    ("scales.columns", torch.Tensor.double),
+    ("scales.weights", lambda t: t[:-1]),
+    ("scales.row_weights", lambda t: -t),
+    ("scales.row_nodes", lambda t: t[:2]),
+    ("scales.phases", GONE),
+]
+
+
+@pytest.mark.slow
+def test_scales_of_the_noise_go_through_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (150, 2))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + np.exp(X[:, 1] - 1.5) * rng.standard_normal(150)
+    gp = rfgp.GP(k.RBF(), "auto", rfgp.RandomFeatures(16), seed=0).fit(X, y)
+    again = assert_saved(gp, tmp_path, X[:5], data=True)
+    np.testing.assert_allclose(again.predict(X).observed().std, gp.predict(X).observed().std, rtol=1e-12)
+    content = (tmp_path / "m").read_bytes()
+    for change in SCALES:
+        with pytest.raises(rfgp.ModelFileError, match="consistent model"):
+            pytest.fail(f"{change[0]} is loaded: {read(forged(content, change), tmp_path)}")
 
 
 OPENED = []
