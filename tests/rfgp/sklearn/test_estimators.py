@@ -9,7 +9,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.linear_model import PoissonRegressor
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from torch import distributions
@@ -299,14 +298,6 @@ def test_columns_of_all_kinds_reach_the_model():
     assert list(model.terms(FRAME)) == ["rbf(t)", "group(store)", "group(open)", "group(kind)", "linear(day)"]
 
 
-@pytest.mark.slow
-def test_dates_without_a_kernel_reach_the_model():
-    frame = FRAME[["t", "day"]]
-    gp = rfgp.GP(seed=0).fit(frame, SALES, max_iterations=3)
-    model = GPRegressor(random_state=0, max_iter=3).fit(frame, SALES)
-    np.testing.assert_array_equal(model.predict(frame), gp.predict(frame).mean)
-
-
 def test_weights_repeat_rows_of_frames():
     weight = np.random.default_rng(1).integers(0, 3, 60)
     model = GPRegressor(KERNEL, random_state=0, max_iter=2)
@@ -333,19 +324,6 @@ def test_columns_of_a_transformer(output):
     kernel = k.RBF("t") + k.Group("store") if output == "pandas" else k.RBF(1) + k.Group(0)
     model = make_pipeline(columns, GPRegressor(kernel, random_state=0)).fit(FRAME, SALES)
     assert model.score(FRAME, SALES) > 0.6
-
-
-@pytest.mark.slow
-def test_a_grid_of_kernels_and_approximations():
-    grid = {
-        "kernel": [k.RBF("t"), k.RBF("t") + k.Group("store") + k.Group("open")],
-        "approximation": ["auto", rfgp.RandomFeatures(8)],
-    }
-    rows = np.random.default_rng(2).permutation(60)
-    search = GridSearchCV(GPRegressor(random_state=0, max_iter=20), grid, cv=3, error_score="raise")
-    search.fit(FRAME.iloc[rows], SALES.iloc[rows])
-    assert search.best_params_["kernel"] == grid["kernel"][1]
-    assert search.best_score_ > 0.8
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 from torch import distributions
 
 import graphs
@@ -91,12 +90,11 @@ def test_the_classifier_equals_the_process_of_the_same_seed(features, classes):
     assert found.score(HIDDEN, np.array(["a", "b", "c"])[codes[1::2]]) > 0.8
 
 
-@pytest.mark.parametrize("form", [list, objects], ids=["list", "array"])
-def test_weights_repeat_observations(form):
+def test_weights_repeat_observations():
     weight = np.arange(21) % 3
     rows = np.repeat(np.arange(21), weight)
     options = {"features": "exact", "fixed": ("lengthscale", "outputscale", "noise", "mean")}
-    once = regressor(**options).fit(form(SEEN), Y[::2], sample_weight=weight)
+    once = regressor(**options).fit(SEEN, Y[::2], sample_weight=weight)
     several = regressor(**options).fit([SEEN[i] for i in rows], Y[::2][rows])
     np.testing.assert_allclose(once.predict(HIDDEN), several.predict(HIDDEN), rtol=1e-9)
     assert once.log_marginal_likelihood_value_ == pytest.approx(several.log_marginal_likelihood_value_, rel=1e-9)
@@ -131,15 +129,6 @@ def test_labels_come_in_many_forms():
         np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=form)
 
 
-@pytest.mark.slow
-def test_a_grid_search_with_workers():
-    grid = {"kernel": ["regularized-laplacian", graphs.kernels.Diffusion(2.0)], "n_walkers": [4, 16]}
-    search = GridSearchCV(regressor(features="walks", max_iter=0), grid, cv=2, error_score="raise")
-    one, two = (clone(search).set_params(n_jobs=jobs).fit(LABELS, Y) for jobs in (1, 2))
-    np.testing.assert_allclose(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], rtol=1e-6)
-    assert len(set(one.cv_results_["mean_test_score"])) == 4
-
-
 def test_clones_share_the_graph_and_nothing_else():
     estimator = regressor(kernel=graphs.kernels.Diffusion(3.0), fixed=["noise"], walk_options={"max_nonzeros": 32})
     other = clone(estimator)
@@ -153,14 +142,6 @@ def test_clones_share_the_graph_and_nothing_else():
     with config_context(enable_metadata_routing=True):
         asked = clone(estimator.set_score_request(sample_weight=True))
         assert asked.get_metadata_routing().score.requests == {"sample_weight": True}
-
-
-def test_a_constant_target_is_predicted():
-    with pytest.warns(rfgp.ConstantTargetWarning, match=r"constant \(3\)"):
-        estimator = regressor().fit(SEEN, np.full(21, 3))
-    mean, std = estimator.predict(HIDDEN, return_std=True)
-    np.testing.assert_array_equal(mean, np.full(21, 3.0))
-    assert not std.any()
 
 
 BAD_FITS = [
