@@ -83,7 +83,9 @@ def test_features_of_pathwise_priors_are_those_of_the_kernel(scaled):
 MODELS = {
     "few features": lambda: RandomFeatureGP(X, Y, num_frequencies=6, seed=0),
     "many features": lambda: RandomFeatureGP(X, Y, num_frequencies=64, seed=0),
-    "terms": lambda: SingleTaskGP(X, Y, covar_module=kernel_of(TERMS, rfgp.RandomFeatures(64), X=X, seed=0)),
+    "terms": lambda: SingleTaskGP(
+        X, Y, covar_module=kernel_of(TERMS, rfgp.RandomFeatures(64, coupling="iid"), X=X, seed=0)
+    ),
 }
 
 
@@ -117,7 +119,7 @@ def test_several_outputs_are_fitted_and_taken_apart():
 
 
 def test_terms_have_a_batch_of_outputs():
-    kernel = kernel_of(TERMS, rfgp.RandomFeatures(16), X=X, seed=0, batch_shape=torch.Size([2]))
+    kernel = kernel_of(TERMS, rfgp.RandomFeatures(16, coupling="iid"), X=X, seed=0, batch_shape=torch.Size([2]))
     mean = SingleTaskGP(X, torch.cat([Y, -Y], dim=1), covar_module=kernel).posterior(NEW).mean
     assert mean.shape == (5, 2)
     torch.testing.assert_close(mean[:, 0], -mean[:, 1])

@@ -47,6 +47,7 @@ def test_mesh_writes_pictures_and_numbers(ball):
     assert list(found.observed[:5]) == pytest.approx([0, np.nan, np.nan, np.nan, 4], nan_ok=True)
 
 
+@pytest.mark.slow
 def test_mesh_has_a_whittle_matern_field_without_a_kernel(ball):
     command("mesh ball.ply --values v.csv --target heat --alpha 3 --no-compare --out o", ball)
     gp, found = rfgp.load(ball / MODEL), pd.read_csv(ball / "o" / "nodes.csv")
@@ -77,6 +78,7 @@ def test_mesh_without_values_names_the_generated_field(ball):
     assert "interpolated from a random 38 of 320 faces" in answer.err
 
 
+@pytest.mark.slow
 def test_points_far_from_the_mesh_are_refused(ball):
     rows = "".join(f"{x},0,0.9,{x}\n" for x in np.linspace(-0.5, 0.5, 12))
     (ball / "far.csv").write_text(f"X,Y,Z,heat\n{rows}0,0,3,1\n")
@@ -118,6 +120,7 @@ def changed(path, change):
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_traffic_gives_each_target_a_folder(tmp_path):
     changed(tmp_path / "r.geojson", lambda number, value: {"value": value, "double": 2 * value})
     assert list(json.loads(command(f"traffic r.geojson --target value --target double {FAST}", tmp_path).out)) == [

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import shlex
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,8 @@ LIKELIHOODS = {"poisson": "Rootogram", "bernoulli": "Reliability", "gamma": "Cal
 """Likelihoods and a picture of their reports."""
 
 
-@pytest.mark.parametrize("name", [*LIKELIHOODS, pytest.param("categorical", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LIKELIHOODS, "categorical"])
 def test_likelihoods_are_fitted_and_predict(name, tmp_path):
     rng, x = waves(120)
     f = 2 * np.sin(2 * x)
@@ -194,6 +196,7 @@ def test_a_kernel_without_columns_reads_the_others(tmp_path):
     assert gp.num_observations == 118
 
 
+@pytest.mark.slow
 def test_neighbors_are_saved_with_their_rows(tmp_path):
     rng, x = waves(60)
     write(tmp_path, a=x, b=rng.uniform(-1, 1, 60), y=np.sin(3 * x))
@@ -205,7 +208,6 @@ def test_neighbors_are_saved_with_their_rows(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default::rfgp.NewLevelWarning")
 def test_new_levels_and_gaps_are_predicted_as_in_python(tmp_path):
     frame = orders(tmp_path)
     frame.loc[[8, 12], "store"] = None
@@ -219,7 +221,9 @@ def test_new_levels_and_gaps_are_predicted_as_in_python(tmp_path):
     assert not answer.err
     assert_columns(read(answer.out), mean=law.mean, sd=law.std)
     write(tmp_path, "n.csv", price=[1.5, 1.5], day=["2026-02-01"] * 2, store=["abroad", "north"])
-    answer = command(f"predict {MODEL} n.csv", tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        answer = command(f"predict {MODEL} n.csv", tmp_path)
     assert "NewLevelWarning: Column 'store' has 1 level" in answer.err
     with pytest.warns(rfgp.NewLevelWarning, match="abroad"):
         law = gp.predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]))

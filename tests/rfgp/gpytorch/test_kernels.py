@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 
 import gpytorch
 import pytest
@@ -77,14 +76,6 @@ def test_the_exact_kernel_keeps_prior_constraint_and_batch():
     torch.testing.assert_close(exact.lengthscale, kernel.lengthscale)
     assert isinstance(exact.lengthscale_prior, gpytorch.priors.GammaPrior)
     assert exact.raw_lengthscale_constraint.upper_bound == 9
-
-
-def test_the_columns_of_a_deprecated_batch():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        found = drawn()(X, last_dim_is_batch=True).to_dense()
-    for place in range(3):
-        torch.testing.assert_close(found[place], drawn()(X[:, [place]]).to_dense())
 
 
 # --- in models -----------------------------------------------------------------------------------

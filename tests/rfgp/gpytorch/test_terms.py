@@ -36,7 +36,8 @@ Y = torch.sin(6 * X[:, 0]) + 0.3 * X[:, 2] + 0.1 * torch.cos(40 * X[:, 1])
 Z = torch.cat([X[:3], table(8, 2, 7)])  # rows of X, and new levels
 MIXED = k.RBF((0, 1), name="trend") + k.Group(2) + k.Linear(1) * k.Matern(0) + k.Periodic(1, period=0.5)
 NUMBERS = k.Matern((0, 1), nu=2.5, name="trend") + k.Linear(1)
-THREE = [rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.InducingPoints(6)]
+DRAWN = rfgp.RandomFeatures(6, coupling="orthogonal")
+THREE = [rfgp.Exact(), DRAWN, rfgp.InducingPoints(6)]
 
 
 def moved(kernel):
@@ -100,8 +101,8 @@ def test_exact_terms_match_the_kernel_matrix():
 CASES = [
     ("auto", MIXED, None),
     (rfgp.Exact(), MIXED, None),
-    (rfgp.RandomFeatures(4), NUMBERS, LowRankRootLinearOperator),
-    (rfgp.RandomFeatures(40), NUMBERS, RootLinearOperator),
+    (rfgp.RandomFeatures(4, coupling="iid"), NUMBERS, LowRankRootLinearOperator),
+    (rfgp.RandomFeatures(40, coupling="iid"), NUMBERS, RootLinearOperator),
     (rfgp.InducingPoints(6, method="sor"), NUMBERS, LowRankRootLinearOperator),
     (rfgp.InducingPoints(6, method="fitc"), NUMBERS, LowRankRootAddedDiagLinearOperator),
     (rfgp.InducingPoints(6), MIXED, None),
@@ -196,6 +197,7 @@ def test_gradients_match_differences(approximation):
     [(rfgp.RandomFeatures(8, learn_frequencies=True), 8), (rfgp.InducingPoints(6, learn_locations=True), 6)],
     ids=repr,
 )
+@pytest.mark.slow
 def test_draws_are_learned(approximation, shape):
     kernel = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=3)
     gp, model = gp_of(kernel, NUMBERS, {"trend": approximation}), trained_like(kernel)
@@ -292,10 +294,10 @@ def test_single_precision_is_close_to_double(approximation):
 
 
 def test_other_approximations_keep_the_hyperparameters():
-    kernel = moved(kernel_of(MIXED, rfgp.RandomFeatures(6), X=X, seed=0))
+    kernel = moved(kernel_of(MIXED, DRAWN, X=X, seed=0))
     points = kernel.with_approximation({"trend": rfgp.InducingPoints(6)})
     assert points.approximations["trend"] == rfgp.InducingPoints(6)
-    assert points.approximations["periodic(1)"] == rfgp.RandomFeatures(6)
+    assert points.approximations["periodic(1)"] == DRAWN
     exact = kernel.exact()
     assert isinstance(exact, TermKernel)
     torch.testing.assert_close(exact(X).to_dense(), moved(kernel_of(MIXED, rfgp.Exact(), X=X))(X).to_dense())
@@ -305,7 +307,7 @@ def test_other_approximations_keep_the_hyperparameters():
 
 
 def state():
-    return kernel_of(NUMBERS, rfgp.RandomFeatures(6), X=X, seed=0).state_dict()
+    return kernel_of(NUMBERS, DRAWN, X=X, seed=0).state_dict()
 
 
 def numbers(approximation="auto", **options):
@@ -338,7 +340,7 @@ BAD_CALLS = [
     (lambda: numbers()(X, last_dim_is_batch=True).to_dense(), "last_dim_is_batch"),
     (lambda: setitem(numbers().hyperparameters, "trend.lengthscale", [1.0, 2.0, 3.0]), "shape"),
     (lambda: numbers().features(X), "product"),
-    (lambda: numbers(rfgp.RandomFeatures(6), X=X + 1).load_state_dict(state()), "other rows"),
+    (lambda: numbers(DRAWN, X=X + 1).load_state_dict(state()), "other rows"),
     (lambda: numbers(rfgp.RandomFeatures(7)).load_state_dict(state()), "approximations"),
     (lambda: numbers().set_extra_state(torch.tensor([255], dtype=torch.uint8)), "no state"),
 ]

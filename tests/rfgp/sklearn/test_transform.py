@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy import optimize
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
@@ -92,17 +91,11 @@ def test_bad_options_are_named(options, message):
 # --- pipelines ---------------------------------------------------------------------------------------------
 
 
-def estimated_kernels(pipeline):
-    """Return the kernel that a fitted pipeline estimates, of X with itself and of NEW with X."""
-    phi, new = (pipeline[:-1].transform(rows) for rows in (X, NEW))
-    return phi @ phi.T, new @ phi.T
-
-
 def test_the_ridge_is_kernel_ridge_with_the_estimated_kernel():
     pipeline = make_kernel_ridge(0.1, n_frequencies=32, lengthscale=1.5, random_state=0).fit(X, Y)
-    gram, cross = estimated_kernels(pipeline)
-    twin = KernelRidge(alpha=0.1, kernel="precomputed").fit(gram, Y)
-    np.testing.assert_allclose(pipeline.predict(NEW), twin.predict(cross), rtol=1e-6, atol=1e-8)
+    phi, new = (pipeline[:-1].transform(rows) for rows in (X, NEW))
+    weights = np.linalg.solve(phi @ phi.T + 0.1 * np.eye(80), Y)
+    np.testing.assert_allclose(pipeline.predict(NEW), new @ phi.T @ weights, rtol=1e-6, atol=1e-8)
 
 
 def test_the_ridge_approximates_kernel_ridge():
@@ -110,26 +103,6 @@ def test_the_ridge_approximates_kernel_ridge():
     exact = make_pipeline(StandardScaler(), KernelRidge(alpha=1.0, kernel="rbf"))
     found, expected = ours.fit(X, Y).predict(NEW), exact.fit(X, Y).predict(NEW)
     assert np.abs(found - expected).max() < 0.02 < np.std(expected) / 5
-
-
-def dual_machine(gram, signs, C):
-    """Return the dual coefficients (n,) of a hinge-loss machine without an intercept, by a general optimiser."""
-    Q = gram * np.outer(signs, signs)
-    found = optimize.minimize(
-        lambda a: (a @ Q @ a / 2 - a.sum(), Q @ a - 1),
-        np.zeros(len(signs)),
-        jac=True,
-        bounds=[(0, C)] * len(signs),
-        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-8},
-    )
-    return found.x * signs
-
-
-def test_the_machine_is_that_of_the_estimated_kernel_and_nine():
-    pipeline = make_kernel_svc(2.0, n_frequencies=32, random_state=0).fit(X, CLASSES)
-    gram, cross = estimated_kernels(pipeline)
-    expected = (cross + 9) @ dual_machine(gram + 9, np.where(CLASSES == "up", 1.0, -1.0), 2.0)
-    np.testing.assert_allclose(pipeline.decision_function(NEW), expected, atol=2e-3)
 
 
 @pytest.mark.slow
