@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import inner_names
@@ -12,12 +13,14 @@ import pytest
 import rfgp
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [path for name in ("rfgp", "graphs") for path in sorted((ROOT / name).rglob("*.py"))]
+PACKAGES = ("rfgp", "graphs")
 HEAVY = ("ot", "trimesh", "pandas", "matplotlib", "sklearn", "gpytorch", "numba", "networkx", "typer", "rich")
 HEAVY += ("botorch", "dask", "distributed", "pyarrow", "plotly", "pooch", "safetensors", "rdata")
 
 
-def trees(paths):
+@cache
+def trees(*folders):
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
@@ -63,7 +66,7 @@ def test_another_package_called_graphs_is_named(tmp_path):
 def test_no_module_imports_its_package():
     """A package loads its modules by their names on first use, which the contracts of import-linter do not see."""
     found = set()
-    for file, tree in trees(PACKAGES).items():
+    for file, tree in trees(*PACKAGES).items():
         package, nodes = file.split("/")[0], list(ast.walk(tree))
         whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         members = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == package]
@@ -88,7 +91,7 @@ NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
 def test_private_members_are_used_in_their_file_alone():
     """For tests ruff's SLF001 says so; in a package a function may use the private members of a class beside it."""
     found = set()
-    for name, tree in trees(PACKAGES).items():
+    for name, tree in trees(*PACKAGES).items():
         nodes = list(ast.walk(tree))
         used = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
         used |= {alias.name for n in nodes if isinstance(n, ast.ImportFrom) for alias in n.names}
@@ -123,7 +126,7 @@ def leads_somewhere(name):
 @pytest.mark.slow
 def test_names_in_messages_exist():
     found = set()
-    for tree in trees(PACKAGES).values():
+    for tree in trees(*PACKAGES).values():
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         constants = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
         texts = [node.value for node in constants if id(node) not in prose]
@@ -147,7 +150,7 @@ MAKERS = ("default_rng", "RandomState", "Generator", "manual_seed", "generator",
 def test_each_test_draws_from_a_generator_of_its_own():
     """What a function draws from a generator of its module depends on what ran before it."""
     common = set()
-    for name, tree in trees((ROOT / "tests").rglob("*.py")).items():
+    for name, tree in trees("tests").items():
         made = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
         common |= {name for node in made if ast.unparse(node.value.func).split(".")[-1] in MAKERS}
     assert common == set()

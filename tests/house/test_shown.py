@@ -62,7 +62,6 @@ def test_representations_are_short(name):
 INNER = {
     "model": (model, ("spec", "of", "state"), ("fit", "predict", "seed", "terms")),
     "prediction": (lambda: model().predict(np.zeros((2, 3))), ("latent", "location", "scale"), ("mean", "std")),
-    "hyperparameters": (lambda: model().hyperparameters, ("values",), ("lengthscale", "noise", "set", "parameters")),
     "graphs": (lambda: graphs, ("costs", "matching", "walks"), ("Graph", "errors", "kernels")),
     "rfgp": (lambda: rfgp, ("models", "rows"), ("MissingFolderError", "GraphGP")),
 }

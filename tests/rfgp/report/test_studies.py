@@ -104,6 +104,7 @@ def test_the_last_rows_are_held_out_in_their_order():
     assert study.train.tolist() != sorted(study.train)  # a fit takes the first of them
 
 
+@pytest.mark.slow
 def test_observations_of_a_node_and_of_a_group_stay_together():
     field = town()
     nodes, values = np.r_[field.nodes, field.nodes[:7]], np.r_[field.values, field.values[:7]]
@@ -159,6 +160,7 @@ def test_scores_match_their_definitions():
     assert summary["baselines"] == {rule.name: pytest.approx(rule.rmse) for rule in study.baselines}
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_fitted_to_a_subset_and_all_rows_predict():
     table = small_table()
     study = studied(table, fit_rows=60)
@@ -201,6 +203,7 @@ def test_the_nearest_observed_node_is_that_along_the_roads():
     assert found["nearest observed node"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 
+@pytest.mark.slow
 def test_better_baselines_and_bounds_are_noted():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (80, 2))
