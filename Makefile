@@ -11,9 +11,8 @@ SECONDS ?= 25
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
-COV := $(if $(COVERAGE),--cov --cov-report=)
 
-.PHONY: demo results test test-slow test-all ratios mutants docs lint format test-lowest wheel-check data clean help
+.PHONY: demo results test examples coverage test-slow test-all ratios mutants docs lint format test-lowest wheel-check data clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -36,15 +35,21 @@ results: $(STAMP)  ## the papers' tables and figures beside ours (ONLY=couplings
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m benchmarks.papers $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.page)
 
-test: $(STAMP)  ## the fast tests, and the examples of docstrings (WORKERS=2, COVERAGE=1: lines that they reach)
-	$(PYTEST) -m 'not slow' $(COV)
-	$(PYTEST) --doctest-modules rfgp graphs $(if $(COVERAGE),$(COV) --cov-append)
-	$(if $(COVERAGE),$(BIN)/python -m coverage report --skip-covered && $(BIN)/python .ci/coverage-floor)
+test: $(STAMP)  ## the fast tests (WORKERS=2)
+	$(PYTEST) -m 'not slow'
+
+examples: $(STAMP)  ## the examples of docstrings
+	$(PYTEST) --doctest-modules rfgp graphs
+
+coverage: $(STAMP)  ## the fast tests and the examples of docstrings, and how much of the code they reach
+	$(PYTEST) -m 'not slow' --cov --cov-report=
+	$(PYTEST) --doctest-modules rfgp graphs --cov --cov-append --cov-report=term-missing:skip-covered
+	$(BIN)/python .ci/coverage-floor
 
 test-slow: $(STAMP)  ## the slow tests (PART=1/2: one of two parts)
 	$(PYTEST) -m 'slow and not pages' $(if $(PART),--part $(PART))
 
-test-all: test test-slow  ## the fast and the slow tests; `make docs` runs those of the documentation
+test-all: coverage test-slow  ## all tests but those of pages, which `make docs` has
 
 mutants: $(STAMP)  ## small errors in the code, and whether a test fails (COUNT=40, SECONDS=25 of tests for each)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(COUNT) --seconds $(SECONDS)
