@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.special import xlogy
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -128,6 +129,8 @@ def test_terms_add_up_to_the_prediction(y):
     rest = estimator.predict(NEW) - terms["curve"][0] - terms["line"][0]
     np.testing.assert_allclose(rest, np.broadcast_to(rest[0], rest.shape), atol=1e-9)
     assert all(mean.shape == std.shape == rest.shape for mean, std in terms.values())
+    if y.ndim == 1:
+        np.testing.assert_array_equal(terms["line"][1], estimator.gp_.predict(NEW).terms["line"].std)
 
 
 def test_warnings_name_the_arguments_of_the_estimator():
@@ -153,6 +156,8 @@ def test_single_precision_is_kept_if_nothing_is_lost():
     narrow = small(max_iter=5).fit(X.astype(np.float32), Y.astype(np.float32)).predict(NEW.astype(np.float32))
     assert narrow.dtype == np.float32
     np.testing.assert_allclose(narrow, small(max_iter=5).fit(X, Y).predict(NEW), atol=0.02)
+    wide = small(max_iter=5).fit(X, Y.astype(np.float32)).predict(NEW)
+    assert wide.dtype == np.float64
     for y in (Y, np.arange(60)):
         mixed = small(max_iter=5).fit(X.astype(np.float32), y).predict(NEW)
         wide = small(max_iter=5).fit(X.astype(np.float32).astype(np.float64), y).predict(NEW)
@@ -209,7 +214,10 @@ def test_counts_are_predicted_better_than_by_a_linear_model():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=(300, 2))
     y = rng.poisson(np.exp(1 + np.sin(4 * x[:, 0]) + x[:, 1]))
-    own = small(GPCountRegressor, likelihood="poisson").fit(x[:150], y[:150]).score(x[150:], y[150:])
+    estimator = small(GPCountRegressor, likelihood="poisson").fit(x[:150], y[:150])
+    own, new = estimator.score(x[150:], y[150:]), y[150:]
+    deviances = [(xlogy(new, new / mean) - new + mean).sum() for mean in (estimator.predict(x[150:]), new.mean())]
+    assert own == pytest.approx(1 - deviances[0] / deviances[1])
     assert PoissonRegressor(alpha=0).fit(x[:150], y[:150]).score(x[150:], y[150:]) + 0.1 < own < 1
 
 
@@ -326,11 +334,14 @@ def test_columns_of_a_transformer(output):
     assert model.score(FRAME, SALES) > 0.6
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_an_index_of_pandas_is_left_out(weighted):
+@pytest.mark.parametrize(
+    ("kernel", "weighted"),
+    [(k.RBF(), False), (k.RBF(), True), pytest.param("auto", False, marks=pytest.mark.slow)],
+)
+def test_an_index_of_pandas_is_left_out(kernel, weighted):
     frame = pd.DataFrame({"Unnamed: 0": np.arange(30.0), "a": X[:30, 0]})
     weight = np.arange(30) % 3 + 1.0 if weighted else None
-    model = GPRegressor(k.RBF(), random_state=0, max_iter=3)
+    model = GPRegressor(kernel, random_state=0, max_iter=3)
     with pytest.warns(rfgp.IndexColumnWarning, match="left out"):
         found = model.fit(frame, np.sin(frame.a), weight).predict(frame)
     expected = model.fit(frame[["a"]], np.sin(frame.a), weight).predict(frame[["a"]])
