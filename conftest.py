@@ -1,0 +1,11 @@
+"""What the tests and the examples of docstrings share."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory):
+    """Keep what the tests solve and download out of the user's cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RFGP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
