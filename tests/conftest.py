@@ -1,7 +1,6 @@
 """Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from zlib import crc32
 
 import checks
@@ -29,17 +28,6 @@ def pytest_collection_modifyitems(config, items):
         own = [crc32(item.nodeid.partition("[")[0].encode()) % count == number - 1 for item in items]
         config.hook.pytest_deselected(items=[item for item, is_own in zip(items, own, strict=True) if not is_own])
         items[:] = [item for item, is_own in zip(items, own, strict=True) if is_own]
-
-
-SLOW = Path(__file__).with_name("slow.txt")
-_slow = set(SLOW.read_text(encoding="utf-8").splitlines()) if SLOW.exists() else set()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item):
-    """Mark a test that the list of slow tests names, until all of them have a mark of their own."""
-    if _slow & {item.nodeid, item.nodeid.partition("[")[0]}:
-        item.add_marker(pytest.mark.slow)
 
 
 _of_workers = []

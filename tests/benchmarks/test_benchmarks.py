@@ -35,7 +35,7 @@ def test_a_script_starts_and_its_docstring_tells_its_command(path):
     assert command in re.sub(r"^ +\w+=\d+ python", "    python", module.__doc__, flags=re.M)
 
 
-@pytest.mark.parametrize("name", ["bundle", "random_fits"])
+@pytest.mark.parametrize("name", ["bundle"])
 def test_a_tool_starts_and_its_docstring_tells_its_command(name):
     module = importlib.import_module(name)
     assert callable(module.main)
