@@ -576,7 +576,9 @@ def test_what_cannot_be_saved_is_named(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": float("nan")}, {"a": {1, 2}}], ids=str)
+@pytest.mark.parametrize(
+    "metadata", [{"a": object()}, {"a": float("nan")}, {"a": {1, 2}}], ids=["object", "nan", "set"]
+)
 def test_metadata_must_be_json(metadata, tmp_path):
     gp = condition(BASE)
     gp.metadata = metadata

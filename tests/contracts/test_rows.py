@@ -218,8 +218,7 @@ NAMED = {
     "exact": rfgp.ExactGP,
     "raw": lambda: rfgp.SparseSpectrumGP(num_frequencies=6, standardize=False, seed=0),
 }
-RNG = np.random.default_rng(0)
-FRAME = pd.DataFrame(RNG.standard_normal((60, 3)) * [1.0, 10.0, 0.1], columns=["a", "b", "c"])
+FRAME = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1.0, 10.0, 0.1], columns=["a", "b", "c"])
 Y = np.sin(FRAME["a"]).to_numpy() + 0.1 * FRAME["b"].to_numpy()
 NEW = FRAME[:7]
 

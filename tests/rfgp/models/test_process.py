@@ -100,7 +100,7 @@ def test_fit_does_not_depend_on_earlier_fits(fitted):
 def test_the_live_hyperparameters_stay_over_condition_and_update(fitted):
     model, X, y = fitted
     live, names = model.hyperparameters, list(model.hyperparameters.raw)
-    model.condition(X[:30], y[:30]).update(X[30:], y[30:])
+    model.condition(X[:-6], y[:-6]).update(X[-6:], y[-6:])
     assert model.hyperparameters is live
     assert list(live.raw) == names
     assert names[-1] == "mean"

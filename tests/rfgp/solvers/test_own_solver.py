@@ -101,11 +101,16 @@ class GroupSolver(Inference):
         return GroupPosterior(self.prior.detached(), self.effects.detach(), 1 / self.precision.detach())
 
 
-rng = np.random.default_rng(0)
-X, NEW = {"s": np.r_[list("abcd"), rng.choice(list("abcd"), 20)]}, {"s": np.array(list("abcda"))}
+def drawn():
+    """Return levels, normal targets and counts."""
+    rng = np.random.default_rng(0)
+    return np.r_[list("abcd"), rng.choice(list("abcd"), 20)], rng.normal(size=24), rng.poisson(2.0, 24).astype(float)
+
+
+LEVELS, Y, COUNTS = drawn()
+X, NEW = {"s": LEVELS}, {"s": np.array(list("abcda"))}
 BOTH = np.r_[X["s"], NEW["s"]]
 PRIOR = {"group(s)": 0.7 * np.equal.outer(BOTH, BOTH)}
-Y, COUNTS = rng.normal(size=24), rng.poisson(2.0, 24).astype(float)
 
 
 @pytest.fixture(autouse=True)
