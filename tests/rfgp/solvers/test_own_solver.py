@@ -126,6 +126,7 @@ def model(likelihood="gaussian", **more):
 
 
 def test_a_model_with_the_solver_is_the_dense_model():
+    rng = np.random.default_rng(1)
     noise, weight = rng.uniform(0, 0.3, 24), rng.integers(1, 3, 24).astype(float)
     gp, expected = model(noise=0.2), DenseGP(PRIOR, Y, 0.2 + noise, 0.3, weight)
     gp.condition(X, Y, noise=noise, sample_weight=weight)
