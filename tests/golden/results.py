@@ -43,6 +43,12 @@ SOLVED = {
     "draws/functions",
     "draws/walks-learned",
     "commands/fit-features",
+    "fits/features",
+    "fits/subsets",
+    "fits/learned",
+    "fits/neighbors-features",
+    "fits/poisson",
+    "fits/variational",
 }
 """Cases whose directions or lengths of walks an optimizer solves for. Other processors may end at another optimum."""
 NATS, DEVIATIONS = (1e-4, 1e-2), (1e-3, 3e-2)
