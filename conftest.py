@@ -9,3 +9,9 @@ def own_cache_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RFGP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+def pytest_configure(config):
+    """Make warnings of the packages errors. Named in pyproject.toml, they are imported before their lines are counted."""
+    for name in ("rfgp.RfgpWarning", "graphs.GraphWarning"):
+        config.addinivalue_line("filterwarnings", f"error::{name}")
