@@ -12,6 +12,6 @@ def own_cache_folder(tmp_path_factory):
 
 
 def pytest_configure(config):
-    """Make warnings of the packages errors. Named in pyproject.toml, they are imported before their lines are counted."""
+    """Make warnings of the packages errors. Named in pyproject.toml, they would be imported before coverage begins."""
     for name in ("rfgp.RfgpWarning", "graphs.GraphWarning"):
         config.addinivalue_line("filterwarnings", f"error::{name}")
