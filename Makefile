@@ -10,7 +10,9 @@ SECONDS ?= 25
 # The tests start many processes. Without bytecode each of them would compile the packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo results test test-all ratios mutants docs lint format test-lowest wheel-check data rooms clean help
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+.PHONY: demo results test examples coverage test-slow test-all ratios mutants docs lint format test-lowest wheel-check data clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -34,13 +36,20 @@ results: $(STAMP)  ## the papers' tables and figures beside ours (ONLY=couplings
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.page)
 
 test: $(STAMP)  ## the fast tests (WORKERS=2)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
-test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code the fast ones reach
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow' \
-	  --cov --cov-report=term-missing:skip-covered
+examples: $(STAMP)  ## the examples of docstrings
+	$(PYTEST) --doctest-modules rfgp graphs
+
+coverage: $(STAMP)  ## the fast tests and the examples of docstrings, and how much of the code they reach
+	$(PYTEST) -m 'not slow' --cov --cov-report=
+	$(PYTEST) --doctest-modules rfgp graphs --cov --cov-append --cov-report=term-missing:skip-covered
 	$(BIN)/python .ci/coverage-floor
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+test-slow: $(STAMP)  ## the slow tests (PART=1/2: one of two parts)
+	$(PYTEST) -m 'slow and not pages' $(if $(PART),--part $(PART))
+
+test-all: coverage test-slow  ## all tests but those of pages, which `make docs` has
 
 mutants: $(STAMP)  ## small errors in the code, and whether a test fails (COUNT=40, SECONDS=25 of tests for each)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(COUNT) --seconds $(SECONDS)
@@ -58,26 +67,23 @@ format: $(STAMP)  ## write the format that lint expects
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP)  ## the documentation site in out/docs; warnings and broken links are errors
+docs: $(STAMP)  ## the site in out/docs, and the code of its pages; warnings and broken links are errors
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/sphinx-build -W --keep-going -q -b html docs out/docs
-	$(BIN)/python tests/support/site_links.py out/docs
+	$(PYTEST) -m pages tests/house
 
 data: $(STAMP)  ## write data/ again from the seeded generators
 	$(BIN)/python -c 'from rfgp import datasets; datasets.write_all("data")'
 
-rooms: $(STAMP)  ## draw the rooms in CONTRIBUTING.md again from the imports
-	$(BIN)/python tests/support/rooms.py
-
 wheel-check: $(STAMP)  ## build the wheel and use it in an empty environment outside the checkout
 	bash .ci/wheel-check $(BIN)/python
 
-test-lowest:  ## all tests on the lowest supported versions (all but torch, which is pinned)
+test-lowest:  ## the fast tests on the lowest supported versions (all but torch, which is pinned)
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet --constraint constraints.txt torch uv
 	.venv-lowest/bin/python -m uv pip install --quiet --python .venv-lowest/bin/python \
 	  --resolution lowest-direct --editable '.[dev]' 'torch==2.13.0'
-	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -q -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow'
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .venv-lowest .coverage* build dist out .mypy_cache .ruff_cache .pytest_cache

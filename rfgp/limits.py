@@ -34,8 +34,13 @@ class Limits:
         first_rows: The number of rows of the first round of a selection.
         max_held_out: The largest number of rows that a selection holds out.
         sample_rows: The number of rows of the random sample of a source.
-        chunk_rows: The number of rows of an array on disk that are read at once.
+        chunk_rows: The number of rows of an array or a Parquet file that are read at once.
+        chunk_bytes: The number of bytes of a text file that are read at once.
+        max_file_bytes: The largest number of unpacked bytes of a table file. Reading needs several times as much
+            memory.
         min_blocked_bytes: The least size in bytes of arrays on disk that are read in blocks.
+        max_copied: The largest number of rows whose standardized values are stored. More rows are standardized in
+            blocks.
         small_rows: The largest number of rows and points of computations in one thread
             (`benchmarks/races/threads.py`: an exact fit of 1,000 rows takes half the processor seconds of two threads).
 
@@ -62,7 +67,10 @@ class Limits:
     max_held_out: int = 4000
     sample_rows: int = 2**15
     chunk_rows: int = 2**16
+    chunk_bytes: int = 2**24
+    max_file_bytes: int = 2**30
     min_blocked_bytes: int = 2**26
+    max_copied: int = 2**21
     small_rows: int = 1000
 
 

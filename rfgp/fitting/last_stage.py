@@ -247,7 +247,7 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of errors of nearest rows, or NaN for fewer than 20.
+    """Return the correlation of errors of nearest rows, or NaN for fewer than 20 or without columns.
 
     Under the true model it is at most 0: leave-one-out errors D C^-1 y have the covariance D C^-1 D, and its entries
     for neighbors are negative.
@@ -261,7 +261,7 @@ def neighbor_correlation(
         >>> round(neighbor_correlation(x, torch.sin(20 * x)), 2)  # errors that vary slowly
         1.0
     """
-    if len(errors) < _FEW_NEIGHBORS:
+    if len(errors) < _FEW_NEIGHBORS or not inputs.shape[1]:
         return math.nan
     rows = inputs.detach().double().cpu()
     points = (rows / unit_of(rows.abs().amax())).numpy()  # squares of distances are finite

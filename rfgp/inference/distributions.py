@@ -153,7 +153,7 @@ class LatentDistribution(Distribution):
         return is_input or any(parameter.requires_grad for parameter in self.posterior.prior.parameters)
 
     @property
-    def noise(self) -> "LatentDistribution | None":
+    def noise(self) -> Distribution | None:
         """The distribution of the log noise at the points, or None for constant noise."""
         posterior = self.posterior.noise_process
         if posterior is None:

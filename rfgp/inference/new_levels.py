@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
-from rfgp.inference.distributions import Distribution, InputBlocks, check_joint_fits, concatenated, in_memory
+from rfgp.inference.distributions import (
+    Distribution,
+    InputBlocks,
+    LatentDistribution,
+    check_joint_fits,
+    concatenated,
+    in_memory,
+)
 from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root
 from rfgp.solvers.extensions import Extensions
@@ -70,6 +77,20 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
     products = [block for block in prior.graph_features if isinstance(block, SparseProductBlock)]
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
+
+
+class NoisyDistribution(LatentDistribution):
+    """The posterior distribution of a function whose log noise includes the effects of new levels."""
+
+    @property
+    def noise(self) -> Distribution | None:
+        """The distribution of the log noise at the points, or None for constant noise."""
+        base, process = super().noise, self.posterior.noise_process
+        if base is None or process is None:
+            return base
+        return self._cached(
+            "noise of new levels", lambda: with_new_levels(base, process.prior, None, self.inputs, self.memory)
+        )
 
 
 def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:

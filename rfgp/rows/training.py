@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import DataError
+from rfgp.limits import limits
 from rfgp.rows.arrays import OutputFormat, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
 from rfgp.rows.source_summary import SourceSummary, summarize_source
@@ -60,10 +61,6 @@ class SourceReader(InputReader, Protocol):
 
     def coded(self, source: RowSource) -> RowSource:
         """Return a source whose blocks are matrices of numbers."""
-
-
-MAX_COPIED = 2**21
-"""The maximum number of rows whose standardized values are cached. More rows are standardized in blocks."""
 
 
 class ArrayRows(Block):
@@ -123,7 +120,7 @@ class ArrayRows(Block):
         Args:
             rows: A slice, indices (b,) or a mask.
         """
-        if len(self) <= MAX_COPIED or "standardized_block" in vars(self):
+        if len(self) <= limits().max_copied or "standardized_block" in vars(self):
             return self.standardized_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
 
@@ -244,7 +241,7 @@ class TrainingArrays:
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
         rows = ArrayRows(self.chunk, self.as_numpy, scaling)
-        if len(rows) <= MAX_COPIED or not _is_in_range(rows):
+        if len(rows) <= limits().max_copied or not _is_in_range(rows):
             len(rows.standardized_block)  # raises an error for values out of range
         return rows
 

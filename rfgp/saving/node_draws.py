@@ -25,7 +25,7 @@ def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
     return {
         "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
         "tuples": coupling.tuples.tolist() if isinstance(coupling, Tuples) else None,
-        "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else None,
+        "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else hops,
     }
 
 
@@ -45,7 +45,7 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
         raise InvalidArgumentError(f"only sigma walks must have a permutation of 2 to {_MAX_QUANTILES} quantiles")
     if (tuples is not None) != (lengths == "learned"):
         raise InvalidArgumentError("only learned walks must have a table of tuples")
-    hops = None if limits is None else HopRule(np.array(limits))
+    hops = HopRule(np.array(limits)) if isinstance(limits, list) else limits
     drawn = {"permutation": permutation, "tuples": tuples, "exact_hops": hops}
     return {name: value for name, value in drawn.items() if value is not None}
 

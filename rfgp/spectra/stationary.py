@@ -135,6 +135,8 @@ class Matern(Spectrum):
         With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)). So the derivative of M_nu(t) in r^2 is
         -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0. For nu = 1/2 it is -exp(-r) / (2 r), and huge but finite at r = 0.
         """
+        if not self.has_slope:
+            return super().gram_and_slope(z)
         r = self_distance(z.detach())
         if self.is_steep:
             kernel = torch.exp(-r)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.limits import limits
 from rfgp.messages import MISSING_LABEL
-from rfgp.tables import content
 from rfgp.tables.decimals import cast_or_none, cell_with_decimal_point, in_format, with_decimal_point
 from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
@@ -347,7 +347,7 @@ def _check_size(column: Column, source: Any) -> None:
     if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
         lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
         total = sum(pc.sum(part).as_py() or 0 for part in lengths)
-        if total > content.MAX_BYTES:
+        if total > limits().max_file_bytes:
             raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import IO
 
 from rfgp.errors import DataError
+from rfgp.limits import limits
 from rfgp.tables.messages import one_line, title, unreadable
 
-MAX_BYTES = 1 << 30
-"""The maximum number of unpacked bytes of a file. Reading needs several times as much memory."""
 _PIECE = 1 << 20
 """The number of bytes that are read at once."""
 _HEAD = 512
@@ -87,8 +86,8 @@ def read_utf8(file: Path, encoding: str) -> bytes:
             if not data:
                 _check_kind(piece[:_HEAD], file, encoding)
             data += piece
-            if len(data) > MAX_BYTES:
-                raise unreadable(file, f"it holds more than {MAX_BYTES:,} bytes.")
+            if len(data) > limits().max_file_bytes:
+                raise unreadable(file, f"it holds more than {limits().max_file_bytes:,} bytes.")
     if not data:
         raise DataError(f"{title(file)} is empty.")
     remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "use its encoding"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rfgp.columns.days import to_days
 from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
+from rfgp.limits import limits
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
-from rfgp.tables import content
 from rfgp.tables.column_errors import (
     check_cells,
     check_dates,
@@ -301,9 +301,9 @@ def encoded_matrix(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDAr
         [[1.0], [2.0]]
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
-    if n * width * 8 > content.MAX_BYTES:
+    if n * width * 8 > limits().max_file_bytes:
         size = f"{counted(n, 'row')} and {counted(width, 'encoded column')}"
-        raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MAX_BYTES:,} bytes.")
+        raise DataError(f"{title(columns[0].file)}: {size} are more than {limits().max_file_bytes:,} bytes.")
     X = np.empty((n, width))
     start = 0
     for rule, column in zip(rules, columns, strict=True):

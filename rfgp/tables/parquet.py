@@ -7,7 +7,7 @@ from typing import Any
 
 from rfgp.counts import counted
 from rfgp.errors import DataError, requires_extra
-from rfgp.tables import content
+from rfgp.limits import limits
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
 from rfgp.tables.messages import check_unique, one_line, title, unreadable
@@ -89,9 +89,9 @@ def read_parquet_frame(file: Path, text_format: TextFormat) -> Frame:
         raise DataError(f"{title(file)} has no columns.")
     if num_rows == 0:
         raise DataError(f"{title(file)} has columns and no rows.")
-    if not 0 < num_rows * len(fields) * 8 <= content.MAX_BYTES:
+    if not 0 < num_rows * len(fields) * 8 <= limits().max_file_bytes:
         claim = f"its footer claims {counted(num_rows, 'row')} and {counted(len(fields), 'column')}"
-        raise unreadable(file, f"{claim}, which is more than {content.MAX_BYTES:,} bytes.")
+        raise unreadable(file, f"{claim}, which is more than {limits().max_file_bytes:,} bytes.")
     texts = [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
     wanted = [field.name for field in fields if is_readable(field.type)]
     with opened(file, read_dictionary=texts) as parquet:  # a long text that is repeated is short there

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
+from rfgp.limits import limits
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_booleans
 from rfgp.tables.decimals import batch_with_numbers, in_formats
@@ -22,11 +23,6 @@ from rfgp.tables.parquet import opened
 from rfgp.tables.roles import Roles, Target, selected
 from rfgp.tables.text import read_header
 from rfgp.tables.typed import Reader, as_texts, reader_of
-
-BATCH_ROWS = 2**16
-"""The number of rows of a Parquet file that are read at a time."""
-BATCH_BYTES = 2**24
-"""The number of bytes of a text file that are read at a time."""
 
 
 class Parquet:
@@ -96,13 +92,15 @@ class Parquet:
             raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
         with opened(file) as parquet:
             yield from in_formats(
-                file, parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False), self._numbers
+                file,
+                parquet.iter_batches(batch_size=limits().chunk_rows, columns=columns, use_threads=False),
+                self._numbers,
             )
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column."""
         with opened(self.paths[0]) as parquet:
-            batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=[name], use_threads=False)
+            batches = parquet.iter_batches(batch_size=limits().chunk_rows, columns=[name], use_threads=False)
             return np.asarray(next(batches).column(0)) if parquet.metadata.num_rows else np.empty(0)
 
     def __repr__(self) -> str:
@@ -215,7 +213,10 @@ class CSV:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
                 arrow.ReadOptions(
-                    column_names=list(header.names), skip_rows=header.skipped, block_size=BATCH_BYTES, use_threads=False
+                    column_names=list(header.names),
+                    skip_rows=header.skipped,
+                    block_size=limits().chunk_bytes,
+                    use_threads=False,
                 ),
                 arrow.ParseOptions(delimiter=header.separator),
                 arrow.ConvertOptions(

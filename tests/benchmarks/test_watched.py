@@ -41,18 +41,3 @@ def test_slower_cases_fail_after_all_attempts(recorded, attempts, is_kept):
     assert watched.ratio(pair) == pytest.approx(4, rel=0.5)
     found = watched.keeps(pair, recorded)
     assert (found[0], len(found[1])) == (is_kept, attempts)
-
-
-def test_a_slower_case_is_an_exit_code(monkeypatch, capsys, tmp_path):
-    def planted():
-        return busy(4), busy(2)
-
-    monkeypatch.setattr(watched, "CASES", {"planted": planted})
-    monkeypatch.setattr(watched, "RESULTS", tmp_path / "ratios.json")
-    watched.RESULTS.write_text('{"planted": 3.0}')
-    monkeypatch.setattr("sys.argv", ["watched"])
-    assert watched.main() == 1
-    assert "planted" in capsys.readouterr().out.splitlines()[-1]
-    monkeypatch.setattr("sys.argv", ["watched", "--record"])
-    assert watched.main() == 0
-    assert json.loads(watched.RESULTS.read_text())["planted"] == pytest.approx(0.5, rel=0.5)

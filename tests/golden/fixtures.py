@@ -42,7 +42,7 @@ def save_again(path: Path, inputs, has_data: bool) -> str:
 
 def main(folder: Path) -> int:
     """Save all models of a folder again. Return 1 if one of them differs."""
-    from tests.rfgp.saving import test_fixtures as known
+    from tests.contracts import test_files as known
 
     messages = [
         save_again(folder / f"{name}.safetensors", known.inputs_of(name, one["inputs"]), one["data"])

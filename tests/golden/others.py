@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import runpy
 import tempfile
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import partial
@@ -17,7 +18,7 @@ import trimesh
 
 import graphs
 import rfgp
-from rfgp import cli, couplings, theory
+from rfgp import couplings, theory
 from rfgp import features as maps
 from rfgp import kernels as k
 from rfgp.features import softmax
@@ -305,7 +306,8 @@ def run(*arguments):
     out, err = io.StringIO(), io.StringIO()
     with patch("sys.argv", ["rfgp", *arguments]), redirect_stdout(out), redirect_stderr(err):
         try:
-            code = cli.main() or 0
+            code = 0
+            runpy.run_module("rfgp", run_name="__main__")
         except SystemExit as stop:
             code = stop.code or 0
     return code, out.getvalue()

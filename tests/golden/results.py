@@ -36,7 +36,20 @@ LOOSER = {
     "models/graph-walks-iterated": 1e-6,
 }
 """Tolerances of cases in single precision, or with solves by iterations."""
-SOLVED = {"forecasts/features", "slopes/features", "slopes/classes", "draws/functions", "draws/walks-learned"}
+SOLVED = {
+    "forecasts/features",
+    "slopes/features",
+    "slopes/classes",
+    "draws/functions",
+    "draws/walks-learned",
+    "commands/fit-features",
+    "fits/features",
+    "fits/subsets",
+    "fits/learned",
+    "fits/neighbors-features",
+    "fits/poisson",
+    "fits/variational",
+}
 """Cases whose directions or lengths of walks an optimizer solves for. Other processors may end at another optimum."""
 NATS, DEVIATIONS = (1e-4, 1e-2), (1e-3, 3e-2)
 """Tolerances of searches, here and elsewhere: of a likelihood in nats, and of predictions in standard deviations."""

@@ -22,8 +22,9 @@ def test_each_howto_page_without_code_is_about_commands():
     assert all(path.name.startswith("command-") for path in silent)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 @pytest.mark.slow
+@pytest.mark.pages
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_code_runs(path, tmp_path, monkeypatch, capsys):
     """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
     blocks = blocks_of(path)
@@ -46,6 +47,12 @@ SAYS = {"decisions.py": "round 5: measured 6."}
 def test_examples_run(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
     assert SAYS.get(path.name, "KL") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_links_of_the_repository_lead_to_files(name):
+    targets = re.findall(r"\]\((?!\w+:)([^)#\s]+)[^)]*\)", (ROOT / name).read_text(encoding="utf-8"))
+    assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
 def test_nothing_names_a_machine():

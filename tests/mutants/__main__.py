@@ -32,7 +32,7 @@ from tests.mutants.reach import Reach, measure
 
 LOADED = ("torch", "numba", "scipy.stats", "scipy.optimize", "networkx", "pandas", "hypothesis", "sklearn")
 """Before the forks."""
-COMPILING = 180
+COMPILING = 60
 """The seconds that compiled loops take at most, in addition to those of the tests."""
 
 

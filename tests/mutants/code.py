@@ -57,7 +57,7 @@ class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Put the error into the functions of the imported module."""
         wrong = self.functions or {}
         for function in gc.get_objects():
-            if isinstance(function, FunctionType) and function.__code__.co_filename == str(ROOT / self.path):
+            if type(function) is FunctionType and function.__code__.co_filename == str(ROOT / self.path):
                 code = function.__code__
                 function.__code__ = wrong.get((code.co_qualname, code.co_firstlineno), code)
 

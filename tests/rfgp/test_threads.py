@@ -7,14 +7,13 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import graphs.threads
 import rfgp
 from rfgp import kernels as k
-from rfgp.local import factor
-from rfgp.threads import in_one_thread, num_threads
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -38,25 +37,24 @@ def table(rows):
     return x, np.sin(6 * x[:, 0])
 
 
-def test_loops_take_the_threads_of_torch(two_threads):
-    starts = np.arange(0, 2 * factor.IN_THREADS + 1, 4)
-    assert len(factor.in_blocks(starts, lambda a, b: (a, b))) == 2
-    torch.set_num_threads(1)
-    assert factor.in_blocks(starts, lambda a, b: (a, b)) == [(0, len(starts) - 1)]
-
-
-def test_one_thread_of_torch_keeps_those_of_loops(two_threads):
-    with in_one_thread():
-        assert (torch.get_num_threads(), num_threads()) == (1, 2)
-        with in_one_thread():
-            assert num_threads() == 2
-    assert num_threads() == 2
-
-
-def test_one_thread_is_one_thread(two_threads):
-    torch.set_num_threads(1)
-    with in_one_thread():
-        assert num_threads() == 1
+@pytest.mark.slow
+@pytest.mark.parametrize("condition_on", ["responses", "latent"])
+def test_loops_in_threads_are_those_in_one(condition_on):
+    """Each thread computes the factor of a block of rows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (3000, 2))
+    y, found = np.sin(9 * X[:, 0]) + 0.1 * rng.standard_normal(3000), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        near = rfgp.Vecchia(30, condition_on=condition_on, seed=0)
+        gp = rfgp.GP(k.Matern(nu=1.5, lengthscale=0.3), approximation=near, seed=0).condition(X, y)
+        likelihood = gp.log_marginal_likelihood()
+        likelihood.backward()
+        gradients = [value.grad.flatten() for value in gp.hyperparameters.parameters() if value.grad is not None]
+        p = gp.predict(X[:9] + 0.01)
+        found.append(np.concatenate([[likelihood.item()], torch.cat(gradients), p.mean, p.variance]))
+    assert len(found[0]) > 20
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +62,18 @@ def test_one_thread_is_one_thread(two_threads):
     [(rfgp.Exact(), False), (rfgp.RandomFeatures(20), False), (rfgp.RandomFeatures(4), True)],
 )
 @pytest.mark.parametrize("rows", [30, 60])
-def test_threads_of_a_fit_depend_on_its_cost(two_threads, limits, approximation, is_small, rows):
+def test_threads_of_a_fit_depend_on_its_cost(limits, approximation, is_small, rows):
     """Of 60 rows, 8 features cost less than an exact kernel on 40 rows, and 40 features cost more."""
     limits(small_rows=40)
     seen, before, is_small = [], numbers(), is_small or rows == 30
     gp = rfgp.GP(k.RBF(), approximation=approximation, seed=0)
-    with pytest.warns(rfgp.RfgpWarning):
-        gp.fit(*table(rows), max_iterations=1, callback=lambda *_: seen.append(numbers()))
+    gp.fit(*table(rows), max_iterations=1, callback=lambda *_: seen.append(numbers()))
     assert seen[-1] == ((1,) * len(before) if is_small else before)
     assert numbers() == before
 
 
 @pytest.mark.parametrize("call", ["predict", "joint", "sample", "observed", "leave_one_out", "update", "select"])
-def test_public_calls_of_few_rows_take_one_thread(two_threads, monkeypatch, call):
+def test_calls_of_few_rows_take_one_thread(monkeypatch, call):
     x, y = table(30)
     gp = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).condition(x, y)
     seen, before, cholesky = [], numbers(), torch.linalg.cholesky_ex
@@ -94,43 +91,45 @@ def test_public_calls_of_few_rows_take_one_thread(two_threads, monkeypatch, call
     assert numbers() == before
 
 
-def test_errors_restore_the_threads(two_threads):
+def fit(callback):
+    rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(*table(30), max_iterations=1, callback=callback)
+
+
+def test_errors_restore_the_threads():
     before = numbers()
 
     def fail(*_):
-        raise KeyError("planted")
+        raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="planted"):
-        rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(*table(30), callback=fail)
+    with pytest.raises(KeyError, match="mine"):
+        fit(fail)
     assert numbers() == before
 
 
-@pytest.mark.parametrize("context", [in_one_thread, graphs.threads.single_threaded_blas])
-def test_threads_that_leave_in_any_order_restore_numbers(two_threads, context):
-    """The first one to enter leaves first, while the other is still within its context."""
+def test_fits_that_end_in_any_order_restore_the_threads():
+    """The first one to begin ends first, while the other is still within its fit."""
     before, inside, after = numbers(), [], []
-    both, one_left = Barrier(2), Barrier(2)
+    both, one_left = Barrier(2, timeout=60), Barrier(2, timeout=60)
+
+    def once(action):
+        done = []
+        return lambda *_: done or done.append(action())
 
     def first():
-        with context():
-            both.wait()
+        fit(once(both.wait))
         after.append(numbers()[0])
         one_left.wait()
 
     def second():
-        with context():
-            both.wait()
-            one_left.wait()
-            inside.append(numbers()[1:])
+        fit(once(lambda: (both.wait(), one_left.wait(), inside.append(numbers()))))
         after.append(numbers()[0])
 
     threads = [Thread(target=first), Thread(target=second)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert set(inside[0]) == {1}
     assert set(before) == {2}
-    if context is in_one_thread:  # the other does not change torch
-        assert after == [before[0]] * 2
+    assert after == [2, 2]
     assert numbers() == before

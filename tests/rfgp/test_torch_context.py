@@ -2,9 +2,7 @@
 
 import multiprocessing
 import os
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -14,7 +12,6 @@ import torch
 
 import graphs
 import rfgp
-from rfgp import torch_context
 
 
 @contextmanager
@@ -129,47 +126,7 @@ def test_stored_tensors_are_not_from_inference_mode(kept):
     gp.log_marginal_likelihood().backward()
 
 
-def test_tensors_without_values_are_named():
-    gp, X, y = table()
-    with pytest.raises(rfgp.DataError, match=r"X must have values.*torch's meta"):
-        gp.condition(torch.as_tensor(X, device="meta"), torch.as_tensor(y))
-    with pytest.raises(rfgp.DataError, match="y must have values"):
-        gp.condition(torch.as_tensor(X), torch.as_tensor(y, device="meta"))
-
-
-def test_frequencies_are_drawn_on_the_cpu():
-    for name in rfgp.couplings.names():
-        draws = []
-        for surrounding in (nullcontext(), torch.device("meta"), torch.inference_mode()):
-            spectrum, generator = rfgp.spectra.Gaussian(), torch.Generator("cpu").manual_seed(0)
-            with surrounding:
-                draws.append(rfgp.couplings.by_name(name).sample(8, 2, spectrum=spectrum, generator=generator))
-        first, *others = (draw.dense() for draw in draws)
-        assert all(torch.equal(draw, first) for draw in others), name
-
-
-@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
-def test_small_numbers_of_graphs_are_no_errors():
-    """Underflow, in kernels of long and short scales, in every public way to walks and series."""
-    graph = graphs.Graph.from_edges([(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(40, 160)])
-
-    def asked(kernel):
-        out = [kernel.exact(graph), kernel.modulation(200), kernel.modulation_jacobian(200)]
-        out += [graphs.spectral_features(graph, rank=5).weights(kernel), graphs.relative_variance(kernel, 0.1)]
-        out += [graphs.chebyshev_features(graph, degree=5).features(kernel).toarray()]
-        for lengths in ("systematic", "sigma"):
-            walks = graphs.sample_walks(graph, num_walkers=4, lengths=lengths, kernel=kernel, seed=0)
-            out += [walks.features(kernel).toarray(), walks.values_adjoint(np.ones(len(walks.pattern.indices)))]
-        return out
-
-    small, long = graphs.kernels.RegularizedLaplacian(order=5, sigma=1e-3), graphs.kernels.Diffusion(40.0)
-    for kernel in (small, long, graphs.kernels.Diffusion(1e-3), graphs.kernels.FreeModulation(long, np.ones(3))):
-        expected = asked(kernel)
-        with np.errstate(all="raise"):
-            found = asked(kernel)
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True)), kernel
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_is_forked_after_a_fit_computes():
     """Torch's pool of threads is not there in a child, which would wait for it forever."""
@@ -200,25 +157,3 @@ def test_a_child_that_is_forked_after_a_fit_computes():
     assert alone == 1
     for variance in found:
         np.testing.assert_allclose(variance, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_a_computed_property_does_not_block_other_objects():
-    """Two objects that wait for each other's property; under one lock the second would never begin."""
-    meeting = threading.Barrier(2)
-
-    class Thing:
-        @torch_context.CachedWithoutLock
-        def value(self):
-            meeting.wait(10)
-            return object()
-
-    things = [Thing(), Thing()]
-    with ThreadPoolExecutor(2) as pool:
-        values = list(pool.map(lambda thing: thing.value, things))
-    assert [thing.value for thing in things] == values
-
-
-def test_tensors_outside_inference_mode_are_not_copied():
-    x = torch.ones(2)
-    assert torch_context.outside_inference_mode(x) is x
-    assert torch_context.outside_inference_mode("labels") == "labels"

@@ -1,10 +1,11 @@
-"""Whittle-Matern fields on road networks by other means: finite elements, and sums over images."""
+"""Fields by other means: Matern kernels, dense precisions, and finite elements on roads and on meshes."""
 
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gamma, kv
 
 import graphs
 
@@ -36,12 +37,6 @@ def law(roads, positions, alpha, lengthscale, boundary="neumann"):
     return covariance(field, lengthscale)[np.ix_(index, index)]
 
 
-def correlation(alpha, distance, lengthscale):
-    """Return that of the field on an infinite line."""
-    r = np.abs(distance) / lengthscale * (1 if alpha == 1 else np.sqrt(3))
-    return np.exp(-r) if alpha == 1 else (1 + r) * np.exp(-r)
-
-
 def by_elements(roads, positions, alpha, lengthscale, steps=120):
     """Return the covariance (n, n) by linear elements, u' = 0 at free ends, extrapolated from two meshes.
 
@@ -71,3 +66,43 @@ def _elements(roads, positions, alpha, lengthscale, steps):
         return 2 * kappa * np.linalg.inv(kappa**2 * C + G)[np.ix_(at, at)]
     X = np.linalg.inv(kappa**2 * C + G)[:, at]
     return 4 * kappa**3 * X.T @ C @ X
+
+
+def matern(nu, distance, lengthscale):
+    z = np.sqrt(2 * nu) * np.maximum(np.abs(distance), 1e-9 * lengthscale) / lengthscale
+    if nu in (0.5, 1.5, 2.5):
+        return {0.5: 1.0, 1.5: 1 + z, 2.5: 1 + z + z**2 / 3}[nu] * np.exp(-z)
+    return z**nu * kv(nu, z) * 2 ** (1 - nu) / gamma(nu)
+
+
+def elements(vertices, faces):
+    """Return C and G: gradients solve linear systems, and integrals are means over the middles of sides (exact)."""
+    size = len(vertices)
+    mass, stiffness = np.zeros((size, size)), np.zeros((size, size))
+    places = np.zeros((size, 3))
+    places[:, : np.shape(vertices)[1]] = vertices
+    middles = np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
+    for face in np.asarray(faces):
+        p, q, r = places[face]
+        normal = np.cross(q - p, r - p)
+        area = np.sqrt(normal @ normal) / 2
+        gradients = np.linalg.solve(np.array([q - p, r - p, normal]), np.array([[-1.0, 1, 0], [-1, 0, 1], [0, 0, 0]]))
+        stiffness[np.ix_(face, face)] += area * gradients.T @ gradients
+        mass[np.ix_(face, face)] += area * (middles.T @ middles) / 3
+    return mass.sum(axis=1), stiffness
+
+
+def mesh_precision(mesh, alpha, lengthscale):
+    """Return tau^2 Q_alpha by Q_1 = K, Q_2 = K C^-1 K, Q_a = K C^-1 Q_(a - 2) C^-1 K."""
+    C, G = elements(*mesh)
+    nu = alpha - 1
+    kappa = np.sqrt(2 * nu) / lengthscale if nu else 1 / lengthscale
+    K = kappa**2 * np.diag(C) + G
+    Q = K if alpha % 2 else (K / C) @ K
+    for _ in range((alpha - 1) // 2):
+        Q = (K / C) @ Q @ (K / C).T
+    return Q / (4 * np.pi * nu * kappa ** (2 * nu)) if nu else Q
+
+
+def matrix(field, *values):
+    return sp.csr_array((field.entries(np.array(values)), field.pattern.indices, field.pattern.indptr)).toarray()

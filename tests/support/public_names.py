@@ -1,11 +1,20 @@
-"""Show how the public names differ from those of the last release; `--write` records the present ones for a release."""
+"""Show how the public names differ from those of the last release; `--write` records the present ones for a release.
 
+Public names are those of the pages of docs/reference.
+"""
+
+import re
 import sys
 from pathlib import Path
 
-import reference_pages as pages
-
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
 RECORD = Path(__file__).with_name("public-names.txt")
+
+
+def listed(page: str = "*") -> list[str]:
+    """Return the names of the autosummaries of a page, or of all pages."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(PAGES.glob(f"{page}.rst"))]
+    return [name for text in texts for name in re.findall(r"^   ((?:rfgp|graphs)[\w.]*\.\w+)$", text, re.MULTILINE)]
 
 
 def recorded() -> set[str]:
@@ -15,7 +24,7 @@ def recorded() -> set[str]:
 
 def main() -> None:
     """Print names that came and went, and with `--write` record the present ones."""
-    now = set(pages.public_names())
+    now = set(listed())
     for mark, names in (("-", recorded() - now), ("+", now - recorded())):
         print(*(f"{mark} {name}" for name in sorted(names)), sep="\n")
     if "--write" in sys.argv[1:]:

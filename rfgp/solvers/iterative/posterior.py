@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from rfgp.autograd import is_differentiated
 from rfgp.blocks import Prior
+from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.solvers.iterative.conditioned import ConditionedTerms, JointMoments, MarginalMoments
 from rfgp.solvers.iterative.operator import CGOperator, total
@@ -62,7 +64,16 @@ class IterativePosterior(Posterior):
         return 2 * self.draws.shape[1] + sum(term.width for term in self._conditioned.terms)
 
     def project(self, inputs: Tensor) -> MarginalMoments:
-        """Return the projections of n single points, (n, d) or positions (n,)."""
+        """Return the projections of n single points, (n, d) or positions (n,).
+
+        Raises:
+            NotDifferentiableError: If the inputs require gradients.
+        """
+        if is_differentiated(inputs):
+            raise NotDifferentiableError(
+                "X must not require gradients for predictions by conjugate gradients, got X that does. Use "
+                "predict(X.detach()), or Exact()."
+            )
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return MarginalMoments(self._conditioned, self._predicted, inputs, tolerance)
 

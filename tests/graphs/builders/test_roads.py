@@ -1,3 +1,5 @@
+"""Graphs of roads with sensors: weights, segments, and ends that nearly meet."""
+
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
@@ -8,112 +10,66 @@ from graphs import Graph
 LINES = [[(0, 0), (1, 0)], [(1, 0), (1, 1), (2, 1)], [(0, 0), (0, 3), (1, 0)]]
 
 
+def flat(lines, *sensors, **options):
+    return Graph.from_roads(lines, *sensors, metric="euclidean", **options)
+
+
 def test_lines_join_at_ends_with_inverse_length_weights():
-    g = Graph.from_roads(LINES, metric="euclidean")
+    g, long_way = flat(LINES), 3 + np.sqrt(10)
     assert g.labels == ("crossing-0", "crossing-1", "crossing-2")
-    long_way = 3 + np.sqrt(10)
     mean = (1 + 2 + long_way) / 3
-    expected = {(0, 1): mean / 1 + mean / long_way, (1, 2): mean / 2}  # two roads between 0 and 1
-    for (a, b), weight in expected.items():
-        assert g.adjacency.toarray()[a, b] == pytest.approx(weight)
-
-
-def test_sensors_are_inserted_in_order():
-    g = Graph.from_roads(LINES, [1, 1], [0.75, 0.25], metric="euclidean")
-    assert g.labels[3:] == ("sensor-0", "sensor-1")
-    np.testing.assert_allclose(g.coordinates[3:], [[1.5, 1.0], [1.0, 0.5]])
     W = g.adjacency.toarray()
-    a, b = g.index(["sensor-0", "sensor-1"])
-    assert W[1, b] > 0
-    assert W[b, a] > 0
-    assert W[a, 2] > 0
-    assert W[1, 2] == 0
-    assert W[b, a] == pytest.approx(W[1, b] / 2)  # 1.0 long against 0.5
+    np.testing.assert_allclose([W[0, 1], W[1, 2], W[0, 2]], [mean / 1 + mean / long_way, mean / 2, 0])  # two roads
 
 
-def test_loop_without_sensor_is_dropped():
-    loop = [(0, 0), (0, 1), (-1, 1), (0, 0)]
-    assert Graph.from_roads([LINES[0], loop], metric="euclidean").num_edges == 1
-    with_sensor = Graph.from_roads([LINES[0], loop], [1], [0.5], metric="euclidean")
-    assert with_sensor.num_edges == 2
-
-
-def test_haversine_lengths_are_meters():
-    degree = 2 * np.pi * 6_371_008.8 / 360
-    g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)]])
-    W = g.adjacency.toarray()
-    assert W[0, 1] / W[1, 2] == pytest.approx(2)
-    from graphs.builders.lines import segment_lengths
-
-    assert segment_lengths(np.array([[0.0, 0.0], [0.0, 1.0]]), "haversine")[0] == pytest.approx(degree)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([[(0, 0)]],), "Road 0 .*at least two points"),
-        (([[(0, 0), (0, 0)]],), "Road 0 .*length"),
-        (([[(0, 0), (np.nan, 0)]],), "finite"),
-        ((LINES, [7], [0.5]), "Sensor 0 .*7"),
-        (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "longitude and latitude"),
-        ((LINES, [0], [1.1]), r"fraction in \[0, 1\]"),
-        ((LINES, [0, 0], [0.5, 0.5]), "distinct positions"),
-        ((LINES, [0], [0.1, 0.2]), r"a number for each of the sensor_edges \(1,\)"),
-        ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
-        ((LINES, [0, True], [0.5, 0.5]), r"must be integers .* entry \[1\] is True"),
-        ((LINES, np.array([True]), [0.5]), "must be integers"),
-        ((LINES, [float("nan")], [0.5]), r"entry \[0\] is nan"),
-        ((LINES, [2**63], [0.5]), "integers below 2"),
-        ((LINES, ["0"], [0.5]), "must be integers"),
-        ((LINES, [[0], [0, 1]], [0.5]), "must be integers"),
-        ((LINES, [0], ["half"]), r"a number for each of the sensor_edges \(1,\), got \['half'\]"),
-    ],
-)
-def test_bad_roads_are_refused(arguments, message):
-    with pytest.raises(graphs.GraphError, match=message):
-        Graph.from_roads(*arguments)
-
-
-def test_segments_cover_roads_between_nodes():
-    labels, coordinates, segments, _ = graphs.split_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
-    g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
-    assert labels == g.labels
-    for segment in segments:
-        np.testing.assert_allclose(segment.shape[0], coordinates[segment.source], atol=1e-12)
-        np.testing.assert_allclose(segment.shape[-1], coordinates[segment.target], atol=1e-12)
+def test_sensors_divide_roads_in_order():
+    sensors = np.array([1.0, 1.0, 2.0]), [0.75, 0.25, 0.5]
+    g = flat(LINES, *sensors)
+    assert g.labels[3:] == ("sensor-0", "sensor-1", "sensor-2")
+    np.testing.assert_allclose(g.coordinates[3:5], [[1.5, 1.0], [1.0, 0.5]])
+    W, found = g.adjacency.toarray(), graphs.split_roads(LINES, *sensors, metric="euclidean")
+    mean = (6 + np.sqrt(10)) / len(found.segments)
+    np.testing.assert_allclose([W[1, 4], W[4, 3], W[3, 2], W[1, 2]], [mean / 0.5, mean, mean / 0.5, 0])
+    assert found.labels == g.labels
+    for segment in found.segments:
+        ends = found.coordinates[[segment.source, segment.target]]
+        np.testing.assert_allclose(segment.shape[[0, -1]], ends, atol=1e-12)
         assert np.linalg.norm(np.diff(segment.shape, axis=0), axis=1).sum() == pytest.approx(segment.length)
-        assert g.adjacency.toarray()[segment.source, segment.target] > 0
-    assert sum(segment.length for segment in segments) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
+        assert W[segment.source, segment.target] > 0
+    assert sum(segment.length for segment in found.segments) == pytest.approx(6 + np.sqrt(10))
 
 
-def test_min_length_bounds_short_edges():
+def test_sensor_at_a_crossing_replaces_its_node():
+    cross = [[(1, 0), (1, 1), (1, 2)], [(0, 1), (1, 1), (2, 1)]]
+    graph = flat(cross, [0, 1], [0.5, 0.25])
+    assert graph.labels == ("crossing-0", "crossing-2", "crossing-3", "crossing-4", "sensor-0", "sensor-1")
+    assert np.diff(graph.adjacency.indptr)[4] == 4
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them without a sensor"):
+        flat([*cross, [(9, 9), (10, 9)]], [0], [0.2])
+
+
+def test_lengths_on_the_globe_are_great_circles():
+    g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)], [(179.5, 0), (-179.5, 0)]])
+    W = g.adjacency.toarray()
+    np.testing.assert_allclose([W[0, 1], W[1, 2], W[3, 4]], [4 / 3, 2 / 3, 4 / 3], rtol=1e-9)
+
+
+def test_short_edges_have_bounded_weights():
     lines = [[(0, 0), (1, 0)], [(1, 0), (1, 0.01)], [(1, 0.01), (3, 0.01)]]
-    mean = 3.01 / 3
-    W = Graph.from_roads(lines, metric="euclidean", min_length=0.5).adjacency.toarray()
-    assert W[0, 1] == pytest.approx(mean / 1)
-    assert W[1, 2] == pytest.approx(2)
-    assert Graph.from_roads(lines, metric="euclidean").adjacency.toarray()[1, 2] == pytest.approx(mean / 0.01)
-    for wrong in (-1, float("nan"), float("inf")):
-        with pytest.raises(graphs.InvalidArgumentError, match="min_length"):
-            Graph.from_roads(lines, metric="euclidean", min_length=wrong)
-
-
-def test_whole_floats_are_road_numbers():
-    g = Graph.from_roads(LINES, np.array([1.0, 0.0]), [0.5, 0.5], metric="euclidean")
-    np.testing.assert_array_equal(g.coordinates[-1], [0.5, 0.0])
+    W, mean = flat(lines, min_length=0.5).adjacency.toarray(), 3.01 / 3
+    np.testing.assert_allclose([W[0, 1], W[1, 2]], [mean, 2])
+    assert flat(lines).adjacency.toarray()[1, 2] == pytest.approx(mean / 0.01)
 
 
 # --- ends that nearly meet -----------------------------------------------------------------------
 
 
 def town(rng, spread, size=5):
-    """Blocks of 0.001 degrees, each end of a street off by up to `spread` degrees, in random order and sense."""
+    """Return blocks of 0.001 degrees, each end of a street off by up to `spread`, in random order and sense."""
     streets = []
-    for i in range(size):
-        for j in range(size):
-            for step in ((1, 0), (0, 1)):
-                ends = np.array([(i, j), (i + step[0], j + step[1])]) * 1e-3 + [7.0, 46.0]
-                streets.append((ends + rng.uniform(-spread, spread, (2, 2)))[:: rng.choice([-1, 1])])
+    for i, j, step in np.stack(np.meshgrid(range(size), range(size), range(2)), -1).reshape(-1, 3).tolist():
+        ends = np.array([(i, j), (i + 1 - step, j + step)]) * 1e-3 + [7.0, 46.0]
+        streets.append((ends + rng.uniform(-spread, spread, (2, 2)))[:: rng.choice([-1, 1])])
     return [streets[k] for k in rng.permutation(len(streets))]
 
 
@@ -124,11 +80,9 @@ def count_parts(graph):
 def test_snap_joins_ends_that_nearly_meet():
     exact, loose = (town(np.random.default_rng(0), spread) for spread in (0.0, 1e-6))
     whole, snapped = Graph.from_roads(exact), Graph.from_roads(loose, snap=1.0)
-    assert count_parts(whole) == count_parts(snapped) == 1
-    assert count_parts(Graph.from_roads(loose)) == len(loose)
+    assert (count_parts(whole), count_parts(snapped), count_parts(Graph.from_roads(loose))) == (1, 1, len(loose))
     assert whole.labels == snapped.labels
-    np.testing.assert_array_equal(whole.adjacency.indices, snapped.adjacency.indices)
-    np.testing.assert_allclose(whole.adjacency.data, snapped.adjacency.data, rtol=0.01)
+    np.testing.assert_allclose(whole.adjacency.toarray(), snapped.adjacency.toarray(), rtol=0.01)
     first = np.concatenate([road[[0, -1]] for road in loose]).tolist()
     assert all(place in first for place in snapped.coordinates.tolist())  # of the ends, none moves a crossing
 
@@ -140,37 +94,66 @@ def test_snap_is_a_length_on_globe_and_plane():
         roads.append([np.add(roads[0][1], step), (20.0, 60.1)])
         assert [count_parts(Graph.from_roads(roads, snap=f * meters)) for f in (0.999, 1.001)] == [2, 1]
     plane = [[(0, 0), (1, 0)], [(1.25, 0), (2, 0)]]
-    assert [count_parts(Graph.from_roads(plane, metric="euclidean", snap=s)) for s in (0.2, 0.3)] == [2, 1]
+    assert [count_parts(flat(plane, snap=s)) for s in (0.2, 0.3)] == [2, 1]
 
 
 def test_chains_of_ends_are_one_crossing_in_any_order():
     """Four ends in a row, each within the tolerance of the next only."""
     spokes = [[(0.9 * k, 0), (0.9 * k, 10 + k)] for k in range(4)]
     for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]):
-        g = Graph.from_roads([spokes[k] for k in order], metric="euclidean", snap=1.0)
+        g = flat([spokes[k] for k in order], snap=1.0)
         assert g.num_nodes == 5
         assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
         assert g.adjacency[[0], :].nnz == 4
-    with pytest.raises(graphs.InvalidGraphError, match=r"6 points .*4\.5 tolerances"):
-        Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
-    rng = np.random.default_rng(1)
-    many = [rng.uniform(0, 1, (2, 2)) for _ in range(2000)]
-    with pytest.raises(graphs.InvalidGraphError, match="distance of neighboring crossings"):
-        Graph.from_roads(many, metric="euclidean", snap=0.5)
-    for wrong in (-1, float("nan"), float("inf"), True, "1", None):
-        with pytest.raises(graphs.InvalidArgumentError, match="snap must be a number"):
-            Graph.from_roads(LINES, metric="euclidean", snap=wrong)
 
 
-def test_road_closed_by_snap_is_dropped_without_sensor():
+def test_road_closed_by_snap_is_dropped_without_a_sensor():
     roads = [[(0, 0), (5, 0)], [(5, 0), (5.4, 0)], [(5.4, 0), (9, 0)]]
-    short = Graph.from_roads(roads, metric="euclidean", snap=0.5)
+    short, sensor = flat(roads, snap=0.5), flat(roads, [1], [0.25], snap=0.5)
     assert (short.num_nodes, short.num_edges) == (3, 2)
-    sensor = Graph.from_roads(roads, [1], [0.25], metric="euclidean", snap=0.5)
     assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
-    for edges, fractions in (((), ()), ([1, 2], [0.25, 0.5])):
-        _, coordinates, segments, _ = graphs.split_roads(roads, edges, fractions, "euclidean", 0.5)
-        for segment in segments:
-            np.testing.assert_allclose(
-                segment.shape[[0, -1]], coordinates[[segment.source, segment.target]], atol=1e-12
-            )
+    loop = [LINES[0], [(0, 0), (0, 1), (-1, 1), (0, 0)]]
+    assert (flat(loop).num_edges, flat(loop, [1], [0.5]).num_edges) == (1, 2)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+SPOKES = [[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)]
+MANY = list(np.random.default_rng(1).uniform(0, 1, (2000, 2, 2)))
+SENSORS = {
+    "a road too many": ([7], [0.5], "Sensor 0"),
+    "a fraction above one": ([0], [1.1], r"\[0, 1\]"),
+    "one place twice": ([0, 0], [0.5, 0.5], "distinct positions"),
+    "one place, rounded": ([0, 0], [0.3, 0.1 + 0.2], "distinct positions"),
+    "two fractions": ([0], [0.1, 0.2], r"\(1,\)"),
+    "a fraction of a text": ([0], ["half"], "half"),
+    "half a road": ([0.9], [0.5], "integers"),
+    "a huge road": ([2**63], [0.5], "integers"),
+    "no roads": (None, (), "integers"),
+    "no fractions": ((), None, "None"),
+}
+REFUSED = {
+    **{
+        name: (lambda e=edges, f=fractions: flat(LINES, e, f), word)
+        for name, (edges, fractions, word) in SENSORS.items()
+    },
+    "one point": (lambda: flat([[(0, 0)]]), "Road 0"),
+    "no length": (lambda: flat([[(0, 0), (0, 0)]]), "Road 0 .*length"),
+    "a missing place": (lambda: flat([[(0, 0), (np.nan, 0)]]), "finite"),
+    "letters": (lambda: flat([LINES[0], [[1, 2], [3, "x"]]]), "Road 1"),
+    "nothing": (lambda: Graph.from_roads(None), "list of lines"),
+    "meters": (lambda: Graph.from_roads([[(500_000, 5_000_000), (500_100, 5_000_000)]]), "longitude and latitude"),
+    "tiny": (lambda: flat([[(0, 0), (1e-160, 0)], [(1e-160, 0), (1e150, 0)]]), "double precision"),
+    "min_length": (lambda: flat(LINES, min_length=-1), "min_length"),
+    "a negative snap": (lambda: flat(LINES, snap=-1), "snap"),
+    "a missing snap": (lambda: flat(LINES, snap=float("nan")), "snap"),
+    "a long chain": (lambda: flat(SPOKES, snap=1.0), r"6 points .*4\.5 tolerances"),
+    "a wide snap": (lambda: flat(MANY, snap=0.5), "neighboring crossings"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_roads_are_refused(name):
+    call, word = REFUSED[name]
+    with pytest.raises(graphs.GraphError, match=word):
+        call()

@@ -1,4 +1,6 @@
-"""Sparse Cholesky factors against dense algebra."""
+"""Sparse Cholesky factors against dense algebra, and what elimination orders do to a pattern."""
+
+import sys
 
 import networkx as nx
 import numpy as np
@@ -6,28 +8,62 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.sparse.linalg import splu
+from scipy.spatial import Delaunay, KDTree
 from sparse_graphs import GRAPHS, definite
 
 import graphs
-from graphs.cholesky import Analysis, Factor, analyze
-from graphs.cholesky.compiled import factoring, inverting
+from graphs import cholesky
+
+
+def pattern_of(A):
+    """Return the CSR pattern (indptr, indices) of a matrix, with its diagonal."""
+    out = sp.csr_array((abs(sp.csr_array(A)) + sp.eye_array(A.shape[0])) > 0)
+    out.sort_indices()
+    return out.indptr.astype(np.int64), out.indices.astype(np.int32)
+
+
+def pattern(graph):
+    return pattern_of(nx.to_scipy_sparse_array(graph, dtype=float)) if len(graph) else pattern_of(sp.csr_array((0, 0)))
 
 
 def factor_of(matrix, order=None):
-    pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-    analysis = analyze(*pattern) if order is None else Analysis.of(*pattern, order)
-    return Factor.of(analysis, matrix.data)
+    whole = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    analysis = cholesky.analyze(*whole) if order is None else cholesky.Analysis.of(*whole, order)
+    return cholesky.Factor.of(analysis, matrix.data)
+
+
+def fill_by_sets(indptr, indices, order):
+    """Count the entries of the factor by definition: neighbors of an eliminated node become a clique."""
+    near = [set(indices[indptr[v] : indptr[v + 1]].tolist()) - {v} for v in range(len(indptr) - 1)]
+    count = 0
+    for v in order.tolist():
+        count += 1 + len(near[v])
+        for u in near[v]:
+            near[u] = (near[u] | near[v]) - {u, v}
+    return count
+
+
+def fill_of_superlu(indptr, indices):
+    """Return the entries of SuperLU's factor in its order of multiple minimum degree."""
+    n = len(indptr) - 1
+    A = sp.csc_array((np.full(len(indices), -1.0), indices, indptr), shape=(n, n))
+    A.setdiag(1.0 + np.diff(indptr))
+    return splu(A, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).L.nnz
+
+
+# --- factors -------------------------------------------------------------------------------------
 
 
 def check(matrix, factor, tolerance=1e-11):
-    """Compare everything that a factor answers with dense algebra."""
-    dense, size = matrix.toarray(), matrix.shape[0]
+    """Compare all results of a factor with dense algebra."""
+    dense, size, rng = matrix.toarray(), matrix.shape[0], np.random.default_rng(0)
     inverse = np.linalg.inv(dense)
-    scale = np.abs(inverse).max()
-    b = np.random.default_rng(0).standard_normal((size, 5))
+    scale, b = np.abs(inverse).max(), rng.standard_normal((size, 5))
     assert factor.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-9)
-    for rhs in (b, b[:, :1], b[:, 0]):
-        np.testing.assert_allclose(factor.solve(rhs), inverse @ rhs, atol=tolerance * scale * size)
+    for right in (b, b[:, :1], b[:, 0]):
+        np.testing.assert_allclose(factor.solve(right), inverse @ right, atol=tolerance * scale * size)
     order = factor.analysis.order
     moved = np.ascontiguousarray(b[order])
     factor.solve_in_place(moved)
@@ -38,6 +74,10 @@ def check(matrix, factor, tolerance=1e-11):
     np.testing.assert_allclose(factor.variances, inverse.diagonal(), atol=tolerance * scale)
     rows = np.repeat(np.arange(size), np.diff(matrix.indptr))
     np.testing.assert_allclose(factor.inverse, inverse[rows, matrix.indices], atol=tolerance * scale)
+    first, second = factor.analysis.pairs
+    assert (first >= second).all()
+    triangle = dense[np.ix_(order, order)][first, second]
+    np.testing.assert_allclose(factor.analysis.mirrored(triangle), matrix.data, rtol=1e-14)
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -47,7 +87,8 @@ def test_factor_matches_dense_algebra(name, hops):
     check(matrix, factor_of(matrix))
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_factor_matches_for_any_pattern_and_order(size, edges, seed):
     rng = np.random.default_rng(seed)
@@ -59,98 +100,219 @@ def test_factor_matches_for_any_pattern_and_order(size, edges, seed):
     check(matrix, factor_of(matrix, rng.permutation(size)))
 
 
+@pytest.mark.slow
+def test_large_supernodes_match_dense_algebra():
+    """A dense block and a long chain: panels of hundreds of columns beside single ones, in two stretches."""
+    size, rng = 1500, np.random.default_rng(0)
+    block = rng.standard_normal((size, 3))
+    dense = block @ block.T + size * np.eye(size)
+    chain = sp.diags_array([np.full(299, -1.0), np.full(300, 3.0), np.full(299, -1.0)], offsets=[-1, 0, 1])
+    link = sp.csr_array(([-1.0], ([0], [299])), shape=(size, 300))
+    matrix = sp.csr_array(sp.block_array([[sp.csr_array(dense), link], [link.T, chain]]))
+    matrix.sort_indices()
+    factor, b = factor_of(matrix), rng.standard_normal(size + 300)
+    assert len(factor.analysis.chunks) > 1
+    np.testing.assert_allclose(matrix @ factor.solve(b), b, atol=1e-9)
+    assert factor.log_determinant == pytest.approx(np.linalg.slogdet(matrix.toarray())[1], rel=1e-12)
+
+
 def test_order_changes_only_the_fill():
     matrix = definite(GRAPHS["grid"](), hops=2)
     natural, found = factor_of(matrix, np.arange(matrix.shape[0])), factor_of(matrix)
     np.testing.assert_allclose(natural.inverse, found.inverse, rtol=1e-12)
     assert found.analysis.num_nonzeros < natural.analysis.num_nonzeros
-    assert sorted(found.analysis.order) == list(range(matrix.shape[0]))
+    nothing = cholesky.Analysis.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    assert cholesky.Factor.of(nothing, np.zeros(0)).log_determinant == 0.0
+    assert factor_of(sp.csr_array(np.array([[4.0]]))).variances == pytest.approx(0.25)
 
 
-def test_empty_and_scalar_matrices():
-    nothing = Factor.of(Analysis.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0))
-    assert (nothing.log_determinant, nothing.inverse.shape) == (0.0, (0,))
-    one = factor_of(sp.csr_array(np.array([[4.0]])))
-    assert one.variances == pytest.approx(0.25)
-
-
-def test_indefinite_matrix_names_the_pivot():
+def test_indefinite_and_infinite_matrices_are_refused():
     matrix = definite(GRAPHS["grid"]())
     matrix[7, 7] = -1.0
-    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7") as raised:
+    with pytest.raises(graphs.NotPositiveDefiniteError, match="node 7") as raised:
         factor_of(matrix, np.r_[7, np.delete(np.arange(110), 7)])
     assert raised.value.node == 7
-    dense = sp.csr_array(np.ones((30, 30)) + np.diag(np.r_[np.ones(29), -2.0]))
     with pytest.raises(np.linalg.LinAlgError, match="node 29"):
-        factor_of(dense, np.arange(30))
+        factor_of(sp.csr_array(np.ones((30, 30)) + np.diag(np.r_[np.ones(29), -2.0])), np.arange(30))
+    for value in (np.nan, np.inf):
+        matrix.data[3] = value
+        with pytest.raises(graphs.InvalidArgumentError, match="finite"):
+            factor_of(matrix)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_non_finite_entries_are_refused(value):
-    matrix = definite(GRAPHS["path"]())
-    matrix.data[3] = value
-    with pytest.raises(graphs.InvalidArgumentError, match="finite"):
-        factor_of(matrix)
+# --- orders --------------------------------------------------------------------------------------
 
 
-def test_large_fill_is_refused_before_allocation(monkeypatch):
-    matrix = definite(graphs.Graph.from_networkx(nx.random_regular_graph(8, 2000, seed=0)))
-    analysis = analyze(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
-    monkeypatch.setattr("graphs.checks.machine_memory", lambda: analysis.num_bytes - 1)
-    with pytest.raises(graphs.MemoryBudgetError, match=f"2,000 nodes, with {analysis.num_nonzeros:,} non-zeros"):
-        Factor.of(analysis, matrix.data)
-    monkeypatch.setattr("graphs.checks.machine_memory", lambda: 8.0 * analysis.num_nonzeros - 1)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+def test_number_of_nonzeros_matches_elimination_by_sets(name):
+    matrix = definite(GRAPHS[name]())
+    whole = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    found = cholesky.analyze(*whole)
+    random = np.random.default_rng(0).permutation(matrix.shape[0])
+    assert found.num_nonzeros == fill_by_sets(*whole, found.order)
+    assert cholesky.Analysis.of(*whole, random).num_nonzeros == fill_by_sets(*whole, random)
+
+
+def scattered(n, near=7):
+    points = np.random.default_rng(1).random((n, 2))
+    _, nearest = KDTree(points).query(points, near)
+    A = sp.csr_array((np.ones(nearest.size), nearest.ravel(), np.arange(0, nearest.size + 1, near)), shape=(n, n))
+    return A + A.T, points
+
+
+def roads(n):
+    """Return a spanning tree of the shortest edges of a triangulation, with a few more of them."""
+    rng = np.random.default_rng(2)
+    points = rng.random((n, 2))
+    corners = Delaunay(points).simplices
+    a, b = np.unique(np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]]]), axis=1), axis=0).T
+    lengths = sp.csr_array((np.linalg.norm(points[a] - points[b], axis=1), (a, b)), shape=(n, n))
+    few = rng.random(len(a)) < 0.1
+    A = minimum_spanning_tree(lengths) + sp.csr_array((np.ones(few.sum()), (a[few], b[few])), shape=(n, n))
+    return A + A.T, points
+
+
+def with_hubs(n):
+    A, _ = scattered(n)
+    hubs = np.ones((2, n))
+    return sp.csr_array(sp.block_array([[None, hubs], [hubs.T, A]])), None
+
+
+def cliques(n):
+    """Return a chain of cliques, all of whose nodes have very many neighbors, in random order."""
+    chain = sp.kron(sp.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(8, 8)), np.ones((n // 8, n // 8)))
+    shuffled = np.random.default_rng(0).permutation(n)
+    return sp.csr_array(chain)[shuffled][:, shuffled], None
+
+
+def of(graph):
+    return nx.to_scipy_sparse_array(graph, dtype=float), None
+
+
+MADE = {
+    "grid": lambda: (of(nx.grid_2d_graph(60, 60))[0], np.stack(np.divmod(np.arange(3600), 60), axis=1).astype(float)),
+    "points": lambda: scattered(3000),
+    "roads": lambda: roads(4000),
+    "small world": lambda: of(nx.watts_strogatz_graph(2000, 6, 0.05, seed=3)),
+    "hubs": lambda: with_hubs(1600),
+    "regular": lambda: of(nx.random_regular_graph(10, 1500, seed=0)),  # without small separators
+    "cliques": lambda: cliques(1200),
+}
+"""Matrices and coordinates. The fill of our order is at most a quarter more than that of multiple minimum degree."""
+
+
+@pytest.mark.parametrize(
+    "name", ["points", "hubs", *(pytest.param(n, marks=pytest.mark.slow) for n in MADE if n not in ("points", "hubs"))]
+)
+def test_fill_is_at_most_that_of_minimum_degree(name):
+    A, points = MADE[name]()
+    whole = pattern_of(A)
+    least = fill_of_superlu(*whole)
+    degree = cholesky.analyze(*whole, points, method="minimum-degree")
+    assert degree.num_nonzeros <= 1.05 * least
+    assert cholesky.analyze(*whole, points).num_nonzeros <= degree.num_nonzeros
+    for places in (None, points):
+        found = cholesky.analyze(*whole, places, method="dissection")
+        assert found.num_nonzeros <= 1.25 * least
+        np.testing.assert_array_equal(np.sort(found.order), np.arange(len(whole[0]) - 1))
+        np.testing.assert_array_equal(cholesky.analyze(*whole, places, method="dissection").order, found.order)
+    if name == "hubs":
+        assert {0, 1} <= set(found.order[-3:].tolist())
+
+
+SINGULAR = {
+    "no node": nx.empty_graph(0),
+    "no edges": nx.empty_graph(1000),
+    "two nodes": nx.path_graph(2),
+    "a path": nx.path_graph(20_000),
+    "a star": nx.star_graph(20_000),
+    "two stars": nx.disjoint_union(nx.star_graph(5000), nx.star_graph(3000)),
+    "a complete graph": nx.complete_graph(300),
+    "a bipartite graph": nx.complete_bipartite_graph(5, 2000),
+    "many parts": nx.disjoint_union_all([nx.cycle_graph(k) for k in range(3, 40)] + [nx.empty_graph(300)]),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_orders_of_singular_graphs_are_permutations(name):
+    whole = pattern(SINGULAR[name])
+    n = len(whole[0]) - 1
+    for method, points in (
+        ("dissection", None),
+        ("dissection", np.random.default_rng(n).random((n, 3))),
+        ("auto", None),
+    ):
+        found = cholesky.analyze(*whole, points, method=method)
+        assert (found.order.dtype, found.order.shape) == (np.int64, (n,))
+        np.testing.assert_array_equal(np.sort(found.order), np.arange(n))
+        if name in ("a path", "a star", "two stars"):
+            assert found.num_nonzeros == (len(whole[1]) + n) // 2  # no fill
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 10_000), st.integers(1, 1500), st.sampled_from([0.0, 0.5, 1.0, 2.0, 6.0]))
+def test_random_graphs_and_forests_have_orders(seed, n, mean):
+    rng = np.random.default_rng(seed)
+    graph = nx.fast_gnp_random_graph(n, min(1.0, mean / n), seed=seed)
+    forest = nx.Graph([(v, int(rng.integers(v))) for v in range(1, n) if rng.random() < 0.95])
+    forest.add_nodes_from(range(n))
+    for made, is_forest in ((graph, False), (forest, True)):
+        whole = pattern(made)
+        for points in (None, rng.random((n, 2))):
+            found = cholesky.analyze(*whole, points, method="dissection")
+            np.testing.assert_array_equal(np.sort(found.order), np.arange(n))
+            if is_forest:
+                assert found.num_nonzeros == (len(whole[1]) + n) // 2
+
+
+def test_methods_and_uninformative_coordinates():
+    A, points = scattered(1500)
+    whole = pattern_of(A)
+    none = cholesky.analyze(*whole, method="dissection").order
+    assert not np.array_equal(cholesky.analyze(*whole, points, method="dissection").order, none)
+    for places in (np.zeros((1500, 2)), np.full((1500, 2), np.nan), np.full((1500, 3), np.inf)):
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(cholesky.analyze(*whole, places, method="dissection").order, none)
+    natural = cholesky.analyze(*whole, method="natural")
+    assert natural.num_nonzeros == cholesky.Analysis.of(*whole, np.arange(1500)).num_nonzeros
+    pytest.importorskip("pymetis")
+    metis = cholesky.analyze(*whole, method="metis").num_nonzeros
+    assert cholesky.analyze(*whole, points, method="dissection").num_nonzeros <= 1.2 * metis
+    assert natural.num_nonzeros > 2 * metis
+
+
+GRID = pattern(nx.grid_2d_graph(10, 10))
+REFUSED = {
+    "a method": (*GRID, {"method": "best"}, "method"),
+    "few coordinates": (*GRID, {"coordinates": np.zeros((9, 2))}, r"\(100, d\)"),
+    "four coordinates": (*GRID, {"coordinates": np.zeros((100, 4))}, r"\(100, d\)"),
+    "no vector": ([[0, 1]], [0], {}, "vectors of integers"),
+    "floats": ([0.0, 1.0], [0], {}, "vectors of integers"),
+    "too short": ([0, 1], [0, 0], {}, "ascend"),
+    "back": ([0, 2, 1], [0], {}, "ascend"),
+    "negative": ([0, 1, 2], [1, -1], {}, "from 0 to 1"),
+    "beyond": ([0, 1, 2], [1, 2], {}, "from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_patterns_are_refused(name):
+    indptr, indices, options, word = REFUSED[name]
+    with pytest.raises(graphs.InvalidArgumentError, match=word):
+        cholesky.analyze(np.array(indptr), np.array(indices), **{"method": "dissection", **options})
+
+
+def test_missing_pymetis_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(graphs.MissingDependencyError, match="metis"):
+        cholesky.analyze(*GRID, method="metis")
+
+
+@pytest.mark.slow
+def test_fill_beyond_memory_is_refused_before_allocation():
+    """A star of 400,000 nodes whose center is eliminated first."""
+    rays = sp.coo_array((np.ones(399_999), (np.zeros(399_999, int), np.arange(1, 400_000))), shape=(400_000, 400_000))
     with pytest.raises(graphs.MemoryBudgetError, match="hubs"):
-        Analysis.of(analysis.indptr, analysis.indices, analysis.order)
-
-
-def test_chunks_do_not_change_results(monkeypatch):
-    """A factorisation goes in stretches, between which an interrupt is heard."""
-    matrix = definite(GRAPHS["mesh"](), hops=2)
-    whole = factor_of(matrix)
-    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
-    parts = factor_of(matrix)
-    assert len(parts.analysis.chunks) > len(whole.analysis.chunks)
-    np.testing.assert_array_equal(parts.entries, whole.entries)
-    np.testing.assert_array_equal(parts.inverse, whole.inverse)
-
-
-def test_factorization_can_be_interrupted(monkeypatch):
-    matrix = definite(GRAPHS["mesh"]())
-    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
-    calls, factorize = [], factoring.factorize
-
-    def interrupted(*args):
-        calls.append(args[1])
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return factorize(*args)
-
-    monkeypatch.setattr("graphs.cholesky.compiled.factorize", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        factor_of(matrix)
-    assert len(calls) == 2
-
-
-@pytest.mark.parametrize("fault", ["there", "target", "begins"])
-def test_planted_errors_are_found(fault):
-    matrix = definite(GRAPHS["mesh"](), hops=2)
-    factor = factor_of(matrix)
-    analysis = factor.analysis
-    if fault == "there":
-        supernodes = analysis.supernodes
-        analysis = Analysis(*(getattr(analysis, name) for name in ("indptr", "indices", "order")), supernodes, 0)
-        large = int(np.flatnonzero(np.diff(supernodes.relative_indices) > 0)[-1])
-        supernodes.relative_indices[large : large + 2] = supernodes.relative_indices[[large + 1, large]]
-    elif fault == "target":
-        analysis.scatter_indices[1][[5, 6]] = analysis.scatter_indices[1][[6, 5]]
-    else:
-        analysis.scatter_indices[2][3] -= 1
-    with pytest.raises((AssertionError, graphs.NotPositiveDefiniteError)):
-        check(matrix, Factor.of(analysis, matrix.data))
-
-
-def test_loops_are_compiled():
-    """The twins above compare what numba compiled, not Python."""
-    assert hasattr(factoring.factorize, "py_func")
-    assert hasattr(inverting.invert, "py_func")
+        cholesky.analyze(*pattern_of(rays + rays.T), method="natural")

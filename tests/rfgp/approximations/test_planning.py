@@ -1,10 +1,133 @@
-"""The automatic approximation of terms under likelihoods that are not Gaussian."""
+"""Approximations from text, their options, and the plan of terms that have none."""
 
 import numpy as np
 import pytest
 
+import graphs
 import rfgp
+from rfgp import approximations
 from rfgp import kernels as k
+
+NEAR = rfgp.InducingPoints(8, residual=rfgp.Vecchia(5))
+VALUES = [
+    rfgp.Exact(), rfgp.RandomFeatures(8), rfgp.EquispacedFourier(), rfgp.InducingPoints(8), rfgp.Vecchia(5),
+    rfgp.SparsePrecision(), rfgp.RationalPrecision(2), rfgp.RandomWalks(8), rfgp.TruncatedSpectrum(6),
+    rfgp.Chebyshev(3), rfgp.Taylor(3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("auto", "auto"),
+        ("Exact", rfgp.Exact()),
+        ("Exact()", rfgp.Exact()),
+        ("RandomFeatures(256, learn_frequencies=True)", rfgp.RandomFeatures(256, learn_frequencies=True)),
+        ("RandomFeatures(coupling='orthogonal', seed=3)", rfgp.RandomFeatures(coupling="orthogonal", seed=3)),
+        ("InducingPoints(64, residual=Vecchia(20))", rfgp.InducingPoints(64, residual=rfgp.Vecchia(20))),
+        ("InducingPoints(residual=Vecchia)", rfgp.InducingPoints(residual=rfgp.Vecchia())),
+        ("trend=Vecchia(30), local=RandomFeatures(128)",
+         {"trend": rfgp.Vecchia(30), "local": rfgp.RandomFeatures(128)}),
+        ("{'group(store)': Exact(), 'a': Vecchia}", {"group(store)": rfgp.Exact(), "a": rfgp.Vecchia()}),
+    ],
+)  # fmt: skip
+def test_text_is_the_value_of_python(text, value):
+    assert approximations.parse(text) == value
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_repr_is_read_back(value):
+    assert approximations.parse(repr(value)) == value
+    assert approximations.parse(repr({"a b": value})) == {"a b": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nothing", "RandomFeatures, EquispacedFourier"),
+        ("Vechia(30)", "Did you mean 'Vecchia'"),
+        ("RandomFeatures('a')", "num_frequencies"),
+        ("RandomFeatures(1000000000)", "at most"),
+        ("RandomFeatures(learn_frequencies='yes')", "True or False"),
+        ("RandomFeatures(coupling='x')", "coupling"),
+        ("RandomFeatures(coupling=energy)", "Put quotes"),
+        ("RandomFeatures(frequencies=3)", "got 'frequencies'"),
+        ("InducingPoints(residual=Exact)", "residual"),
+        ("Exact() + Exact()", "expression"),
+        ("a=Exact(), Vecchia()", "approximation"),
+        ("Exact(), Vecchia()", "one value"),
+        ("trend=Exact(), trend=Vecchia()", "Use only"),
+        ("trend=auto", "got 'auto'"),
+        ("Exact), _(Exact", "brackets"),
+        ("{}", "at least one"),
+        ("{1: Exact()}", "Use only"),
+        ("**x", "Use only"),
+        ("Exact() for x in y", "Use only"),
+        ("RandomFeatures(__import__('os'))", "got '__import__'"),
+        ("os.system('x')", "Use only"),
+        ("3", "got 3"),
+        ("", "text"),
+        ("(" * 5000, "at most 32"),
+    ],
+)
+def test_anything_else_is_refused(text, words):
+    with pytest.raises(rfgp.InvalidArgumentError, match=words):
+        approximations.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: rfgp.RandomFeatures(0), "num_frequencies"),
+        (lambda: rfgp.RandomFeatures(kind="wavelet"), "kind must be one of"),
+        (lambda: rfgp.RandomFeatures(coupling="none"), "none"),
+        (lambda: rfgp.RandomFeatures(kind="laplace", learn_frequencies=True), "learn_frequencies must be False"),
+        (lambda: rfgp.InducingPoints(0), "num_points"),
+        (lambda: rfgp.InducingPoints(init="first"), "init must be one of"),
+        (lambda: rfgp.InducingPoints(method="dtc"), "method must be None or one of"),
+        (lambda: rfgp.Vecchia(0), "num_neighbors"),
+        (lambda: rfgp.Vecchia(condition_on="rows"), "condition_on must be one of"),
+        (lambda: rfgp.Exact(seed="one"), "seed"),
+        (lambda: rfgp.InducingPoints(8, residual=rfgp.Exact()), "residual must be None or a value such as"),
+        (lambda: rfgp.InducingPoints(8, residual=rfgp.Vecchia(5), method="fitc"), "with a residual, got 'fitc'"),
+        (lambda: rfgp.EquispacedFourier(tolerance=0.5), "tolerance"),
+        (lambda: rfgp.EquispacedFourier(tolerance="1e-3"), "tolerance"),
+        (lambda: rfgp.EquispacedFourier(max_features=0), "max_features"),
+        (lambda: rfgp.RandomWalks(0), "num_walkers"),
+        (lambda: rfgp.RandomWalks(8, columns=32), "columns"),
+        (lambda: rfgp.RandomWalks(8, columns=rfgp.Exact()), "columns"),
+        (lambda: rfgp.RandomWalks(8, columns=rfgp.RandomFeatures(8, learn_frequencies=True)), "columns"),
+        (lambda: rfgp.Chebyshev(0), "degree"),
+        (lambda: rfgp.TruncatedSpectrum(-1), "rank"),
+        (lambda: rfgp.RationalPrecision(1.5), "degree"),
+    ],
+)
+def test_bad_options_are_named(make, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        make()
+
+
+RING = rfgp.kernels.Nodes(graphs.Graph.from_edges([(i, (i + 1) % 6) for i in range(6)]), column="node")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "approximation", "message"),
+    [
+        (k.Group("g"), rfgp.RandomFeatures(8), "finitely many functions"),
+        (k.Matern("t"), rfgp.RandomFeatures(8, kind="laplace"), "Gaussian kernel only"),
+        (k.Group("g") * k.RBF("t"), rfgp.InducingPoints(8, learn_locations=True), "columns of numbers"),
+        (k.RBF("t") + k.Constant(name="level"), {"level": rfgp.Vecchia(8)}, "reads no column"),
+        (RING, rfgp.Vecchia(8), "nodes of a graph"),
+        (k.RBF("t", name="a") + k.RBF("u", name="b"), {"a": rfgp.Vecchia(8), "b": rfgp.Vecchia(9)}, "one value"),
+        (k.RationalQuadratic("t"), NEAR, "requires a Gaussian kernel"),
+        (k.RBF("t") * k.Group("g"), NEAR, "requires columns of numbers"),
+        (k.RBF("t", name="a") + k.RBF("u", name="b"), {"a": NEAR, "b": rfgp.Vecchia(5)}, "one term.*'a'.*'b'"),
+    ],
+)
+def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
+    X, y = data(60)
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.GP(kernel, approximation=approximation).condition({**X, "node": np.arange(60) % 6}, y)
 
 
 def data(n):
@@ -13,9 +136,9 @@ def data(n):
     return X, (np.sin(9 * X["t"]) + 0.5 * rng.normal(size=n) > 0).astype(float)
 
 
-def approximations(kernel, n, likelihood="bernoulli", approximation="auto"):
+def planned(kernel, n, likelihood="bernoulli", approximation="auto"):
     gp = rfgp.GP(kernel, likelihood, approximation=approximation, seed=0).condition(*data(n))
-    return [type(chosen).__name__ for chosen in gp.state.spec.approximations.values()]
+    return [type(term.approximation).__name__ for term in gp.terms.values()]
 
 
 RBF = k.RBF("t", lengthscale=0.3)
@@ -33,15 +156,16 @@ RBF = k.RBF("t", lengthscale=0.3)
     ],
 )
 def test_exact_kernels_of_one_column_are_replaced(kernel, n, likelihood, expected):
-    assert approximations(kernel, n, likelihood)[0] == expected
+    assert planned(kernel, n, likelihood)[0] == expected
 
 
 def test_terms_are_replaced_only_if_all_have_weights():
-    assert approximations(RBF + k.Group("g"), 1100) == ["EquispacedFourier", "Exact"]
-    assert approximations(RBF + k.RBF("u", lengthscale=0.3), 1100) == ["Exact", "Exact"]
-    assert approximations(RBF, 1100, approximation=rfgp.Exact()) == ["Exact"]
+    assert planned(RBF + k.Group("g"), 1100) == ["EquispacedFourier", "Exact"]
+    assert planned(RBF + k.RBF("u", lengthscale=0.3), 1100) == ["Exact", "Exact"]
+    assert planned(RBF, 1100, approximation=rfgp.Exact()) == ["Exact"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["bernoulli", "student-t", "poisson"])
 def test_replaced_kernels_have_the_exact_evidence_and_scores(likelihood):
     X, y = data(1100)
@@ -52,3 +176,34 @@ def test_replaced_kernels_have_the_exact_evidence_and_scores(likelihood):
     new = {"t": np.linspace(0, 1, 50)}
     scores = (gp.predict(new).observed().log_prob(np.ones(50)) for gp in (chosen, exact))
     assert np.abs(np.subtract(*scores)).max() < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (k.Matern("t", nu=0.5), "SparsePrecision"),
+        (k.Matern("t", nu=0.5) + k.Group("g"), "SparsePrecision"),
+        (k.Matern(("t", "u"), nu=0.5, lengthscale=1e-4), "Vecchia"),
+        (k.RBF("t"), "EquispacedFourier"),
+        (k.RBF("t") * k.Group("g"), "RandomFeatures"),
+    ],
+)
+def test_terms_of_many_rows_are_planned(kernel, expected, limits):
+    assert planned(kernel, 60, "gaussian")[0] == "Exact"
+    limits(max_exact_rows=50)
+    assert planned(kernel, 60, "gaussian")[0] == expected
+
+
+def test_one_value_serves_its_terms_and_others_are_planned():
+    kernel = k.RBF("t") + k.Group("g") + k.Linear("u")
+    assert planned(kernel, 60, "gaussian", rfgp.RandomFeatures(8)) == ["RandomFeatures", "Exact", "Exact"]
+
+
+def test_seeds_decide_the_draws():
+    def mean(own, seed):
+        gp = rfgp.GP(k.RBF(("t", "u")), approximation=rfgp.RandomFeatures(8, seed=own), seed=seed)
+        return gp.condition(*data(60)).predict(data(5)[0]).mean
+
+    np.testing.assert_array_equal(mean(None, 1), mean(None, 1))
+    np.testing.assert_array_equal(mean(5, 1), mean(5, 2))
+    assert np.abs(mean(None, 1) - mean(None, 2)).max() > 1e-4

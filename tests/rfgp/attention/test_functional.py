@@ -1,34 +1,31 @@
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from checks import assert_mean, fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfgp
-from rfgp import couplings, random
-from rfgp.attention import HeadFrequencies, functional, passes, random_feature_attention
+from rfgp import couplings
+from rfgp.attention import HeadFrequencies, random_feature_attention
 from rfgp.features import softmax
-from rfgp.features.softmax import coefficients
 
 DOUBLE = torch.float64
 KINDS = ("softmax", "gaussian")
 
 
 def normals(*shape, seed=0, dtype=DOUBLE):
-    return torch.randn(*shape, generator=random.generator(seed), dtype=DOUBLE).to(dtype)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE).to(dtype)
 
 
 TYPES = (DOUBLE, torch.float32, torch.float16, torch.bfloat16)
 
 
 def frequencies(m=12, d=4, name="iid", **options):
-    return couplings.by_name(name, **options).sample(m, d, generator=random.generator(7))
+    return couplings.by_name(name, **options).sample(m, d, seed=7)
 
 
 def inputs(L=9, S=9, lead=(2, 3), E=4, Ev=5, size=1.0, dtype=DOUBLE):
@@ -38,7 +35,7 @@ def inputs(L=9, S=9, lead=(2, 3), E=4, Ev=5, size=1.0, dtype=DOUBLE):
 
 
 def dense(q, k, v, drawn, hidden=None, causal=False, scale=None, bias=None):
-    """Form the scores (L, S) of positive features in the logarithm, and normalise them; numpy and float64."""
+    """Form the scores (L, S) of positive features in the logarithm, and normalize them; numpy and float64."""
     q, k, v = (x.detach().double().numpy() for x in (q, k, v))
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     omega, weights = drawn.dense().numpy(), drawn.weights.numpy()
@@ -65,35 +62,39 @@ def check_twin(q, k, v, drawn, hidden=None, causal=False, kernel="softmax", tole
     np.testing.assert_allclose(got.double().numpy(), wanted, rtol=0, atol=tolerance)
 
 
-class TestTwin:
+class TestDense:
+    """Positive features equal the dense attention of their definition."""
+
     @pytest.mark.parametrize("kernel", KINDS)
     @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("count", [1, 2, 7, 8, 33])
-    def test_it_equals_the_dense_one(self, count, causal, kernel):
-        for chunk_size in (1, 3, 8, 128):
+    @pytest.mark.parametrize(("count", "chunks"), [(1, (1, 8)), (7, (3,)), (8, (8, 3)), (33, (1, 8, 128))])
+    def test_any_number_of_tokens(self, count, chunks, causal, kernel):
+        for chunk_size in chunks:
             check_twin(*inputs(count, count), frequencies(), causal=causal, kernel=kernel, chunk_size=chunk_size)
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_padding(self, causal):
+    def test_masks_of_keys(self, causal):
+        """Hidden keys, numbers that are added to scores, and both in one."""
         hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
         hidden[0, :, 13:], hidden[1, :, ::3] = True, True
         check_twin(*inputs(20, 20), frequencies(), hidden.expand(2, 3, 20), causal, chunk_size=4)
-        q, k, v = inputs(20, 20)
-        pair = softmax.Positive(frequencies())
-        one, other = (
-            random_feature_attention(q, k, v, pair, key_padding_mask=mask, is_causal=causal)
-            for mask in (hidden, torch.zeros(hidden.shape, dtype=DOUBLE).masked_fill(hidden, -torch.inf))
+        (q, k, v), pair, bias = inputs(20, 20), softmax.Positive(frequencies()), normals(20, seed=5)
+        options = {"is_causal": causal, "chunk_size": 4}
+        one, other, both = (
+            random_feature_attention(q, k, v, pair, key_padding_mask=mask, **options)
+            for mask in (hidden, torch.zeros(hidden.shape, dtype=DOUBLE).masked_fill(hidden, -torch.inf), bias)
         )
         assert torch.equal(one, other)
+        np.testing.assert_allclose(both, dense(q, k, v, frequencies(), causal=causal, bias=bias), atol=1e-12)
 
-    @pytest.mark.parametrize("causal", [False, True])
-    def test_numbers_added_to_scores(self, causal):
-        q, k, v = inputs()
-        bias = normals(9, seed=5)
-        got = random_feature_attention(
-            q, k, v, softmax.Positive(frequencies()), key_padding_mask=bias, is_causal=causal, chunk_size=4
-        )
-        np.testing.assert_allclose(got, dense(q, k, v, frequencies(), causal=causal, bias=bias), atol=1e-12)
+    def test_many_blocks(self):
+        """With 4,096 features a block has 128 keys or queries."""
+        for L, S in ((2, 300), (300, 2)):
+            check_twin(*inputs(L, S, lead=()), frequencies(4096))
+
+    @pytest.mark.parametrize("name", ["structured", "simplex", "energy-antithetic", "sobol-antithetic", "adapted"])
+    def test_couplings(self, name):
+        check_twin(*inputs(), frequencies(8, 4, name), causal=True, chunk_size=4)
 
     def test_cross_attention_shapes_and_scales(self):
         check_twin(*inputs(3, 17, lead=()), frequencies())
@@ -103,18 +104,6 @@ class TestTwin:
         got = random_feature_attention(q, k[:, :1], v[:1], softmax.Positive(frequencies()))
         np.testing.assert_allclose(got, dense(q, k[:, :1], v[:1], frequencies()), atol=1e-12)
 
-    def test_many_blocks(self, monkeypatch):
-        monkeypatch.setattr(functional, "ENTRIES", 1)
-        monkeypatch.setattr(functional, "CHUNK_SIZE", 5)
-        check_twin(*inputs(13, 17), frequencies())
-
-    @pytest.mark.parametrize("name", couplings.names())
-    def test_every_coupling(self, name):
-        for full in (name, f"{name}-antithetic"):
-            check_twin(*inputs(), frequencies(8, 4, full), causal=True, chunk_size=4)
-        weighted = couplings.Energy("laplace", weighted=True).sample(8, 4, generator=random.generator(0))
-        check_twin(*inputs(), weighted)
-
     def test_heads_with_draws_of_their_own(self):
         q, k, v = inputs(lead=(2, 3))
         matrix, weights = normals(3, 6, 4, seed=9), normals(3, 6, seed=10).exp()
@@ -123,44 +112,6 @@ class TestTwin:
             drawn = couplings.Frequencies(matrix[head], weights[head])
             wanted = dense(q[:, head], k[:, head], v[:, head], drawn, causal=True)
             np.testing.assert_allclose(got[:, head], wanted, atol=1e-12)
-
-    def test_value_that_every_query_sees_is_returned(self):
-        q, k, v = inputs(lead=())
-        more = normals(2, 4, seed=11), normals(2, 5, seed=12)
-        pair = softmax.Positive(frequencies())
-        got = functional.attend(q, k, v, pair, always=more, is_causal=True, chunk_size=4).output
-        for i in range(9):
-            seen = torch.cat([more[0], k[: i + 1]]), torch.cat([more[1], v[: i + 1]])
-            np.testing.assert_allclose(got[i], dense(q[i : i + 1], *seen, frequencies())[0], atol=1e-12)
-
-
-class TestPlantedErrors:
-    def test_padded_keys_do_not_stay_in_the_normalizer(self, monkeypatch):
-        hidden = torch.arange(9) > 5
-        arguments = (*inputs(lead=()), frequencies(), hidden)
-        check_twin(*arguments)
-        monkeypatch.setattr(functional, "hiding_bias", lambda key, mask: (key.new_zeros(9, 1), mask[:, None]))
-        assert fails(check_twin, *arguments)
-
-    def test_the_wrong_scale(self, monkeypatch):
-        arguments = (*inputs(lead=()), frequencies())
-        check_twin(*arguments)
-        monkeypatch.setattr(functional, "math", SimpleNamespace(sqrt=lambda x: x, prod=math.prod, inf=math.inf))
-        assert fails(check_twin, *arguments)
-
-    def test_a_stabiliser_that_knows_the_future(self, monkeypatch):
-        def leaking(log_left, log_right):
-            peak = log_right.amax(-2, keepdim=True)
-            return ((log_left + peak).exp() @ (log_right - peak).exp().mT).tril()
-
-        check_past(size=40.0)
-        monkeypatch.setattr(passes, "past_scores", leaking)
-        assert fails(check_past, 40.0)
-
-    def test_the_key_of_the_query_left_out(self, monkeypatch):
-        scores = passes.past_scores
-        monkeypatch.setattr(passes, "past_scores", lambda a, b: scores(a, b).tril(-1))
-        assert fails(lambda: check_twin(*inputs(lead=()), frequencies(), causal=True))
 
 
 def check_past(size, dtype=torch.float32, pair=None, at=21):
@@ -180,41 +131,15 @@ def check_past(size, dtype=torch.float32, pair=None, at=21):
 
 def hybrid(kernel, m=200):
     """The angular hybrid with both signs of its positive part."""
-    signs = coefficients.Angular(couplings.by_name("iid").sample(4, 4, generator=random.generator(3)))
+    signs = softmax.coefficients.Angular(couplings.by_name("iid").sample(4, 4, seed=3))
     return softmax.bipolar(frequencies(m, name="orthogonal"), signs, antithetic=True, kernel=kernel)
 
 
-class TestHybrid:
-    @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("dtype", [DOUBLE, torch.float32, torch.float16, torch.bfloat16])
-    def test_it_equals_the_dense_one(self, causal, dtype):
-        """The twin forms the scores by the same hybrid of the other kernel, in float64."""
-        q, k, v = inputs(20, 20, size=0.5, dtype=dtype)
-        hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
-        hidden[0, :, 13:], hidden[1, :, 1::3] = True, True
-        got = random_feature_attention(
-            q, k, v, hybrid("gaussian"), key_padding_mask=hidden, is_causal=causal, chunk_size=8
-        )
-        scores = hybrid("softmax")(q.double() / 2**0.5, k.double() / 2**0.5).masked_fill(hidden[..., None, :], 0)
-        scores = scores.tril() if causal else scores
-        wanted = scores @ v.double() / scores.sum(-1, keepdim=True)
-        tolerance = {DOUBLE: 1e-12, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}[dtype]
-        np.testing.assert_allclose(got.double(), wanted, rtol=0, atol=tolerance)
-        assert float((got.double() - wanted.roll(1, -2)).abs().max()) > 10 * tolerance  # the planted error
-
-    def test_gradients(self):
-        q, k, v = (x.requires_grad_() for x in inputs(4, 4, lead=(), Ev=2, size=0.5))
-        for causal in (False, True):
-            assert torch.autograd.gradcheck(
-                lambda *x, c=causal: random_feature_attention(*x, hybrid("gaussian", 20), is_causal=c, chunk_size=2),
-                (q, k, v),
-            )
-
-
 class TestCausal:
-    @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
-    @pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
-    @pytest.mark.parametrize("at", [1, 16, 21, 39])
+    @pytest.mark.parametrize(
+        ("size", "at", "dtype"),
+        [(2.0, 1, DOUBLE), (40.0, 16, torch.float32), (40.0, 21, DOUBLE), (1e4, 39, torch.float32)],
+    )
     def test_the_future_leaves_the_past_as_it_is(self, size, at, dtype):
         check_past(size, dtype, at=at)
 
@@ -229,7 +154,7 @@ class TestCausal:
 
 class TestPadding:
     @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("rubbish", [1e4, 1e30, float("inf"), float("nan")])
+    @pytest.mark.parametrize("rubbish", [1e30, float("inf"), float("nan")])
     def test_padded_values_have_no_effect(self, causal, rubbish):
         q, k, v = inputs(20, 20, dtype=torch.float32)
         hidden = torch.arange(20) % 4 == 1
@@ -246,7 +171,7 @@ class TestPadding:
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("kind", ["positive", "signed"])
     def test_no_key_gives_zero(self, causal, kind):
-        q, k, v = (x.requires_grad_() for x in inputs(6, 6))
+        q, k, v = (x.requires_grad_() for x in inputs(6, 6, size=0.5))
         pair = (
             softmax.Positive(frequencies())
             if kind == "positive"
@@ -263,18 +188,15 @@ class TestPadding:
         assert random_feature_attention(q, k[..., :0, :], v[..., :0, :], pair).eq(0).all()
 
 
-SIGNED = softmax.Trigonometric(frequencies(900), "gaussian")
-
-
 class TestWhatIsNotFinite:
     """It is in every row that sees it, and in no other."""
 
-    @pytest.mark.parametrize("rubbish", [math.nan, math.inf])
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("name", ["key", "value", "query", "mask"])
-    @pytest.mark.parametrize("kind", ["positive", "signed"])
+    @pytest.mark.parametrize(("kind", "rubbish"), [("positive", math.inf), ("signed", math.nan)])
     def test_one_token(self, kind, name, causal, rubbish):
-        pair = SIGNED if kind == "signed" else softmax.Positive(frequencies())
+        signed = softmax.Trigonometric(frequencies(900), "gaussian")
+        pair = signed if kind == "signed" else softmax.Positive(frequencies())
         arguments = dict(zip(("query", "key", "value"), inputs(20, 20, lead=()), strict=True))
         arguments["mask"] = torch.zeros(20, 1, dtype=DOUBLE)
         arguments[name][9] = rubbish
@@ -309,24 +231,34 @@ class TestWhatIsNotFinite:
 
 
 class TestGradients:
-    @pytest.mark.thinned(5, slow=2)
-    @pytest.mark.parametrize("recompute", [False, True])
-    @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("kind", ["positive", "weighted gaussian", "signed"])
+    @pytest.mark.parametrize(
+        ("kind", "causal", "recompute"),
+        [
+            pytest.param("positive", False, True, marks=pytest.mark.slow),
+            pytest.param("positive", True, False),
+            pytest.param("gaussian", False, False, marks=pytest.mark.slow),
+            pytest.param("signed", True, True, marks=pytest.mark.slow),
+            pytest.param("signed", False, False),
+            pytest.param("hybrid", True, False, marks=pytest.mark.slow),
+            pytest.param("hybrid", False, False, marks=pytest.mark.slow),
+        ],
+    )
     def test_they_are_those_of_differences(self, kind, causal, recompute):
         hidden = torch.tensor([False, False, True, False, False])
-        omega = normals(4, 2, seed=3).requires_grad_()
+        signs = softmax.coefficients.Angular(frequencies(3, 2))
 
         def call(q, k, v, matrix):
             drawn = couplings.Frequencies(matrix, torch.tensor([0.5, 1.5, 0.8, 1.2], dtype=DOUBLE))
-            pair = softmax.Positive(drawn, "gaussian" if "gaussian" in kind else "softmax")
-            if kind == "signed":
-                pair = softmax.Trigonometric(drawn, "gaussian")
+            kernel = "softmax" if kind == "positive" else "gaussian"
+            pair = {
+                "signed": lambda: softmax.Trigonometric(drawn, kernel),
+                "hybrid": lambda: softmax.bipolar(drawn, signs, antithetic=True, kernel=kernel),
+            }.get(kind, lambda: softmax.Positive(drawn, kernel))()
             options = {"is_causal": causal, "chunk_size": 2, "recompute": recompute}
             return random_feature_attention(q, k, v, pair, key_padding_mask=hidden, **options)
 
         q, k, v = (x.requires_grad_() for x in inputs(5, 5, lead=(), E=2, Ev=2, size=0.5))
-        assert torch.autograd.gradcheck(call, (q, k, v, omega))
+        assert torch.autograd.gradcheck(call, (q, k, v, normals(4, 2, seed=3).requires_grad_()))
 
     def test_the_past_has_no_gradient_in_the_future(self):
         q, k, v = (x.requires_grad_() for x in inputs(40, 40))
@@ -338,6 +270,22 @@ class TestGradients:
 
 
 class TestPrecision:
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("size", [5.0, 60.0])
+    def test_large_scores(self, size, causal):
+        """Scores of several hundred and of several thousand; float32 has an error of eps times them."""
+        q, k, v = inputs(60, 60, size=size)
+        check_twin(q, k, v, frequencies(64), causal=causal, chunk_size=16, tolerance=1e-8)
+        q, k, v = (x.requires_grad_() for x in inputs(60, 60, size=size, dtype=torch.float32))
+        for key in (k, -q):
+            found = random_feature_attention(q, key, v, softmax.Positive(frequencies(64)), is_causal=causal)
+            wanted = dense(q, key, v, frequencies(64), causal=causal)
+            np.testing.assert_allclose(found.detach(), wanted, atol=2e-2)
+            assert (found.abs() > 0).any(-1).all()
+            gradients = torch.autograd.grad(found.sum(), (q, v))
+            assert all(torch.isfinite(x).all() for x in gradients)
+
+    @pytest.mark.slow
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize(
         ("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)]
@@ -356,91 +304,37 @@ class TestPrecision:
             out = random_feature_attention(k[:3], k, v, softmax.Positive(frequencies(4, 2)))
             torch.testing.assert_close(out, torch.full((3, 1), 0.5, dtype=dtype))
 
-    @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("size", [5.0, 20.0, 60.0])
-    def test_large_scores(self, size, causal):
-        """Scores of several hundred and of several thousand; float32 carries them with an error of eps times them."""
-        q, k, v = inputs(60, 60, size=size)
-        check_twin(q, k, v, frequencies(64), causal=causal, chunk_size=16, tolerance=1e-8)
-        check_twin(*inputs(60, 60, size=size, dtype=torch.float32), frequencies(64), causal=causal, tolerance=2e-2)
-        opposite = random_feature_attention(
-            q.float(), -q.float(), v.float(), softmax.Positive(frequencies(64)), is_causal=causal, chunk_size=16
-        )
-        assert torch.isfinite(opposite).all()
-        assert (opposite.abs() > 0).any(-1).all()
-        wanted = dense(q.float(), -q.float(), v.float(), frequencies(64), causal=causal)
-        np.testing.assert_allclose(opposite, wanted, atol=2e-2)
-
-    def test_gradients_of_large_scores_are_finite(self):
-        q, k, v = (x.requires_grad_() for x in inputs(60, 60, size=30.0, dtype=torch.float32))
-        random_feature_attention(q, k, v, softmax.Positive(frequencies()), is_causal=True).sum().backward()
-        assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
-
 
 class TestSigned:
     @pytest.mark.parametrize("causal", [False, True])
-    def test_it_equals_the_dense_one(self, causal):
-        q, k, v = inputs(20, 20, size=0.7)
-        hidden = torch.arange(20) == 4
-        pair = softmax.Trigonometric(frequencies(400), "gaussian")
-        got = random_feature_attention(q, k, v, pair, key_padding_mask=hidden, is_causal=causal, chunk_size=8)
-        other = softmax.Trigonometric(frequencies(400), "softmax")
-        scores = (other.left(q / 2**0.5) @ other.right(k / 2**0.5).mT).masked_fill(hidden, 0)
+    @pytest.mark.parametrize(
+        ("kind", "dtype", "tolerance"),
+        [
+            ("trigonometric", DOUBLE, 1e-10),
+            ("hybrid", DOUBLE, 1e-10),
+            ("hybrid", torch.float32, 1e-4),
+            ("hybrid", torch.bfloat16, 4e-2),
+        ],
+    )
+    def test_it_equals_the_dense_one(self, kind, dtype, tolerance, causal):
+        """Scores by the same estimator of the other kernel, in float64."""
+        q, k, v = inputs(20, 20, size=0.5, dtype=dtype)
+        hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
+        hidden[0, :, 13:], hidden[1, :, 1::3] = True, True
+        mine, other = (
+            hybrid(kernel) if kind == "hybrid" else softmax.Trigonometric(frequencies(400), kernel)
+            for kernel in ("gaussian", "softmax")
+        )
+        options = {"key_padding_mask": hidden, "is_causal": causal, "chunk_size": 8}
+        got = random_feature_attention(q, k, v, mine, **options)
+        scores = other(q.double() / 2**0.5, k.double() / 2**0.5).masked_fill(hidden[..., None, :], 0)
         scores = scores.tril() if causal else scores
-        torch.testing.assert_close(got, scores @ v / scores.sum(-1, keepdim=True))
-
-    @pytest.mark.parametrize("causal", [False, True])
-    def test_low_normalizers_issue_a_warning(self, causal):
-        q, k, v = inputs(30, 30, size=20.0)
-        pair = softmax.Trigonometric(frequencies(2), "gaussian")
-        with pytest.warns(rfgp.PoorFeaturesWarning, match=r"\d+ of 180 below"):
-            out = random_feature_attention(q, k, v, pair, is_causal=causal, floor=0.1)
-        assert torch.isfinite(out).all()
-        rows = functional.attend(q, k, v, pair, is_causal=causal, floor=0.1)
-        assert 0 < rows.low.sum() < rows.low.numel()
-        assert rows.low.shape == (2, 3, 30)
+        wanted = scores @ v.double() / scores.sum(-1, keepdim=True)
+        np.testing.assert_allclose(got.double(), wanted, rtol=0, atol=tolerance)
 
     def test_features_that_overflow_are_refused(self):
         with pytest.raises(rfgp.InvalidArgumentError, match='kernel="gaussian"'):
             random_feature_attention(*inputs(), softmax.Trigonometric(frequencies()))
-
-
-def sums(name, count=1000):
-    """Numerators and normalisers of random draws, (count, L, Ev + 1), by absorbing the keys in two blocks."""
-    q, k, v = (0.3 * x for x in inputs(2, 4, lead=(), E=3, Ev=2))
-    generator, found = random.generator(5), []
-    zero = k.new_zeros(4)
-    for _ in range(count):
-        one = passes.PositivePass(softmax.Positive(couplings.by_name(name).sample(6, 3, generator=generator)))
-        state = one.start(k, v)
-        for rows in (slice(0, 1), slice(1, 4)):
-            state = one.absorb(state, k[rows], v[rows], zero[rows])
-        left = one.pair.left.log_values(q) + state.peak
-        found.append(torch.cat([left.exp() @ state.values, left.exp() @ state.total[:, None]], -1))
-    return torch.stack(found).numpy()
-
-
-def check_unbiased(samples):
-    q, k, v = (0.3 * x.numpy() for x in inputs(2, 4, lead=(), E=3, Ev=2))
-    scores = np.exp(q @ k.T)
-    assert_mean(samples, np.concatenate([scores @ v, scores.sum(-1, keepdims=True)], -1))
-
-
-@pytest.mark.parametrize("name", ["iid", "monotone-antithetic", "simplex"])
-def test_numerator_and_normalizer_are_unbiased(name):
-    check_unbiased(sums(name))
-
-
-def test_planted_a_state_that_is_not_rescaled(monkeypatch):
-    monkeypatch.setattr(passes.PositivePass, "absorb", not_rescaled)
-    assert fails(check_unbiased, sums("iid"))
-
-
-def not_rescaled(self, state, key, value, bias):
-    logs = self.pair.right.log_values(key) + self.key_bias(key, bias)[..., None]
-    peak = torch.maximum(state.peak, logs.amax(-2))
-    right = (logs - peak).exp()
-    return passes.State(state.values + right.mT @ value, state.total + right.sum(-2), peak, state.mass)
 
 
 @st.composite
@@ -457,7 +351,8 @@ def problems(draw):
     return q, k, v, frequencies(m, width), hidden.reshape(*lead, S), causal
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from(TYPES), st.integers(1, 9), st.sampled_from(KINDS))
 def test_any_shape_mask_and_type(problem, dtype, chunk_size, kernel):
     q, k, v, drawn, hidden, causal = problem
@@ -476,6 +371,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_tensor_grows_faster_than_the_inputs(causal):
     pair = softmax.Positive(frequencies(64, 4))
@@ -485,35 +381,34 @@ def test_no_tensor_grows_faster_than_the_inputs(causal):
         with Largest() as largest:
             random_feature_attention(q, k, v, pair, is_causal=causal, recompute=True).sum().backward()
         sizes.append(largest.size)
-    assert max(sizes) <= max(8192 * 5, functional.ENTRIES, 128 * 128, 128 * 64)
+    assert max(sizes) <= 2**19
+
+
+ZEROS = torch.zeros(3, 9, 4, dtype=DOUBLE)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("word", "change"),
     [
-        ({"attn_mask": torch.zeros(9, 9)}, "attn_mask must be None"),
-        ({"query": torch.zeros(9, 3)}, "must share E and S"),
-        ({"value": torch.zeros(8, 5, dtype=DOUBLE)}, "must share E and S"),
-        ({"query": torch.zeros(9, 4)}, "one dtype"),
-        ({"query": torch.zeros(8, 4, dtype=DOUBLE), "is_causal": True}, "as many queries as keys"),
-        ({"key": [1.0]}, "key must be a floating-point tensor"),
-        ({"query": torch.zeros(3, 9, 4, dtype=DOUBLE), "key": torch.zeros(2, 9, 4, dtype=DOUBLE)}, "must broadcast"),
-        ({"key_padding_mask": torch.zeros(8, dtype=torch.bool)}, "must fit the keys"),
-        ({"key_padding_mask": torch.zeros(9, dtype=torch.int64)}, "boolean or floating-point"),
-        ({"chunk_size": 0}, "chunk_size must be"),
-        ({"floor": 0.0}, "floor must be"),
-        ({"scale": -1.0}, "scale must be"),
-        ({"floor": "a"}, "floor must be"),
-        ({"scale": "a"}, "scale must be"),
-        ({"key_padding_mask": torch.zeros(1, dtype=torch.bool)}, "must fit the keys"),
-        ({"key_padding_mask": torch.zeros(1, 9, dtype=torch.bool)}, "must fit the keys"),
-        ({"pair": None}, "FeaturePair"),
-        ({"query": torch.zeros(9, 0, dtype=DOUBLE), "key": torch.zeros(9, 0, dtype=DOUBLE)}, "must have columns"),
-        ({"pair": softmax.Positive(HeadFrequencies(normals(4, 6, 4), torch.ones(4, 6)))}, "for 4 heads"),
+        ("attn_mask", {"attn_mask": torch.zeros(9, 9)}),
+        ("share E and S", {"query": torch.zeros(9, 3)}),
+        ("share E and S", {"value": torch.zeros(8, 5, dtype=DOUBLE)}),
+        ("one dtype", {"query": torch.zeros(9, 4)}),
+        ("as many", {"query": torch.zeros(8, 4, dtype=DOUBLE), "is_causal": True}),
+        ("columns", {"query": torch.zeros(9, 0, dtype=DOUBLE), "key": torch.zeros(9, 0, dtype=DOUBLE)}),
+        ("key must", {"key": [1.0]}),
+        ("broadcast", {"query": ZEROS, "key": ZEROS[:2]}),
+        *(("fit the keys", {"key_padding_mask": torch.zeros(*s, dtype=torch.bool)}) for s in ((8,), (1,), (1, 9))),
+        ("boolean", {"key_padding_mask": torch.zeros(9, dtype=torch.int64)}),
+        ("chunk_size", {"chunk_size": 0}),
+        *(("floor", {"floor": value}) for value in (0.0, "a")),
+        *(("scale", {"scale": value}) for value in (-1.0, "a")),
+        ("FeaturePair", {"pair": None}),
+        ("4 heads", {"pair": softmax.Positive(HeadFrequencies(normals(4, 6, 4), torch.ones(4, 6)))}),
     ],
 )
-def test_what_is_refused(change, message):
+def test_bad_arguments_are_named(word, change):
     q, k, v = inputs(lead=())
     arguments = {"query": q, "key": k, "value": v, "pair": softmax.Positive(frequencies()), **change}
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=word):
         random_feature_attention(**arguments)

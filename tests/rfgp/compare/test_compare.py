@@ -1,5 +1,4 @@
 import json
-import re
 
 import networkx as nx
 import numpy as np
@@ -8,8 +7,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp import datasets
-from rfgp.compare import Comparison, Draw, Estimate, Plan, compare_file, compare_nodes, compare_table, to_json
-from rfgp.compare.show import format_estimate
+from rfgp.compare import Comparison, Draw, Plan, compare_file, compare_nodes, compare_table, to_json, to_table
 from rfgp.plotting import draw_comparison, save
 
 TABLE = datasets.make_table()
@@ -28,6 +26,7 @@ def nodes():
     return compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=1))
 
 
+@pytest.mark.slow
 def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert len(table.draws) == 4 * 2 * 2 * 3
     assert len(table.exact) == 2
@@ -36,6 +35,7 @@ def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert all(np.isfinite([d.kernel_error, d.kl, d.rmse, d.nlpd]).all() and d.kl >= 0 for d in nodes.draws)
 
 
+@pytest.mark.slow
 def test_observations_of_one_node_are_on_one_side_of_a_split():
     """Each node is observed twice: a test value that was trained on would be predicted by itself."""
     twice, values = np.repeat(np.arange(40), 2), np.repeat(VALUES[:40], 2)
@@ -48,17 +48,6 @@ def test_observations_of_one_node_are_on_one_side_of_a_split():
         compare_nodes(GRAPH, twice, values, num_train=79, plan=Plan(1, 1, 0))
 
 
-def test_crowded_nodes_are_not_always_trained_on():
-    """30 of 69 observations are at one node, which a random order of observations would begin with."""
-    nodes = np.concatenate([np.arange(40), np.zeros(29, dtype=int)])
-    trained = []
-    for seed in range(8):
-        options = {"methods": ("chebyshev",), "sizes": (4,), "num_train": 15}
-        found = compare_nodes(GRAPH, nodes, VALUES[nodes] + np.arange(69) / 100, plan=Plan(1, 1, seed), **options)
-        trained.append(0 in found.example.process.state.rows.inputs.flatten().tolist())
-    assert 0 < sum(trained) < 8
-
-
 def test_rows_that_repeat_are_on_one_side_of_a_split():
     X, y = np.tile(TABLE.X[:60], (2, 1)), np.tile(TABLE.y[:60], 2)
     found = compare_table(X, y, methods=["iid"], sizes=[4], num_train=61, num_test=40, plan=Plan(1, 1, 0))
@@ -66,6 +55,7 @@ def test_rows_that_repeat_are_on_one_side_of_a_split():
     assert len(found.example.observed) == 39
 
 
+@pytest.mark.slow
 def test_a_comparison_repeats_with_its_seed(nodes):
     again = compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=1))
     other = compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=2))
@@ -73,6 +63,7 @@ def test_a_comparison_repeats_with_its_seed(nodes):
     assert [d.kl for d in other.draws] != [d.kl for d in nodes.draws]
 
 
+@pytest.mark.slow
 def test_figures_match_their_definitions():
     plan = Plan(draws=1, seed=3)
     found = compare_table(TABLE.X, TABLE.y, methods=["iid"], sizes=[16], num_train=50, num_test=10, plan=plan)
@@ -115,6 +106,7 @@ def test_standard_errors():
     assert np.isnan(made({"a": [[2.0]]}).estimate("kernel_error", "a", 1).error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.8, -0.8])
 def test_the_ratio_of_one_split_has_the_spread_of_its_repeats(correlation):
     rng = np.random.default_rng(0)
@@ -126,87 +118,7 @@ def test_the_ratio_of_one_split_has_the_spread_of_its_repeats(correlation):
     assert ratios[:, 1].mean() == pytest.approx(ratios[:, 0].std(ddof=1), rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("mean", "error", "text"),
-    [
-        (1.2345, 0.0432, "1.23(4)"),
-        (1.2345, 0.0132, "1.23(1)"),
-        (1.2345, 0.0096, "1.23(1)"),
-        (1234.5, 43.2, "1234(43)"),
-        (0.5, 0.0, "0.5"),
-        (0.5, float("nan"), "0.5"),
-        (-1.5, 0.26, "-1.5(3)"),
-    ],
-)
-def test_errors_in_brackets(mean, error, text):
-    assert format_estimate(Estimate(mean, error)) == text
-
-
-def test_json_holds_every_draw(table):
-    content = json.loads(to_json(table))
-    assert len(content["draws"]) == len(table.draws)
-    assert content["baseline"] == "iid"
-
-
-def test_pictures_are_drawn(table, nodes, tmp_path):
-    for name, comparison in (("table", table), ("nodes", nodes)):
-        save(draw_comparison(comparison), tmp_path / f"{name}.png")
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test items"),
-        (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "got 'x'"),
-        (lambda: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "y has 600 values that are not finite"),
-        (
-            lambda: compare_nodes(GRAPH, range(49), np.where(VALUES[9] == VALUES, np.nan, VALUES)),
-            rfgp.DataError,
-            "row 9",
-        ),
-        (
-            lambda: compare_table(TABLE.X, TABLE.y, num_train=1),
-            rfgp.InvalidArgumentError,
-            "num_train must be at least 2",
-        ),
-        (
-            lambda: compare_nodes(GRAPH, [0, 1], [1.0, 2.0], methods=["x"]),
-            rfgp.InvalidArgumentError,
-            "methods must be among",
-        ),
-        (lambda: Plan(splits=0), rfgp.InvalidArgumentError, "splits must be at least 1"),
-    ],
-)
-def test_bad_requests_are_named(call, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("count", "given", "parts"),
-    [
-        (9, {}, "7 training and 2 test"),
-        (60, {}, "45 training and 15 test"),
-        (60, {"num_train": 20}, "20 training and 40 test"),
-        (60, {"num_test": 20}, "40 training and 20 test"),
-        (600, {}, "256 training and 256 test rows"),
-    ],
-)
-def test_small_tables_are_compared_on_all_rows(count, given, parts, tmp_path, monkeypatch):
-    X = np.random.default_rng(0).standard_normal((count, 2))
-    np.savetxt(tmp_path / "t.csv", X, delimiter=",", header="a,b", comments="")
-    monkeypatch.setattr(rfgp.ExactGP, "fit", rfgp.ExactGP.condition)  # how well it does is not asked
-    comparison, _ = compare_file(tmp_path / "t.csv", sizes=[2], plan=Plan(draws=1), **given)
-    assert comparison.protocol.startswith(parts)
-
-
-def test_error_of_too_many_rows_names_the_option(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
-    with pytest.raises(rfgp.DataError, match=r"num_train and num_test .* 20, .* 18 training and 5 test"):
-        compare_file(tmp_path / "t.csv", num_train=18, num_test=5)
-
-
+@pytest.mark.slow
 def test_inducing_points_and_adapted_frequencies_are_compared():
     """As many features of each; points are nearest to the exact process."""
     methods = ["iid", "adapted", "nystrom", "fitc", "vfe"]
@@ -220,20 +132,83 @@ def test_inducing_points_and_adapted_frequencies_are_compared():
     assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]
 
 
-def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch, limits):
-    limits(max_exact_nodes=50)
-    monkeypatch.setattr("rfgp.compare.protocol.MAX_MEASURED", 100)
-    monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)
+@pytest.mark.slow
+def test_comparisons_are_written(table, nodes, tmp_path):
+    content = json.loads(to_json(table))
+    assert len(content["draws"]) == len(table.draws)
+    assert content["baseline"] == "iid"
+    for name, comparison in (("table", table), ("nodes", nodes)):
+        save(draw_comparison(comparison), tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.1913, 1.2777], "1.23(4)"),
+        ([1.2213, 1.2477], "1.23(1)"),
+        ([1191.3, 1277.7], "1234(43)"),
+        ([0.5, 0.5], "0.5"),
+        ([0.5], "0.5"),
+    ],
+)
+def test_errors_are_in_brackets(values, text):
+    assert text in list(to_table(made({"a": [values]})).columns[2].cells)
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "parts"),
+    [
+        (9, {}, "7 training and 2 test"),
+        pytest.param(60, {}, "45 training and 15 test", marks=pytest.mark.slow),
+        pytest.param(60, {"num_train": 20}, "20 training and 40 test", marks=pytest.mark.slow),
+        pytest.param(60, {"num_test": 40}, "20 training and 40 test", marks=pytest.mark.slow),
+    ],
+)
+def test_small_tables_are_compared_on_all_rows(count, given, parts, tmp_path):
+    X = np.random.default_rng(0).standard_normal((count, 2))
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",", header="a,b", comments="")
+    comparison, _ = compare_file(tmp_path / "t.csv", sizes=[2], plan=Plan(draws=1), **given)
+    assert comparison.protocol.startswith(parts)
+
+
+@pytest.mark.slow
+def test_the_exact_process_of_large_graphs_has_a_precision(limits):
     graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)
     y = np.sin(np.arange(144) / 20) + 0.1 * rng.standard_normal(144)
     asked = {"kernel": "regularized-laplacian", "num_train": 100, "num_test": 30, "methods": ("chebyshev",)}
-    large = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
-    assert large.example.process.features == "precision"
-    monkeypatch.undo()
-    limits(max_exact_nodes=2000)
-    small = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
-    assert small.example.process.features == "exact"
+    found = []
+    for largest, features in ((2000, "exact"), (50, "precision")):
+        limits(max_exact_nodes=largest)
+        found.append(compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked))
+        assert found[-1].example.process.features == features
+    small, large = found
     assert large.exact[0].rmse == pytest.approx(small.exact[0].rmse, rel=1e-4)
     for one, other in zip(large.draws, small.draws, strict=True):
         assert one.kl == pytest.approx(other.kl, rel=1e-2)
-        assert 0.3 * other.kernel_error < one.kernel_error < 3 * other.kernel_error  # over a sample
+
+
+ROWS = "a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20))
+
+
+def too_many(path):
+    path.write_text(ROWS)
+    return compare_file(path, num_train=18, num_test=5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "word"),
+    [
+        (lambda _: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test"),
+        (lambda _: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "got 'x'"),
+        (lambda _: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "not finite"),
+        (lambda _: compare_table(TABLE.X, TABLE.y, num_train=1), rfgp.InvalidArgumentError, "num_train"),
+        (lambda _: compare_nodes(GRAPH, range(49), np.r_[VALUES[:48], np.nan]), rfgp.DataError, "row 48"),
+        (lambda _: compare_nodes(GRAPH, [0, 1], [1.0, 2.0], methods=["x"]), rfgp.InvalidArgumentError, "methods"),
+        (lambda _: Plan(splits=0), rfgp.InvalidArgumentError, "splits"),
+        (too_many, rfgp.DataError, "num_train and num_test"),
+    ],
+)
+def test_bad_requests_are_named(call, error, word, tmp_path):
+    with pytest.raises(error, match=word):
+        call(tmp_path / "t.csv")

@@ -1,3 +1,15 @@
+"""Data sets by name: downloads from a local server, local folders, the catalog, splits and generators."""
+
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -6,62 +18,386 @@ import pytest
 import graphs
 import rfgp
 from rfgp import datasets
-from rfgp.files import write_atomically
-from rfgp.tables import read_csv
 
-DATA = Path(__file__).parents[3] / "data"
+COMMITTED = Path(__file__).parents[3] / "data"
+BODY = np.random.default_rng(0).bytes(300_000)
+WRONG = BODY[:-1] + bytes([BODY[-1] ^ 1])
+SHA = hashlib.sha256(BODY).hexdigest()
+PLACE = f"owner/name/{'c' * 40}/data/thing.txt"
+ENTRY = datasets.Entry(
+    "thing", "table", "uci/thing.txt", "owner/name", "c" * 40, "data/thing.txt", len(BODY), SHA, 1, ""
+)
+
+
+class Server:
+    """A local server whose answers are a list of functions of the handler; the last one repeats."""
+
+    def __init__(self):
+        self.answers = []
+        self.paths = []  # of every request
+        self.stopped = threading.Event()
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        self.http.daemon_threads = True
+        self.http.block_on_close = False
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def handler(self):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                answer = outer.answers[min(len(outer.paths), len(outer.answers) - 1)]
+                outer.paths.append(self.path)
+                self.stopped = outer.stopped
+                with contextlib.suppress(OSError):
+                    answer(self)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+    def close(self):
+        self.stopped.set()
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def whole(handler, body=BODY):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(BODY)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def short(handler):
+    whole(handler, BODY[:100_000])
+
+
+def lies(handler):
+    whole(handler, WRONG)
+
+
+def hangs(handler):
+    short(handler)
+    handler.stopped.wait(60)
+
+
+def endless(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.stopped.is_set():
+        handler.wfile.write(b"x" * 65536)
+
+
+def closes(handler):
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def missing(handler):
+    handler.send_error(404)
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, server):
+    """The empty cache folder, with one entry in the catalog that the local server offers."""
+    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RFGP_DATA_URL", server.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("RFGP_DATA_DIR", raising=False)
+    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)  # between attempts
+    monkeypatch.setitem(datasets.CATALOG, "thing", ENTRY)
+    return tmp_path / "cache"
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def check(cache):
+    path = datasets.fetch("thing")
+    assert path == cache / "uci" / "thing.txt"
+    assert path.read_bytes() == BODY
+    assert files(cache) == ["thing.txt"]
+
+
+def test_an_honest_server_is_asked_once(server, cache):
+    server.answers, calls = [whole], []
+    datasets.fetch("thing", progress=lambda *call: calls.append(call))
+    check(cache)
+    assert server.paths == [f"/{PLACE}"]
+    done = [done for name, done, total in calls if (name, total) == ("thing", len(BODY))]
+    assert (done, done[-1]) == (sorted(done), len(BODY))
+    (cache / "uci" / "thing.txt").write_bytes(WRONG)
+    with pytest.raises(rfgp.DataError, match=r"thing\.txt is damaged and downloads are switched off"):
+        datasets.fetch("thing", download=False)
+    check(cache)
+    assert len(server.paths) == 2
+
+
+FAILURES = [
+    (lies, f"sent a wrong file: .*{hashlib.sha256(WRONG).hexdigest()}"),
+    (endless, "More than its 300,000 bytes"),
+    (short, "100000 bytes read"),
+    (closes, "closed connection"),
+    (missing, "404"),
+]
+
+
+@pytest.mark.parametrize(("answer", "words"), FAILURES)
+def test_a_failure_is_mended_by_asking_again_or_named(server, cache, answer, words):
+    server.answers = [answer]
+    with pytest.raises(rfgp.DataError, match=words) as caught:
+        datasets.fetch("thing")
+    assert str(caught.value).startswith(f"thing: {server.url}/{PLACE} ")
+    assert f"save {server.url}/{PLACE} as uci/thing.txt in a folder" in str(caught.value)
+    assert files(cache) == []
+    if answer is not missing:
+        server.answers, server.paths = [answer, whole], []
+        check(cache)
+        assert len(server.paths) == 2
+
+
+def test_addresses_without_a_server_are_errors(cache, monkeypatch):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        refused = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        for address, error, words in (
+            (refused, rfgp.DataError, "Connection refused"),
+            ("http://", rfgp.DataError, "could not be downloaded"),
+            ("ftp://host", rfgp.InvalidArgumentError, "http://"),
+            ("host/path", rfgp.InvalidArgumentError, "http://"),
+        ):
+            monkeypatch.setenv("RFGP_DATA_URL", address)
+            with pytest.raises(error, match=words):
+                datasets.fetch("thing")
+    assert files(cache) == []
+    monkeypatch.setenv("RFGP_DATA_URL", "https://mirror/data/")
+    assert datasets.describe("torus").url.startswith("https://mirror/data/mikedh/trimesh/a513c0e2cfa6dfbd")
+    monkeypatch.delenv("RFGP_DATA_URL")
+    assert datasets.describe("torus").url.startswith("https://raw.githubusercontent.com/mikedh/trimesh/a513")
+
+
+def test_without_downloads_nothing_is_asked(server, cache):
+    with pytest.raises(rfgp.DataError, match="is missing and downloads are switched off"):
+        datasets.load("thing", download=False)
+    assert server.paths == []
+
+
+@pytest.mark.parametrize(("place", "named"), [("uci/thing.txt", "argument"), ("thing.txt", "variable")])
+def test_a_local_folder_comes_first_and_stays(server, cache, tmp_path, monkeypatch, place, named):
+    path = tmp_path / "own" / place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(BODY)
+    folder = tmp_path / "own" if named == "argument" else None
+    monkeypatch.setenv("RFGP_DATA_DIR", str(tmp_path if folder else tmp_path / "own"))
+    assert datasets.fetch("thing", folder) == path
+    path.write_bytes(WRONG)
+    with pytest.raises(rfgp.DataError, match=f"expected sha256 {SHA}, found {hashlib.sha256(WRONG).hexdigest()}"):
+        datasets.fetch("thing", folder)
+    assert path.read_bytes() == WRONG
+    path.unlink()
+    server.answers = [whole]
+    assert datasets.fetch("thing", folder) == cache / "uci" / "thing.txt"
+    monkeypatch.setenv("RFGP_DATA_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(rfgp.DataError, match="no such folder"):
+        datasets.fetch("thing")
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(server, cache, monkeypatch):
+    server.answers = [whole]
+    with monkeypatch.context() as full:
+        full.setattr("shutil.move", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(rfgp.DataError, match="No space left on device"):
+            datasets.fetch("thing")
+    assert files(cache) == []
+    check(cache)
+    monkeypatch.setenv("RFGP_CACHE_DIR", str(cache / "uci" / "thing.txt"))
+    with pytest.raises(rfgp.DataError, match="RFGP_CACHE_DIR"):
+        datasets.fetch("thing")
+
+
+CHILD = """
+import sys
+from rfgp import datasets
+datasets.CATALOG["thing"] = datasets.Entry(
+    "thing", "table", "uci/thing.txt", "owner/name", "c" * 40, "data/thing.txt", int(sys.argv[1]), sys.argv[2], 1, "")
+datasets.fetch("thing", progress=lambda *_: print("begun", flush=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_may_download_too_and_be_killed(server, cache):
+    server.answers = [hangs, whole]
+    command = [sys.executable, "-c", CHILD, str(len(BODY)), SHA]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        assert not (cache / "uci" / "thing.txt").exists()
+        assert datasets.fetch("thing").read_bytes() == BODY
+        process.kill()
+    assert datasets.fetch("thing", download=False).read_bytes() == BODY
+
+
+def test_threads_at_once_all_succeed(server, cache):
+    together, found = threading.Barrier(4), []
+
+    def answer(handler):
+        together.wait(10)  # each waits until the others, too, have asked
+        whole(handler)
+
+    server.answers = [answer]
+    threads = [threading.Thread(target=lambda: found.append(datasets.fetch("thing"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [cache / "uci" / "thing.txt"] * 4
+    check(cache)
+
+
+CALLS = {
+    "similar": (lambda: datasets.fetch("Air-foil"), "Did you mean airfoil"),
+    "unknown": (lambda: datasets.load("xyzzy"), "lists all 35"),
+    "nothing": (lambda: datasets.split(None), "no data set None"),
+    "kind": (lambda: datasets.names("tables"), "kind must be one of"),
+    "graph": (lambda: datasets.split("karate"), "without values"),
+    "no graph": (lambda: datasets.load_classes("airfoil"), "must be a graph"),
+    **{str(index): (lambda index=index: datasets.split("airfoil", index), "0 to 9") for index in (-1, 10, 1.0, True)},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_calls_are_refused(name):
+    call, words = CALLS[name]
+    with pytest.raises(rfgp.InvalidArgumentError, match=words):
+        call()
+
+
+# --- the catalog --------------------------------------------------------------------------------------
+
+
+def data_folder():
+    """The folder with the real files: RFGP_DATA_DIR, or shared/data beside the repository."""
+    named = os.environ.get("RFGP_DATA_DIR")
+    return Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
+
+
+def test_the_catalog_is_the_list_of_sources():
+    assert len(datasets.names()) == len(datasets.CATALOG) == 35
+    for name, entry in datasets.CATALOG.items():
+        assert name == entry.name
+        assert re.fullmatch("[0-9a-f]{40}" if entry.packaged is None else "", entry.commit)
+    if not (data_folder() / "SOURCES.md").is_file():
+        pytest.skip("no SOURCES.md: set RFGP_DATA_DIR")
+    text = (data_folder() / "SOURCES.md").read_text(encoding="utf-8")
+    lines = [line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| \w+/", line)]
+    listed = {tuple(cell.strip() for cell in line) for line in lines}
+    downloads = [entry for entry in datasets.CATALOG.values() if entry.packaged is None]
+    assert {(e.file, e.repository, e.commit[:12], e.path, str(e.size), e.sha256) for e in downloads} <= listed
+
+
+def loaded(name):
+    if datasets.describe(name).packaged is None and not (data_folder() / datasets.describe(name).file).is_file():
+        pytest.skip(f"{name} is not in the folder with the data: set RFGP_DATA_DIR")
+    return datasets.load(name, data_folder(), download=False)
+
+
+SHAPES = {"car": (21, 4), "nursery": (27, 5), "chess": (23, 18), "yeast": (8, 10), "abalone": (10, 28)}
+TABLES = [*datasets.names("table"), *datasets.names("classification")]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_have_the_stated_rows_and_columns(name):
+    table, entry = loaded(name), datasets.describe(name)
+    assert len(table.X) == len(table.y) == entry.rows
+    assert np.isfinite(table.X).all()
+    assert np.isfinite(table.y).all()
+    if entry.columns is not None and entry.categories == "error":
+        assert (*table.columns, table.target) == tuple(name for name in entry.columns if name not in entry.drop)
+    if name in SHAPES:
+        assert (table.X.shape[1], len(np.unique(table.y))) == SHAPES[name]
+
+
+SLOW = ("citeseer", "eu-core", "eurosis", "pems")
+OTHERS = [*datasets.names("mesh"), *datasets.names("graph"), *datasets.names("roads")]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in OTHERS])
+def test_meshes_graphs_and_roads_have_the_stated_sizes(name):
+    loops = {"citeseer": 52, "eu-core": 623}.get(name)
+    warned = pytest.warns(graphs.SelfLoopsDroppedWarning, match=f" {loops} ") if loops else contextlib.nullcontext()
+    with warned:
+        found = loaded(name)
+    size = getattr(found, "num_nodes", None) or len(found.faces if hasattr(found, "faces") else found.values)
+    assert size == datasets.describe(name).rows
+
+
+def test_a_packaged_table_needs_no_folder(monkeypatch, tmp_path):
+    (tmp_path / "machine.csv").write_bytes(b"wrong")
+    monkeypatch.setenv("RFGP_DATA_URL", "http://127.0.0.1:9")
+    path, entry = datasets.fetch("machine", tmp_path, download=False), datasets.describe("machine")
+    assert (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()) == (entry.size, entry.sha256)
+    table = datasets.load("machine")
+    assert table.columns == ("MYCT", "MMIN", "MMAX", "CACH", "CHMIN", "CHMAX", "ERP")
+    assert (table.X.min(0).tolist(), table.y.max()) == ([17, 64, 64, 0, 0, 0, 15], 1150)
+
+
+@pytest.mark.parametrize(("name", "test"), [("airfoil", 150), ("car", 86), ("torus", 435), ("pems", 75)])
+def test_splits_have_the_stated_sizes(name, test):
+    rows, seen = datasets.describe(name).rows, set()
+    for index in range(10):
+        train, held = datasets.split(name, index)
+        assert (len(train), len(held)) == (rows - test, test)
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, held])), np.arange(rows))
+        np.testing.assert_array_equal(datasets.split(name, index).test, held)
+        seen.add(held.tobytes())
+    assert len(seen) == 10
+
+
+def test_splits_never_change():
+    assert datasets.split("pems").test[:5].tolist() == [3, 4, 12, 13, 15]
+    assert datasets.split("airfoil", 9).test[:5].tolist() == [4, 20, 21, 33, 41]
+    np.testing.assert_array_equal(datasets.split("bike-without-counts", 3).test, datasets.split("bike", 3).test)
+
+
+# --- generators and classes ---------------------------------------------------------------------------
 
 
 def test_committed_files_match_the_generators(tmp_path):
     written = datasets.write_all(tmp_path)
-    assert sorted(p.name for p in written) == sorted(p.name for p in DATA.iterdir())
+    assert sorted(path.name for path in written) == sorted(path.name for path in COMMITTED.iterdir())
     for path in written:
-        assert path.read_bytes() == (DATA / path.name).read_bytes(), f"{path.name}: run `make data`"
-
-
-def test_seeds_matter():
+        assert path.read_bytes() == (COMMITTED / path.name).read_bytes(), f"{path.name}: run `make data`"
+    np.testing.assert_array_equal(rfgp.tables.read_csv(COMMITTED / "table.csv", "yield").X, datasets.make_table().X)
+    assert graphs.Graph.from_mesh(graphs.load_mesh(COMMITTED / "mesh.ply")).num_nodes == 1280
     assert abs(datasets.make_table(1).y - datasets.make_table(0).y).max() > 0
-    assert abs(datasets.make_roads(1).values - datasets.make_roads(0).values).max() > 0
-    assert abs(datasets.make_mesh(1).vertices - datasets.make_mesh(0).vertices).max() > 0
+    roads = graphs.read_roads(COMMITTED / "roads.geojson")
+    np.testing.assert_array_equal(roads.values, datasets.make_roads().values)
+    graph = graphs.Graph.from_roads(*roads[:3])
+    assert graph.largest_component().num_nodes == graph.num_nodes
 
 
-def test_files_read_back():
-    table = read_csv(DATA / "table.csv", "yield")
-    np.testing.assert_array_equal(table.X, datasets.make_table().X)
-    mesh = graphs.Graph.from_mesh(graphs.load_mesh(DATA / "mesh.ply"))
-    assert mesh.num_nodes == 1280
-    roads, made = graphs.read_roads(DATA / "roads.geojson"), datasets.make_roads()
-    np.testing.assert_array_equal(roads.values, made.values)
-    g = graphs.Graph.from_roads(*roads[:3])
-    assert g.largest_component().num_nodes == g.num_nodes
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-GML = """graph [
-  node [ id 0 label "35" gt "Theory" ]
-  node [ id 1 label "40" gt "Rules" ]
-  node [ id 2 label "50" ]
-  edge [ source 0 target 1 ]
-]
-"""
+NODES = 'node [ id 0 label "35" gt "Theory" ] node [ id 1 label "40" gt "Rules" ] node [ id 2 label "50" ]'
 
 
 def test_classes_of_nodes(tmp_path, monkeypatch):
-    path = tmp_path / "cora.gml"
-    path.write_text(GML)
-    monkeypatch.setattr(datasets.loading, "fetch", lambda name, folder, **options: path)
-    assert datasets.load_classes("cora") == {"35": "Theory", "40": "Rules"}
-    path.write_text(GML.replace("gt", "kind"))
-    with pytest.raises(rfgp.DataError, match="cora have no classes"):
-        datasets.load_classes("cora")
-    with pytest.raises(rfgp.InvalidArgumentError, match="must be a graph, got airfoil"):
-        datasets.load_classes("airfoil")
+    path = tmp_path / Path(datasets.describe("cora").file).name
+    for text in (f"graph [ {NODES} edge [ source 0 target 1 ] ]", f"graph [ {NODES.replace('gt', 'kind')} ]"):
+        path.write_text(text)
+        entry = dataclasses.replace(
+            datasets.CATALOG["cora"], size=len(text), sha256=hashlib.sha256(text.encode()).hexdigest()
+        )
+        monkeypatch.setitem(datasets.CATALOG, "cora", entry)
+        if "gt" in text:
+            assert datasets.load_classes("cora", tmp_path) == {"35": "Theory", "40": "Rules"}
+        else:
+            with pytest.raises(rfgp.DataError, match="no classes"):
+                datasets.load_classes("cora", tmp_path)

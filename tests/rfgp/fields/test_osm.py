@@ -60,23 +60,3 @@ def test_both_coordinate_systems_predict_the_same(town):
         gp.condition(field.observed_positions, field.values)
         means.append(gp.predict([(road, 0.3) for road in range(network.num_roads)]).mean)
     np.testing.assert_allclose(*means, rtol=1e-3)
-
-
-def test_ways_divided_by_hand_give_the_same_process(town):
-    """The export with every way cut at all of its points is the same network."""
-    field = town[0]
-    network, gp = process(field)
-    law = gp.condition(field.observed_positions, field.values).predict(
-        [(road, 0.37) for road in range(network.num_roads)]
-    )
-    segments = [line[k : k + 2] for line in field.roads.lines for k in range(len(line) - 1)]
-    twin = graphs.RoadNetwork.from_lines(segments, duplicates="merge")
-
-    def at(positions):
-        return twin.nearest(network.point(positions)).positions
-
-    model = rfgp.RoadGP(twin, lengthscale=network.total_length / 20, outputscale=130.0, noise=0.25, seed=0)
-    model.condition(at(field.observed_positions), field.values)
-    found = model.predict(at([(road, 0.37) for road in range(network.num_roads)]))
-    np.testing.assert_allclose(found.mean, law.mean, atol=1e-3)
-    np.testing.assert_allclose(found.variance, law.variance, rtol=1e-3, atol=1e-3)

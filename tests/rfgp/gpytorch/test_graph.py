@@ -1,160 +1,143 @@
-"""The graph-feature kernel: GPyTorch's own contract, and the dense matrices beside it."""
+"""The kernels of graphs against dense matrices of features, and the exact kernel."""
 
 import copy
-import unittest
 
 import gpytorch
-import networkx as nx
 import numpy as np
 import pytest
 import torch
-from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from gpytorch_models import Model
-from training import descend
 
 import graphs
 import rfgp
 from rfgp.gpytorch import GraphExactKernel, GraphFeatureKernel, SparseRootLinearOperator
 
-GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 5)))
+GRAPH = graphs.Graph.from_grid((5, 5))
+WALKS = graphs.sample_walks(GRAPH, seed=0)
+KERNEL = graphs.kernels.Diffusion(2.0)
+ROWS, NEW = [3, 8, 3], [0, 24]
 
 
-def test_graph_parameters_can_be_set():
-    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.RegularizedLaplacian())
+def column(positions):
+    return torch.tensor(positions)[:, None]
+
+
+def in_double(kernel, lengthscale=2.0):
+    kernel = kernel.double()
+    kernel.lengthscale = lengthscale  # the start has single precision
+    return kernel
+
+
+DRAWS = {
+    "walks": lambda: WALKS,
+    "chebyshev": lambda: graphs.chebyshev_features(GRAPH, None, 5),
+    "taylor": lambda: graphs.taylor_features(GRAPH, None, 5),
+    "spectrum": lambda: graphs.spectral_features(GRAPH, None, 7),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_matrices_are_products_of_the_features(draw):
+    kernel = in_double(GraphFeatureKernel(draw(), KERNEL))
+    phi = draw().features(KERNEL).toarray()
+    with torch.no_grad():
+        np.testing.assert_allclose(kernel(column(ROWS)).to_dense(), phi[ROWS] @ phi[ROWS].T, atol=1e-12)
+        np.testing.assert_allclose(kernel(column(ROWS), column(NEW)).to_dense(), phi[ROWS] @ phi[NEW].T, atol=1e-12)
+        np.testing.assert_allclose(kernel(column(ROWS), diag=True), (phi[ROWS] ** 2).sum(1), atol=1e-12)
+
+
+def test_the_exact_kernel_is_exact():
+    K = KERNEL.exact(GRAPH)
+    kernel = in_double(GraphExactKernel(GRAPH, KERNEL))
+    several = in_double(GraphExactKernel(GRAPH, KERNEL, batch_shape=torch.Size([2])), torch.tensor([1.0, 2.0]))
+    with torch.no_grad():
+        for found in (kernel(column(ROWS), column(NEW)).to_dense(), several(column(ROWS), column(NEW)).to_dense()[1]):
+            np.testing.assert_allclose(found, K[ROWS][:, NEW], atol=1e-12)
+        np.testing.assert_allclose(kernel(column(ROWS), diag=True), K[ROWS, ROWS], atol=1e-12)
+
+
+def test_each_element_of_a_batch_has_its_own_lengthscale():
+    scales = torch.linspace(0.5, 2, 6, dtype=torch.float64).reshape(3, 2)
+    kernel = in_double(GraphFeatureKernel(WALKS, KERNEL, batch_shape=torch.Size([3, 2])), scales)
+    found, diagonal = kernel(column(ROWS)).to_dense(), kernel(column(ROWS), diag=True)
+    cross = kernel(column(ROWS), column(NEW)).to_dense()
+    for index in np.ndindex(3, 2):
+        phi = WALKS.features(graphs.kernels.Diffusion(float(scales[index]))).toarray()
+        np.testing.assert_allclose(found[index].detach(), phi[ROWS] @ phi[ROWS].T)
+        np.testing.assert_allclose(cross[index].detach(), phi[ROWS] @ phi[NEW].T)
+        np.testing.assert_allclose(diagonal[index].detach(), (phi[ROWS] ** 2).sum(1))
+
+
+def test_kernels_without_parameters_have_batches():
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.RandomWalk(2, 3.0), batch_shape=torch.Size([2]))
+    phi = torch.as_tensor(WALKS.features(graphs.kernels.RandomWalk(2, 3.0)).toarray(), dtype=torch.float32)
+    gram = phi[ROWS] @ phi[ROWS].T
+    torch.testing.assert_close(kernel(column(ROWS)).to_dense(), gram.expand(2, 3, 3))
+    torch.testing.assert_close(kernel(column(ROWS), diag=True), gram.diagonal().expand(2, 3))
+    torch.testing.assert_close(kernel(column(ROWS).expand(2, 3, 1)).to_dense(), gram.expand(2, 3, 3))
+
+
+def test_parameters_can_be_set():
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.RegularizedLaplacian())
     kernel.sigma = 0.5
     assert kernel.sigma.item() == pytest.approx(0.5)
     kernel.initialize(sigma=0.7)
     assert kernel.sigma.item() == pytest.approx(0.7)
-    diffusion = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.Diffusion(1.0))
-    diffusion.lengthscale = 2.0
-    assert diffusion.lengthscale.item() == pytest.approx(2.0)
 
 
-def test_graph_kernels_train():
-    nodes = torch.arange(25, dtype=torch.float64).unsqueeze(1)
-    y = torch.as_tensor(np.sin(np.arange(25) // 5), dtype=torch.float64)
-    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.Diffusion(1.0))
-    model = Model(nodes, y, gpytorch.kernels.ScaleKernel(kernel)).double()
-    objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
-    losses = descend(lambda: -objective(model(nodes), y), model.parameters(), 20)
-    assert losses[-1] < losses[0]
+ENTRIES = {
+    "matrix": lambda kernel: kernel(column(ROWS)).to_dense(),
+    "batch": lambda kernel: kernel(torch.stack([column(ROWS), column(ROWS) + 1]).double()).to_dense(),
+    "product": lambda kernel: kernel(column(ROWS), column(NEW)) @ torch.ones(2, 1, dtype=torch.float64),
+    "diagonal": lambda kernel: kernel(column(ROWS), diag=True),
+}
+MAKERS = {name: lambda draw=draw: GraphFeatureKernel(draw(), KERNEL) for name, draw in DRAWS.items()}
+MAKERS["exact"] = lambda: GraphExactKernel(GRAPH, KERNEL)
 
 
-@pytest.mark.parametrize("position", [7, 99, -1])
-def test_nodes_without_walks_are_named(position):
-    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, [0, 1], seed=0), graphs.kernels.Diffusion(1.0))
-    with pytest.raises(rfgp.InvalidArgumentError, match=f"do not start at position {position}"):
-        kernel(torch.tensor([[position]])).to_dense()
+@pytest.mark.parametrize(
+    ("make", "entries"),
+    [*(("walks", entries) for entries in ENTRIES), *((make, "matrix") for make in ("chebyshev", "spectrum", "exact"))],
+)
+def test_gradients_match_differences(make, entries):
+    kernel = MAKERS[make]().double()
+
+    class Entries(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel = kernel
+
+        def forward(self):
+            return ENTRIES[entries](self.kernel)
+
+    def evaluate(raw):
+        return torch.func.functional_call(Entries(), {"kernel.raw_lengthscale": raw})
+
+    raw = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(evaluate, (raw,))
 
 
-WALKS = graphs.sample_walks(GRAPH, seed=0)
-
-
-class TestContract(BaseKernelTestCase, unittest.TestCase):
-    """Positions have one column, so what the case does with several columns is done with that one."""
-
-    def create_kernel_no_ard(self, **kwargs):
-        kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.5), **kwargs)
-        if kernel.batch_shape:
-            kernel.lengthscale = torch.rand(kernel.batch_shape) + 0.5
-        return kernel
-
-    @staticmethod
-    def positions(*shape):
-        return torch.randint(0, 25, shape, generator=torch.Generator().manual_seed(0)).float()
-
-    def create_data_no_batch(self):
-        return self.positions(50, 1)
-
-    def create_data_single_batch(self):
-        return self.positions(2, 3, 1)
-
-    def create_data_double_batch(self):
-        return self.positions(3, 2, 50, 1)
-
-    def test_active_dims_list(self):
-        x = torch.cat([torch.rand(9, 1), self.positions(9, 1), torch.rand(9, 1)], dim=1)
-        found = self.create_kernel_no_ard(active_dims=[1])(x).to_dense()
-        torch.testing.assert_close(found, self.create_kernel_no_ard()(x[:, [1]]).to_dense())
-
-    def test_active_dims_range(self):
-        x = torch.cat([torch.rand(9, 2), self.positions(9, 1)], dim=1)
-        found = self.create_kernel_no_ard(active_dims=list(range(2, 3)))(x).to_dense()
-        torch.testing.assert_close(found, self.create_kernel_no_ard()(x[:, [2]]).to_dense())
-
-
-@pytest.mark.parametrize("batch", [(), (2,), (3, 2)])
-def test_every_element_of_a_batch_is_a_kernel_of_its_own(batch):
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0), batch_shape=torch.Size(batch)).double()
-    scales = torch.linspace(0.5, 2, max(1, int(np.prod(batch))), dtype=torch.float64).reshape(batch)
-    kernel.lengthscale = scales
-    x, z = torch.tensor([[3], [8], [3]]), torch.tensor([[0], [24]])
-    found, cross, diagonal = kernel(x).to_dense(), kernel(x, z).to_dense(), kernel(x, diag=True)
-    for index in np.ndindex(*batch):
-        phi = WALKS.features(graphs.kernels.Diffusion(float(scales[index]))).toarray()
-        np.testing.assert_allclose(found[index].detach(), phi[[3, 8, 3]] @ phi[[3, 8, 3]].T)
-        np.testing.assert_allclose(cross[index].detach(), phi[[3, 8, 3]] @ phi[[0, 24]].T)
-        np.testing.assert_allclose(diagonal[index].detach(), (phi[[3, 8, 3]] ** 2).sum(1))
-
-
-@pytest.mark.parametrize("batch", [(2,), (3, 2)])
-def test_kernels_without_parameters_have_batches(batch):
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.RandomWalk(2, 3.0), batch_shape=torch.Size(batch))
-    phi = torch.as_tensor(WALKS.features(graphs.kernels.RandomWalk(2, 3.0)).toarray(), dtype=torch.float32)
-    x, several = torch.tensor([[3], [8], [3]]), torch.tensor([[1], [2]]).expand(*batch, 2, 1)
-    one, other = (phi[i] @ phi[i].T for i in ([3, 8, 3], [1, 2]))
-    torch.testing.assert_close(kernel(x).to_dense(), one.expand(*batch, 3, 3))
-    torch.testing.assert_close(kernel(x, diag=True), one.diagonal().expand(*batch, 3))
-    torch.testing.assert_close(kernel(several).to_dense(), other.expand(*batch, 2, 2))
-
-
-@pytest.mark.parametrize("what", ["matrix", "diagonal", "product"])
-def test_second_derivatives_are_refused(what):
+@pytest.mark.parametrize("entries", ["matrix", "product", "diagonal"])
+def test_second_derivatives_are_refused(entries):
     """They would need those of the kernel's modulation; half of them would be silently wrong."""
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0)).double()
-    x = torch.arange(5)[:, None]
-    ways = {
-        "matrix": lambda: kernel(x).to_dense(),
-        "diagonal": lambda: kernel(x, diag=True),
-        "product": lambda: kernel(x) @ torch.ones(5, 1, dtype=torch.float64),
-    }
-    (first,) = torch.autograd.grad(ways[what]().square().sum(), kernel.raw_lengthscale, create_graph=True)
-    with pytest.raises(rfgp.NotDifferentiableError, match="differentiated only once"):
+    kernel = in_double(GraphFeatureKernel(WALKS, KERNEL))
+    value = ENTRIES[entries](kernel).square().sum()
+    (first,) = torch.autograd.grad(value, kernel.raw_lengthscale, create_graph=True)
+    with pytest.raises(rfgp.NotDifferentiableError, match="once"):
         torch.autograd.grad(first, kernel.raw_lengthscale)
 
 
-def test_the_features_stay_sparse():
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
-    matrix = kernel(torch.arange(25)[:, None]).evaluate_kernel()
+def test_features_of_walks_stay_sparse():
+    matrix = GraphFeatureKernel(WALKS, KERNEL)(column(range(25))).evaluate_kernel()
     assert isinstance(matrix, SparseRootLinearOperator)
-    assert len(matrix.representation()) == 1
-    assert matrix.representation()[0].shape == (len(WALKS.pattern.indices),)
+    assert [values.shape for values in matrix.representation()] == [(len(WALKS.pattern.indices),)]
 
 
-def test_gradients_through_all_ways():
-    x, z = torch.tensor([[3], [8], [3]]), torch.tensor([[0], [24]])
-
-    def evaluate(raw, what):
-        kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0)).double()
-        del kernel.raw_lengthscale
-        object.__setattr__(kernel, "raw_lengthscale", raw)
-        if what == "batch":
-            return kernel(torch.stack([x, x + 1]).double()).to_dense()
-        if what == "product":
-            return kernel(x, z) @ torch.ones(2, 1, dtype=torch.float64)
-        return kernel(x).to_dense() if what == "matrix" else kernel(x, diag=True)
-
-    for what in ("matrix", "batch", "product", "diagonal"):
-        raw = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-        assert torch.autograd.gradcheck(lambda r, what=what: evaluate(r, what), (raw,)), what
-
-
-def test_predictions_are_those_of_the_dense_formulas():
-    x, new = torch.tensor([[1.0], [5], [7], [7], [20]]).double(), torch.tensor([[0.0], [24], [7]]).double()
+def test_predictions_match_the_dense_formulas():
+    x, new = column([1, 5, 7, 7, 20]).double(), column([0, 24, 7]).double()
     y = torch.tensor([0.3, -1.0, 2.0, 1.9, 0.0]).double()
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.5))
-    model = Model(x, y, gpytorch.kernels.ScaleKernel(kernel)).double()
-    phi = torch.as_tensor(WALKS.features(graphs.kernels.Diffusion(1.5)).toarray())
+    model = Model(x, y, gpytorch.kernels.ScaleKernel(GraphFeatureKernel(WALKS, KERNEL))).double()
+    phi = torch.as_tensor(WALKS.features(KERNEL).toarray())
     scale, noise = model.covar_module.outputscale, model.likelihood.noise
     seen, other = phi[x[:, 0].long()], phi[new[:, 0].long()]
     solved = torch.linalg.solve(scale * seen @ seen.T + noise * torch.eye(5).double(), y)
@@ -163,7 +146,7 @@ def test_predictions_are_those_of_the_dense_formulas():
         torch.testing.assert_close(model(new).mean, scale * other @ seen.T @ solved, rtol=0, atol=1e-6)
 
 
-def test_copies_share_the_draw():
+def test_copies_share_the_draw_and_no_parameters():
     kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
     copied = copy.deepcopy(kernel)
     assert copied.feature_map.walks is WALKS
@@ -171,84 +154,30 @@ def test_copies_share_the_draw():
     assert kernel.lengthscale.item() == pytest.approx(1.0)
 
 
-def test_positions_are_whole_numbers():
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
-    for inputs in (torch.tensor([[1.5]]), torch.tensor([[[0.0]], [[1.5]]])):  # and in batches
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"whole numbers, got 1\.5"):
-            kernel(inputs).to_dense()
-
-
-# --- kernels that are exact, or through features without randomness ---------------------------------
-
-RING = graphs.Graph.from_networkx(nx.cycle_graph(12))
-KERNEL = graphs.kernels.Diffusion(2.0)
-
-
-def in_double(kernel):
-    kernel = kernel.double()
-    kernel.lengthscale = 2.0  # the start was one of single precision
-    return kernel
-
-
-@pytest.mark.parametrize("make", [graphs.chebyshev_features, graphs.taylor_features, graphs.spectral_features])
-def test_features_without_randomness_make_kernels(make):
-    draw = make(RING, None, 5)
-    kernel = in_double(GraphFeatureKernel(draw, KERNEL))
-    x, z = torch.tensor([[3], [3], [11]]), torch.tensor([[0], [5]])
-    phi = draw.features(KERNEL).toarray()
-    np.testing.assert_allclose(kernel(x).to_dense().detach(), phi[[3, 3, 11]] @ phi[[3, 3, 11]].T, atol=1e-12)
-    np.testing.assert_allclose(kernel(x, z).to_dense().detach(), phi[[3, 3, 11]] @ phi[[0, 5]].T, atol=1e-12)
-
-
-def value_at(kernel, raw, x, diag):
-    del kernel.raw_lengthscale
-    object.__setattr__(kernel, "raw_lengthscale", raw)
-    return kernel(x, diag=True) if diag else kernel(x).to_dense()
-
-
-@pytest.mark.parametrize("diag", [True, False])
-@pytest.mark.parametrize("features", ["exact", "chebyshev", "spectrum"])
-def test_gradients(features, diag):
-    makers = {
-        "exact": lambda: GraphExactKernel(RING, KERNEL),
-        "chebyshev": lambda: GraphFeatureKernel(graphs.chebyshev_features(RING, None, 4), KERNEL),
-        "spectrum": lambda: GraphFeatureKernel(graphs.spectral_features(RING, None, 7), KERNEL),
-    }
-    raw, x = torch.tensor(0.7, dtype=torch.float64, requires_grad=True), torch.tensor([[3], [8], [3]])
-    assert torch.autograd.gradcheck(lambda r: value_at(makers[features]().double(), r, x, diag), (raw,))
-
-
-def test_the_exact_kernel_is_exact():
-    K = KERNEL.exact(RING)
-    kernel = in_double(GraphExactKernel(RING, KERNEL))
-    x, z = torch.tensor([[3.0], [3], [11]]).double(), torch.tensor([[0.0], [5]]).double()
-    np.testing.assert_allclose(kernel(x, z).to_dense().detach(), K[[3, 3, 11]][:, [0, 5]], atol=1e-12)
-    np.testing.assert_allclose(kernel(x, diag=True).detach(), K[[3, 3, 11], [3, 3, 11]], atol=1e-12)
-    several = GraphExactKernel(RING, KERNEL, batch_shape=torch.Size([2])).double()
-    several.lengthscale = torch.tensor([1.0, 2.0])
-    np.testing.assert_allclose(several(x, z).to_dense()[1].detach(), K[[3, 3, 11]][:, [0, 5]], atol=1e-12)
-    for bad in (12, -1):
-        with pytest.raises(rfgp.InvalidArgumentError, match=f"got {bad}"):
-            kernel(torch.tensor([[bad]])).to_dense()
-
-
 def test_a_kernel_at_other_nodes_shares_only_parameters():
-    kernel = GraphFeatureKernel(graphs.sample_walks(RING, [0, 1], seed=0), KERNEL)
-    other = kernel.at([5])
-    other.lengthscale = 1.25
+    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, [0, 1], seed=0), KERNEL)
+    kernel.at([5]).lengthscale = 1.25
     assert kernel.lengthscale.item() == pytest.approx(1.25)
-    kernel(torch.tensor([[0], [1]])).to_dense()
-    with pytest.raises(rfgp.InvalidArgumentError, match="do not start at position 5"):
-        kernel(torch.tensor([[5]])).to_dense()
+    kernel(column([0, 1])).to_dense()
+    with pytest.raises(rfgp.InvalidArgumentError, match="position 5"):
+        kernel(column([5])).to_dense()
 
 
-def test_planted_a_copy_that_shares_its_features_is_found(monkeypatch):
-    def at(self, nodes):
-        other = copy.copy(self)
-        vars(other).update(vars(plain(self, nodes)))
-        return other
+FEW = graphs.sample_walks(GRAPH, [0, 1], seed=0)
 
-    plain = GraphFeatureKernel.at
-    monkeypatch.setattr(GraphFeatureKernel, "at", at)
-    with pytest.raises((AssertionError, pytest.fail.Exception, graphs.GraphError, rfgp.RfgpError)):
-        test_a_kernel_at_other_nodes_shares_only_parameters()
+
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "word"),
+    [
+        (GraphFeatureKernel(FEW, KERNEL), [[7]], "position 7"),
+        (GraphFeatureKernel(FEW, KERNEL), [[99]], "position 99"),
+        (GraphFeatureKernel(FEW, KERNEL), [[-1]], "position -1"),
+        (GraphFeatureKernel(FEW, KERNEL), [[1.5]], "whole numbers"),
+        (GraphFeatureKernel(FEW, KERNEL), [[[0.0]], [[1.5]]], "whole numbers"),
+        (GraphExactKernel(GRAPH, KERNEL), [[25]], "25"),
+        (GraphExactKernel(GRAPH, KERNEL), [[-1]], "-1"),
+    ],
+)
+def test_bad_positions_are_named(kernel, inputs, word):
+    with pytest.raises(rfgp.InvalidArgumentError, match=word):
+        kernel(torch.tensor(inputs)).to_dense()

@@ -1,18 +1,10 @@
 """The transformer, and the pipelines that use it."""
 
-import pickle
-
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse as sp
 import torch
-from scipy import optimize
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -57,8 +49,7 @@ def test_the_energy_coupling_is_tuned_to_the_features():
 
 def test_scale_is_the_gamma_of_support_vector_machines():
     features = RandomFeatures(8, lengthscale="scale", random_state=0).fit(3 * X)
-    machine = SVC(gamma="scale").fit(3 * X, CLASSES)
-    assert 1 / (2 * features.lengthscale_**2) == pytest.approx(machine._gamma, rel=1e-12)
+    assert 1 / (2 * features.lengthscale_**2) == pytest.approx(1 / (3 * (3 * X).var()), rel=1e-12)
     assert RandomFeatures(8, lengthscale="scale").fit(np.ones((4, 2))).lengthscale_ == 1.0
 
 
@@ -71,55 +62,16 @@ def test_only_the_fitted_draw_matters():
     np.testing.assert_allclose(features.transform(NEW[3:5]), expected[3:5], rtol=1e-12)
 
 
-def test_types_are_kept():
-    features = RandomFeatures(8, random_state=0).fit(X)
-    wide, narrow = features.transform(NEW), features.transform(NEW.astype(np.float32))
-    assert (wide.dtype, narrow.dtype) == (np.float64, np.float32)
-    np.testing.assert_allclose(narrow, wide, atol=1e-5)
-    assert features.transform(np.ones((2, 3), dtype=np.int32)).dtype == np.float64
-    if hasattr(features, "_get_tags"):  # before scikit-learn 1.6
-        declared = features._get_tags()["preserves_dtype"]
-    else:
-        declared = features.__sklearn_tags__().transformer_tags.preserves_dtype
-    assert [np.dtype(one) for one in declared] == [np.float64, np.float32]
-    frozen = NEW.copy()
-    frozen.flags.writeable = False
-    np.testing.assert_array_equal(features.transform(frozen), wide)
-
-
-def test_names_and_tables():
-    table = pd.DataFrame(X, columns=["a", "b", "c"], index=range(100, 180))
-    features = RandomFeatures(4, random_state=0).set_output(transform="pandas").fit(table)
-    out = features.transform(table)
-    assert list(out.columns) == [f"randomfeatures{i}" for i in range(8)] == list(features.get_feature_names_out())
-    assert list(out.index) == list(table.index)
-    np.testing.assert_array_equal(out, RandomFeatures(4, random_state=0).fit_transform(X))
+def test_features_have_names():
+    features = RandomFeatures(4, random_state=0).set_output(transform="pandas").fit(X)
+    assert list(features.transform(X).columns) == [f"randomfeatures{i}" for i in range(8)]
     assert len(RandomFeatures(4, features="laplace").fit(X).get_feature_names_out()) == 4
-
-
-@pytest.mark.parametrize(
-    ("coupling", "kind"),
-    [
-        ("energy", "fourier"),
-        ("structured", "fourier"),
-        ("halton", "fourier"),
-        ("energy-antithetic", "laplace"),
-        (rfgp.couplings.Energy(weighted=True), "fourier"),
-    ],
-)
-def test_pickles_and_clones(coupling, kind):
-    features = RandomFeatures(8, coupling, 2.0, 3, features=kind).fit(X)
-    expected = features.transform(NEW)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(features)).transform(NEW), expected)
-    fresh = clone(features)
-    assert not hasattr(fresh, "feature_map_")
-    np.testing.assert_array_equal(fresh.fit(X).transform(NEW), expected)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coupling": "sorf"}, "got 'sorf'"),
+        ({"coupling": "sorf"}, "sorf"),
         ({"n_frequencies": 0}, "n_frequencies must be a positive integer, got 0"),
         ({"lengthscale": 0.0}, "lengthscale must be a positive number"),
         ({"lengthscale": [1.0, 2.0]}, "one for each of the 3 columns"),
@@ -136,78 +88,27 @@ def test_bad_options_are_named(options, message):
         RandomFeatures(**{"n_frequencies": 8, **options}).fit(X)
 
 
-def test_bad_data_are_named():
-    features = RandomFeatures(4)
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        features.transform(X)
-    features.fit(X)
-    with pytest.raises(ValueError, match="X has 2 features, but RandomFeatures is expecting 3"):
-        features.transform(X[:, :2])
-    with pytest.raises(ValueError, match="Input X contains NaN"):
-        features.transform(np.full((2, 3), np.nan))
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        features.transform([["red", "green", "blue"]])
-    with pytest.raises(TypeError, match=r"[Ss]parse.*dense data is required"):
-        features.fit(sp.csr_array(X))
-
-
 # --- pipelines ---------------------------------------------------------------------------------------------
 
 
-def estimated_kernels(pipeline):
-    """Return the kernel that a fitted pipeline estimates, of X with itself and of NEW with X."""
+def test_the_ridge_is_kernel_ridge_with_the_estimated_kernel():
+    pipeline = make_kernel_ridge(0.1, n_frequencies=32, lengthscale=1.5, random_state=0).fit(X, Y)
     phi, new = (pipeline[:-1].transform(rows) for rows in (X, NEW))
-    return phi @ phi.T, new @ phi.T
+    weights = np.linalg.solve(phi @ phi.T + 0.1 * np.eye(80), Y)
+    np.testing.assert_allclose(pipeline.predict(NEW), new @ phi.T @ weights, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("lengthscale", ["scale", 1.5])
-def test_the_ridge_is_kernel_ridge_with_the_estimated_kernel(lengthscale):
-    pipeline = make_kernel_ridge(0.1, n_frequencies=32, lengthscale=lengthscale, random_state=0).fit(X, Y)
-    gram, cross = estimated_kernels(pipeline)
-    twin = KernelRidge(alpha=0.1, kernel="precomputed").fit(gram, Y)
-    np.testing.assert_allclose(pipeline.predict(NEW), twin.predict(cross), rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize(("lengthscale", "gamma"), [("scale", None), (1.5, 1 / (2 * 1.5**2))])
-def test_the_ridge_approximates_kernel_ridge(lengthscale, gamma):
-    ours = make_kernel_ridge(1.0, n_frequencies=4096, coupling="sobol", lengthscale=lengthscale, random_state=0)
-    exact = make_pipeline(StandardScaler(), KernelRidge(alpha=1.0, kernel="rbf", gamma=gamma))
+def test_the_ridge_approximates_kernel_ridge():
+    ours = make_kernel_ridge(1.0, n_frequencies=4096, coupling="sobol", random_state=0)
+    exact = make_pipeline(StandardScaler(), KernelRidge(alpha=1.0, kernel="rbf"))
     found, expected = ours.fit(X, Y).predict(NEW), exact.fit(X, Y).predict(NEW)
     assert np.abs(found - expected).max() < 0.02 < np.std(expected) / 5
 
 
-def dual_machine(gram, signs, C):
-    """Return the dual coefficients (n,) of a hinge-loss machine without an intercept, by a general optimiser."""
-    Q = gram * np.outer(signs, signs)
-    found = optimize.minimize(
-        lambda a: (a @ Q @ a / 2 - a.sum(), Q @ a - 1),
-        np.zeros(len(signs)),
-        jac=True,
-        bounds=[(0, C)] * len(signs),
-        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-8},
-    )
-    return found.x * signs
-
-
-def test_the_machine_is_that_of_the_estimated_kernel_and_nine():
-    pipeline = make_kernel_svc(2.0, n_frequencies=32, random_state=0).fit(X, CLASSES)
-    gram, cross = estimated_kernels(pipeline)
-    expected = (cross + 9) @ dual_machine(gram + 9, np.where(CLASSES == "up", 1.0, -1.0), 2.0)
-    np.testing.assert_allclose(pipeline.decision_function(NEW), expected, atol=2e-3)
-
-
-@pytest.mark.parametrize(("lengthscale", "gamma"), [("scale", "scale"), (1.5, 1 / (2 * 1.5**2))])
-def test_the_machine_approximates_a_support_vector_machine(lengthscale, gamma):
-    ours = make_kernel_svc(n_frequencies=4096, coupling="sobol", lengthscale=lengthscale, random_state=0)
-    exact = make_pipeline(StandardScaler(), SVC(C=1.0, kernel="rbf", gamma=gamma))
+@pytest.mark.slow
+def test_the_machine_approximates_a_support_vector_machine():
+    ours = make_kernel_svc(n_frequencies=4096, coupling="sobol", lengthscale=1.5, random_state=0)
+    exact = make_pipeline(StandardScaler(), SVC(C=1.0, kernel="rbf", gamma=1 / (2 * 1.5**2)))
     found, expected = (model.fit(X, CLASSES).decision_function(NEW) for model in (ours, exact))
     assert np.abs(found - expected).max() < 0.02 < np.std(expected) / 5
     assert set(ours.predict(NEW)) == {"up", "down"}
-
-
-@pytest.mark.slow
-def test_a_grid_over_a_pipeline():
-    grid = {"randomfeatures__lengthscale": [0.02, 1.5], "ridge__alpha": [0.01, 0.1]}
-    search = GridSearchCV(make_kernel_ridge(n_frequencies=64, random_state=0), grid, cv=3, n_jobs=2).fit(X, Y)
-    assert search.best_params_["randomfeatures__lengthscale"] == 1.5
-    assert search.best_score_ > 0.6

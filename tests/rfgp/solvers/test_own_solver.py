@@ -7,25 +7,17 @@ McCulloch 1992, Variance Components, Section 3.2).
 
 import math
 
+import numpy as np
 import pytest
 import torch
-from observed import Observed
-from priors import ROWS, Problem
-from reference import ReferenceSolver
-from solver_checks import (
-    check_draws,
-    check_leave_one_out,
-    check_likelihood,
-    check_other_targets,
-    check_predictions,
-    check_rows,
-    gradients,
-    same,
-)
-from terms import GROUPS, table
+from checks import assert_mean
+from dense import DenseGP, poisson
 
-from rfgp.inference.conditioned import ConditionedGP
+import rfgp
+from rfgp import kernels as k
 from rfgp.solvers import Inference, Posterior
+
+GROUPS = 4
 
 
 class GroupPosterior(Posterior):
@@ -37,7 +29,7 @@ class GroupPosterior(Posterior):
         self.prior, self.means, self.variances = prior, means, variances
 
     def project(self, inputs):
-        return inputs[:, 4].long()
+        return inputs[:, 0].long()
 
     def mean(self, projected):
         return self.means[projected]
@@ -65,7 +57,7 @@ class GroupSolver(Inference):
 
     def __init__(self, prior, rows, mean, noise):
         (block,) = prior.precisions
-        self.prior, self.rows, self.group, self.variance = prior, rows, rows.inputs[:, 4].long(), block.variance
+        self.prior, self.rows, self.group, self.variance = prior, rows, rows.inputs[:, 0].long(), block.variance
         self.repeated = rows.replicate_log_prob(noise)
         self.noise, self.residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self.precision = 1 / self.variance + self.by_group(1 / self.noise[:, None])[:, 0]
@@ -95,9 +87,9 @@ class GroupSolver(Inference):
 
     def log_marginal_likelihood(self):
         coefficients = (self.residual - self.effects[self.group]) / self.noise[:, None]
-        normaliser = (2 * math.pi * self.noise).log().sum() + (self.variance * self.precision).log().sum()
+        normalizer = (2 * math.pi * self.noise).log().sum() + (self.variance * self.precision).log().sum()
         squares = (self.residual * coefficients).sum(0)
-        return self.repeated - 0.5 * (self.rows.output_weights * (squares + normaliser)).sum()
+        return self.repeated - 0.5 * (self.rows.output_weights * (squares + normalizer)).sum()
 
     def leave_one_out(self):
         noise, residual = self.noise.detach(), self.residual.detach()
@@ -109,39 +101,59 @@ class GroupSolver(Inference):
         return GroupPosterior(self.prior.detached(), self.effects.detach(), 1 / self.precision.detach())
 
 
-def solved(kind):
-    problem = Problem(["groups"], kind)
-    return GroupSolver(problem.prior, problem.rows, problem.mean, problem.noise), problem
+def drawn():
+    """Return levels, normal targets and counts."""
+    rng = np.random.default_rng(0)
+    return np.r_[list("abcd"), rng.choice(list("abcd"), 20)], rng.normal(size=24), rng.poisson(2.0, 24).astype(float)
 
 
-@pytest.mark.parametrize("kind", ROWS)
-def test_solver_matches_dense_algebra(kind):
-    found, problem = solved(kind)
-    check_likelihood(found, problem)
-    check_rows(found, problem)
-    check_leave_one_out(found, problem)
-    check_other_targets(found, problem)
+LEVELS, Y, COUNTS = drawn()
+X, NEW = {"s": LEVELS}, {"s": np.array(list("abcda"))}
+BOTH = np.r_[X["s"], NEW["s"]]
+PRIOR = {"group(s)": 0.7 * np.equal.outer(BOTH, BOTH)}
 
 
-def test_posterior_matches_dense_algebra():
-    found, problem = solved("outputs")
-    new = table(5, seed=9)
-    check_predictions(found, problem, new)
-    check_draws(found.posterior(), problem, new)
+@pytest.fixture(autouse=True)
+def _chosen(monkeypatch):
+    """Have models use the solver."""
+    monkeypatch.setattr("rfgp.regression.state.solver_for", GroupSolver)
+    monkeypatch.setattr("rfgp.inference.sites.choice.solver_in_memory", GroupSolver)
 
 
-@pytest.mark.parametrize(("name", "approximation"), [("poisson", "laplace"), ("categorical", "variational")])
-def test_sites_accept_the_solver(name, approximation):
-    problem = Observed(("groups",), name)
-    values = [problem.by(solver, approximation).log_marginal_likelihood() for solver in (GroupSolver, ReferenceSolver)]
-    same(values[0], values[1])
-    for slope, twin in zip(*(gradients(value, problem.theta) for value in values), strict=True):
-        same(slope, twin, 1e-5)
+def model(likelihood="gaussian", **more):
+    start = {"outputscale": 0.7, "mean": 0.3, **more}
+    return rfgp.GP(k.Group("s"), likelihood, rfgp.SparsePrecision(), standardize=False, start=start, seed=0)
 
 
-def test_conditioned_process_accepts_the_posterior():
-    found, problem = solved("outputs")
-    new = table(5, seed=9)
-    distribution = ConditionedGP(found.posterior()).at(new)
-    same(distribution.mean(), problem.twin.predicted_mean(new))
-    same(distribution.covariance(), problem.twin.predicted_covariance(new))
+def test_a_model_with_the_solver_is_the_dense_model():
+    rng = np.random.default_rng(1)
+    noise, weight = rng.uniform(0, 0.3, 24), rng.integers(1, 3, 24).astype(float)
+    gp, expected = model(noise=0.2), DenseGP(PRIOR, Y, 0.2 + noise, 0.3, weight)
+    gp.condition(X, Y, noise=noise, sample_weight=weight)
+    assert isinstance(gp.state.posterior, GroupPosterior)
+    found, left = gp.predict(NEW), gp.leave_one_out()
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood())
+    np.testing.assert_allclose(found.mean, expected.mean_at())
+    np.testing.assert_allclose(found.covariance, expected.covariance(), atol=1e-12)
+    np.testing.assert_allclose(found.variance, np.diag(found.covariance))
+    for name, value in zip(("mean", "variance"), expected.leave_one_out(), strict=True):
+        np.testing.assert_allclose(getattr(left, name), value)
+    drawn = gp.sample_functions(2000, seed=0)(NEW) - found.mean
+    assert_mean(drawn[:, :, None] * drawn[:, None], found.covariance)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+def test_sites_of_other_likelihoods_accept_the_solver(inference):
+    gp = rfgp.GP(
+        k.Group("s"), "poisson", rfgp.SparsePrecision(), inference=inference, start={"outputscale": 0.7, "mean": 0.3}
+    ).condition(X, COUNTS)
+    sites, value = poisson(PRIOR, COUNTS, 0.3, variational=inference == "variational")
+    assert gp.log_marginal_likelihood().item() == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(gp.predict(NEW).mean, sites.mean_at(), atol=1e-5)
+    np.testing.assert_allclose(gp.predict(NEW).variance, np.diag(sites.covariance()), atol=1e-5)
+
+
+def test_fit_finds_the_optimum_by_the_solver():
+    gp = model().fit(X, Y + 2.0 * (X["s"] == "a"))
+    gp.log_marginal_likelihood().backward()
+    assert all(abs(raw.grad).max() < 1e-2 for raw in gp.hyperparameters.parameters())

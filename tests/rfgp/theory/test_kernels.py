@@ -1,244 +1,225 @@
+"""Variances of kernel estimates by quadrature over norms, and averages over rotations by mpmath and scipy."""
+
+from functools import lru_cache
+
 import mpmath
 import numpy as np
 import pytest
 import torch
-from checks import assert_mean, fails
+from scipy import special, stats
 
 import rfgp
-from rfgp import couplings, random, spectra, theory, transport
+from rfgp import couplings, spectra, theory
 
-Z = np.array([0.5, 1.0])
-GAUSSIAN, MATERN = spectra.Gaussian(), spectra.Matern(1.5)
-
-
-def errors(coupling, m, d, features, spectrum=GAUSSIAN, repeats=1000, z=Z):
-    generator = random.generator(0)
-    draws = (couplings.by_name(coupling).sample(m, d, spectrum=spectrum, generator=generator) for _ in range(repeats))
-    return np.array([theory.rotated_error(draw, z, spectrum=spectrum, features=features) for draw in draws])
+Z = np.array([0.5, 1.0, 2.0])
+MATERN = spectra.Matern(1.5)
+NODES, SHARES = np.polynomial.legendre.leggauss(200)
+U, SHARES = (NODES + 1) / 2, SHARES / 2
+X = np.random.default_rng(0).standard_normal((60, 4)) / 2
 
 
-def check_closed_form(coupling, features, m, d, spectrum=GAUSSIAN):
-    expected = theory.variance(coupling, Z, m, d, spectrum=spectrum, features=features)
-    assert_mean(errors(coupling, m, d, features, spectrum), expected)
+def sphere(t, d, features):
+    """The mean of cos, or cosh, of t times a coordinate of a uniform direction."""
+    return special.hyp0f1(d / 2, (1 if features == "laplace" else -1) * t**2 / 4)
 
 
-CASES = [(c, f) for c in ("iid", "orthogonal", "pairwise") for f in ("fourier", "laplace")] + [("simplex", "laplace")]
+def quantile(spectrum, d):
+    return stats.chi(d).ppf if spectrum is None else lambda u: np.sqrt(d * stats.f.ppf(u, d, 3))
+
+
+@lru_cache
+def moment(coupling, z, d, features, spectrum=None):
+    """The cross moment of two frequencies of a block, by quadrature over their norms."""
+    q = quantile(spectrum, d)
+    if coupling == "pairwise":
+        return SHARES @ sphere(np.hypot(q(U), q(1 - U)) * z, d, features)
+    r, s = q(U)[:, None], q(U)
+    inner = -r * s / (d - 1) if coupling == "simplex" else 0.0
+    return SHARES @ sphere(np.sqrt(r**2 + s**2 + 2 * inner) * z, d, features) @ SHARES
+
+
+def dense_variance(coupling, z, m, d, features, spectrum=None):
+    """The variance from all pairs of frequencies, in blocks of d."""
+    if features == "laplace":
+        mean, square = np.exp(z**2 / 2), np.exp(2 * z**2)
+    else:
+        kernel = MATERN.kernel if spectrum else spectra.Gaussian().kernel
+        mean, double = (float(kernel(torch.tensor(c * z, dtype=torch.float64))) for c in (1, 2))
+        square = (1 + double) / 2
+    total = 0.0
+    for i in range(m):
+        for j in range(m):
+            if i == j:
+                total += square
+            elif i // d != j // d or coupling == "iid":
+                total += mean**2
+            else:
+                partner = i % d // 2 == j % d // 2
+                kind = (
+                    coupling
+                    if coupling == "simplex"
+                    else "pairwise"
+                    if coupling == "pairwise" and partner
+                    else "orthogonal"
+                )
+                total += moment(kind, z, d, features, spectrum)
+    return total / m**2 - mean**2
 
 
 class TestClosedForms:
-    @pytest.mark.thinned(3, slow=2)
-    @pytest.mark.parametrize(("coupling", "features"), CASES)
-    @pytest.mark.parametrize(("m", "d"), [(7, 3), (5, 8)])
-    def test_they_are_the_variances_of_draws(self, coupling, features, m, d):
-        check_closed_form(coupling, features, m, d)
+    @pytest.mark.parametrize(
+        ("coupling", "features", "spectrum"),
+        [
+            ("iid", "fourier", None),
+            ("iid", "laplace", None),
+            ("iid", "fourier", MATERN),
+            ("orthogonal", "fourier", None),
+            ("orthogonal", "laplace", None),
+            ("orthogonal", "fourier", MATERN),
+            ("pairwise", "fourier", None),
+            ("pairwise", "laplace", None),
+            ("pairwise", "fourier", MATERN),
+            ("simplex", "laplace", None),
+        ],
+    )
+    def test_variances_are_those_of_all_pairs(self, coupling, features, spectrum):
+        for m, d in ((7, 3), (5, 8)):
+            found = theory.variance(coupling, Z[:2], m, d, spectrum=spectrum, features=features)
+            expected = [dense_variance(coupling, z, m, d, features, spectrum) for z in Z[:2]]
+            np.testing.assert_allclose(found, expected, rtol=2e-3 if spectrum else 1e-3)
 
-    @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "pairwise"])
-    def test_of_other_spectra(self, coupling):
-        check_closed_form(coupling, "fourier", 5, 3, MATERN)
+    @pytest.mark.parametrize("d", [2, 3, 13, 784])
+    def test_orthogonal_moments_equal_the_series(self, d):
+        """Simplex paper, Eq. 25 with 1 / 2^k; and far away."""
+        for z in (0.1, 1.0, 5.0, 31.0, 60.0):
+            with mpmath.workdps(60):
+                exact = [float(mpmath.hyp1f1(d, mpmath.mpf(d) / 2, s * mpmath.mpf(z) ** 2 / 2)) for s in (-1, 1)]
+            assert float(theory.orthogonal_moment(z, d)) == pytest.approx(exact[0], rel=1e-9, abs=1e-10)
+            if z < 30:
+                assert float(theory.orthogonal_moment(z, d, features="laplace")) == pytest.approx(exact[1], rel=1e-9)
 
-    def test_in_one_dimension_nothing_is_coupled_but_by_norms(self):
-        np.testing.assert_allclose(theory.variance("orthogonal", Z, 4, 1), theory.independent_variance(Z, 4))
-
-    @pytest.mark.parametrize("d", [2, 3, 8, 13, 64, 784])
-    def test_orthogonal_moments_equal_the_corrected_series(self, d):
-        """Simplex paper, Eq. 25 with 1 / 2^k: Gamma(d/2) / Gamma(d) sum_k (v^2/2)^k Gamma(k+d) / (k! Gamma(k+d/2))."""
-        for x in (0.1, 1.0, 3.0, 5.0):
-            for sign, features in ((1, "laplace"), (-1, "fourier")):
-                with mpmath.workdps(50):
-                    half, whole = mpmath.mpf(d) / 2, mpmath.mpf(d)
-                    series = mpmath.nsum(
-                        lambda k, h=half, w=whole, s=sign, x=x: (
-                            (s * mpmath.mpf(x) ** 2 / 2) ** k
-                            * mpmath.rf(w, k)
-                            / (mpmath.factorial(k) * mpmath.rf(h, k))
-                        ),
-                        [0, mpmath.inf],
-                        method="d",
-                    )
-                found = theory.orthogonal_moment(x, d, features=features)
-                assert float(found) == pytest.approx(float(series), rel=1e-9, abs=1e-10)
-
-    def test_quadrature_matches_the_closed_form_near_the_gaussian(self):
-        """The rational quadratic kernel with alpha = 10^4."""
-        near = theory.orthogonal_moment(Z, 3, spectrum=spectra.RationalQuadratic(1e4))
-        np.testing.assert_allclose(near, theory.orthogonal_moment(Z, 3), rtol=1e-3)
-
-    @pytest.mark.parametrize("d", [2, 3, 8])
-    def test_simplex_moments_equal_the_double_series(self, d):
-        """Simplex paper, Eq. 24: E |omega_i + omega_j|^(2k) by the binomial theorem and moments of chi."""
-        v = 0.9
-        with mpmath.workdps(40):
-            half, total = mpmath.mpf(d) / 2, mpmath.mpf(0)
-            for k in range(40):
-                moment = mpmath.mpf(0)
-                for p in range(k + 1):
-                    # E (r^2 + r'^2)^(k-p) (r r')^p with r^2 = 2 Gamma(d/2), expanded once more
-                    inner = sum(
-                        mpmath.binomial(k - p, q)
-                        * mpmath.gamma(half + q + mpmath.mpf(p) / 2)
-                        * mpmath.gamma(half + k - p - q + mpmath.mpf(p) / 2)
-                        for q in range(k - p + 1)
-                    )
-                    moment += mpmath.binomial(k, p) * mpmath.mpf(-2) ** p / mpmath.mpf(d - 1) ** p * inner
-                moment *= mpmath.mpf(2) ** k / mpmath.gamma(half) ** 2
-                total += (mpmath.mpf(v) ** 2 / 4) ** k * moment / (mpmath.factorial(k) * mpmath.rf(half, k))
-        assert float(theory.simplex_moment(v, d)) == pytest.approx(float(total), rel=1e-9)
-
-    def test_order_of_the_couplings(self):
-        """Theorems of both papers: each is better than the last for positive features, and orthogonal ones up to a
-        z."""
-        for d in (2, 5, 16):
-            iid, orthogonal, simplex = (
-                theory.variance(c, Z, d, d, features="laplace") for c in ("iid", "orthogonal", "simplex")
-            )
-            assert (iid > orthogonal).all()
-            assert (orthogonal > simplex).all()
-            assert (theory.orthogonality_gap(Z, d) > 0).all()
-            assert (theory.pairwise_moment(Z, d) < theory.orthogonal_moment(Z, d)).all()
-
-    def test_planted_missing_factor(self, monkeypatch):
-        original = theory.moments.kummer
-        monkeypatch.setattr(theory.moments, "kummer", lambda d, x: original(d, 2 * np.asarray(x)))
-        assert fails(check_closed_form, "orthogonal", "laplace", 3, 3)
-        assert fails(check_closed_form, "simplex", "laplace", 3, 3)
-
-    def test_planted_pairs_counted_as_if_all_were_coupled(self, monkeypatch):
-        monkeypatch.setattr(theory.kernels, "orthogonal_moment", theory.pairwise_moment)
-        assert fails(check_closed_form, "pairwise", "fourier", 7, 3)
-
-    def test_cases_without_closed_form_are_refused(self):
-        for coupling, features in (("sobol", "fourier"), ("simplex", "fourier")):
-            with pytest.raises(rfgp.InvalidArgumentError, match="no closed form"):
-                theory.variance(coupling, Z, 4, 3, features=features)
-        with pytest.raises(rfgp.InvalidArgumentError, match="features must be one of"):
-            theory.rotated_moments(torch.ones(2, 3), Z, "cosine")
+    def test_gaps_are_what_orthogonality_saves(self):
+        for features, square in (("fourier", np.exp(-(Z**2))), ("laplace", np.exp(Z**2))):
+            gap = theory.orthogonality_gap(Z, 3, features=features)
+            np.testing.assert_allclose(gap, square - theory.orthogonal_moment(Z, 3, features=features))
+        np.testing.assert_allclose(theory.variance("orthogonal", Z, 4, 1), (1 - np.exp(-(Z**2))) ** 2 / 8)
 
 
 class TestRotations:
+    @pytest.mark.parametrize("d", [1, 2, 3, 8, 33, 100, 101, 784, 5000])
+    def test_averages_agree_with_mpmath(self, d):
+        """A single frequency: its mean is the average of cos or cosh over directions."""
+        for t in (0.0, 1e-6, 0.02, 0.5, 3.0, 17.0, 60.0, 590.0):
+            omega = torch.zeros(1, d, dtype=torch.float64)
+            omega[0, -1] = t
+            with mpmath.workdps(60):
+                cosine, cosh = (float(mpmath.hyp0f1(mpmath.mpf(d) / 2, s * mpmath.mpf(t) ** 2 / 4)) for s in (-1, 1))
+            assert theory.rotated_moments(omega, 1.0)[0] == pytest.approx(cosine, abs=3e-8)
+            if t < 100:
+                assert theory.rotated_moments(omega / 2, 2.0, "laplace")[0] == pytest.approx(cosh, rel=1e-8)
+
     @pytest.mark.parametrize("features", ["fourier", "laplace"])
-    def test_moments_are_those_of_rotated_features(self, features):
-        """A weighted ensemble turned 2000 times, through the feature maps themselves."""
-        generator, rng = random.generator(3), np.random.default_rng(0)
-        matrix = torch.as_tensor(rng.standard_normal((6, 3)))
-        weights = torch.as_tensor(rng.uniform(0.5, 1.5, 6))
-        x = torch.tensor([[0.3, 0.1, -0.2], [-0.1, 0.4, 0.2]], dtype=torch.float64)
-        kind = rfgp.features.by_name(features)
-        distance = float((x[0] + x[1]).norm() if features == "laplace" else (x[0] - x[1]).norm())
-        factor = float(torch.exp((x**2).sum())) if features == "laplace" else 1.0
-        estimates = []
-        for _ in range(2000):
-            rotation = couplings.Orthogonal().sample(3, 3, generator=generator).dense()
-            rotation = rotation / rotation.norm(dim=1, keepdim=True)
-            phi = kind(couplings.Frequencies(matrix @ rotation, weights))(x)
-            estimates.append(float(phi[0] @ phi[1]) * factor)
-        mean, second = theory.rotated_moments(couplings.Frequencies(matrix, weights), distance, features)
-        assert_mean(np.array(estimates), mean[0])
-        assert_mean(np.array(estimates) ** 2, second[0])
-
-    def test_chunks_change_nothing(self, monkeypatch):
-        draw = couplings.IID().sample(50, 4, generator=random.generator(0))
-        whole = theory.rotated_error(draw, Z)
-        monkeypatch.setattr(theory.moments, "ROWS", 7)
-        np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
+    @pytest.mark.parametrize("m", [6, pytest.param(520, marks=pytest.mark.slow)])
+    def test_moments_are_sums_over_pairs(self, m, features):
+        rng = np.random.default_rng(0)
+        omega, weights = rng.standard_normal((m, 3)), rng.uniform(0.5, 1.5, m)
+        lengths = [np.linalg.norm(omega[:, None] + sign * omega, axis=2) for sign in (1, -1)]
+        draw = couplings.Frequencies(torch.from_numpy(omega), torch.from_numpy(weights))
+        mean, second = theory.rotated_moments(draw, Z, features)
+        error = theory.rotated_error(draw, Z, features=features)
+        for k, z in enumerate(Z):
+            pairs = [sphere(length * z, 3, features) for length in lengths]
+            pairs = pairs[0] if features == "laplace" else sum(pairs) / 2
+            assert mean[k] == pytest.approx(weights @ sphere(np.linalg.norm(omega, axis=1) * z, 3, features) / m)
+            assert second[k] == pytest.approx(weights @ pairs @ weights / m**2)
+            exact = np.exp(z**2 / 2 if features == "laplace" else -(z**2) / 2)
+            assert error[k] == pytest.approx(second[k] - 2 * exact * mean[k] + exact**2, abs=1e-9)
 
 
-def test_positive_feature_errors_have_the_factor_of_each_pair():
-    x = np.random.default_rng(0).standard_normal((20, 3)) / 3
-    pairs = [(x[i] + x[j], x[i] - x[j]) for i in range(20) for j in range(i)]
-    squares = np.array([(plus @ plus, minus @ minus) for plus, minus in pairs])
-    factor = np.exp(-squares.sum(1))  # exp(-|x|^2 - |y|^2), squared
-    expected = np.sqrt((factor * (np.exp(2 * squares[:, 0]) - np.exp(squares[:, 0])) / 5).mean())
-    table = couplings.distances_between(x, "laplace", num_distances=len(pairs))
-    assert theory.kernel_error("iid", table, 5, 3, features="laplace") == pytest.approx(expected)
+class TestKernelError:
+    def test_positive_features_have_the_factor_of_each_pair(self):
+        pairs = [(X[i, :3] + X[j, :3], X[i, :3] - X[j, :3]) for i in range(20) for j in range(i)]
+        squares = np.array([(plus @ plus, minus @ minus) for plus, minus in pairs])
+        factor = np.exp(-squares.sum(1))  # exp(-|x|^2 - |y|^2), squared
+        expected = np.sqrt((factor * (np.exp(2 * squares[:, 0]) - np.exp(squares[:, 0])) / 5).mean())
+        table = couplings.distances_between(X[:20, :3], "laplace", num_distances=len(pairs))
+        assert theory.kernel_error("iid", table, 5, 3, features="laplace") == pytest.approx(expected)
 
-
-class TestFrequenciesFor:
-    X = np.random.default_rng(0).standard_normal((60, 4)) / 2
-
-    def measured(self, coupling, m, scale, features="fourier"):
-        x, generator = scale * torch.as_tensor(self.X), random.generator(7)
-        exact = GAUSSIAN.kernel_between(x, x)
-        away, chosen = ~torch.eye(60, dtype=torch.bool), couplings.for_features(coupling, features)
-        kind, squares = rfgp.features.by_name(features), []
-        for _ in range(40):
-            phi = kind(chosen.sample(m, 4, generator=generator))(x)
-            squares.append(float(((phi @ phi.T - exact)[away] ** 2).mean()))
-        return np.mean(squares) ** 0.5
+    def test_couplings_without_closed_form_are_averaged_over_draws(self):
+        made, generator = couplings.Energy(), torch.Generator().manual_seed(0)
+        errors = [theory.rotated_error(made.sample(8, 3, generator=generator), Z).mean() for _ in range(32)]
+        found = theory.kernel_error("energy", Z, 8, 3, num_draws=32)
+        assert found == pytest.approx(np.sqrt(np.mean(errors)), rel=0.15)
+        weighted = theory.kernel_error("iid", np.stack([Z, [1.0, 0.5, 2.0]], 1), 8, 3)
+        assert weighted**2 == pytest.approx(np.mean([1.0, 0.5, 2.0] * (1 - np.exp(-(Z**2))) ** 2 / 16))
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("coupling", "features", "scale", "tolerance"),
-        [
-            ("iid", "fourier", 1, 0.05),
-            ("orthogonal", "fourier", 1, 0.03),
-            ("energy", "fourier", 1, 0.02),
-            ("energy", "laplace", 0.4, 0.02),
-        ],
+        [("iid", "fourier", 1, 0.05), ("energy", "fourier", 1, 0.02), ("energy", "laplace", 0.4, 0.02)],
     )
-    def test_error_meets_the_requested_tolerance(self, coupling, features, scale, tolerance):
-        m = theory.required_num_frequencies(scale * self.X, tolerance, coupling=coupling, features=features)
-        assert 0.75 * tolerance < self.measured(coupling, m, scale, features) < 1.2 * tolerance
+    def test_required_frequencies_meet_the_tolerance(self, coupling, features, scale, tolerance):
+        x, generator = scale * torch.as_tensor(X), torch.Generator().manual_seed(7)
+        m = theory.required_num_frequencies(x, tolerance, coupling=coupling, features=features)
+        exact, away = (-0.5 * torch.cdist(x, x) ** 2).exp(), ~torch.eye(60, dtype=torch.bool)
+        kind, chosen, squares = rfgp.features.by_name(features), couplings.for_features(coupling, features), []
+        for _ in range(40):
+            phi = kind(chosen.sample(m, 4, generator=generator))(x)
+            squares.append(float(((phi @ phi.T - exact)[away] ** 2).mean()))
+        assert 0.75 * tolerance < np.mean(squares) ** 0.5 < 1.2 * tolerance
 
     def test_better_couplings_need_fewer(self):
-        counts = [
-            theory.required_num_frequencies(self.X, 0.02, coupling=c)
-            for c in ("iid", "orthogonal", "pairwise", "energy")
-        ]
+        counts = [theory.required_num_frequencies(X, 0.05, coupling=c) for c in ("iid", "orthogonal", "pairwise")]
         assert counts == sorted(counts, reverse=True)
-        assert counts[0] > 8 * counts[-1]
-        assert theory.required_num_frequencies(self.X, 0.9) == 2
+        table = couplings.distances_between(X, num_distances=30)
+        kernel = np.exp(-(table[:, 0] ** 2) / 2)
+        exact = np.mean((1 - kernel**2) ** 2 / 2) / 0.05**2
+        assert exact <= counts[0] <= 1.06 * exact + 2
+        assert theory.required_num_frequencies(X, 0.9) == 2
+        assert theory.required_num_frequencies(30 * X, 0.2, coupling="orthogonal") <= 16
 
-    @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, float("nan")])
-    def test_bad_tolerances(self, tolerance):
-        with pytest.raises(rfgp.InvalidArgumentError, match="between 0 and 1"):
-            theory.required_num_frequencies(self.X, tolerance)
+    @pytest.mark.slow
+    def test_a_bias_is_found_where_there_is_one_and_only_there(self):
+        """Six standard errors of the squared bias; that of shrunken frequencies is known."""
 
-    def test_inputs_that_are_far_apart(self):
-        assert theory.required_num_frequencies(30 * self.X, 0.2, coupling="orthogonal") <= 16
-        with pytest.raises(rfgp.InvalidArgumentError, match="positive features"):
-            theory.required_num_frequencies(30 * self.X, 0.2, coupling="iid", features="laplace")
-        with pytest.raises(rfgp.InvalidArgumentError, match="distances must be at most"):
-            theory.required_num_frequencies(1e50 * self.X, 0.2, coupling="pairwise")
-        with pytest.raises(rfgp.InvalidArgumentError, match="at most 1e100"):
-            theory.required_num_frequencies(1e200 * self.X, 0.2, coupling="pairwise")
-        with pytest.raises(rfgp.InvalidArgumentError, match="distances"):
-            theory.kernel_error("iid", [np.nan], 4, 3)
-        assert theory.orthogonal_moment(np.array([10.0, 60.0, 1e8]), 3) == pytest.approx([0, 0, 0], abs=1e-5)
+        class Shrunken(couplings.IID):
+            def _frequencies(self, m, d, spectrum, generator):
+                return 0.8 * super()._frequencies(m, d, spectrum, generator)
 
-    @pytest.mark.parametrize("d", [3, 4, 8, 33])
-    def test_moments_at_large_distances_are_those_of_mpmath(self, d):
-        for x in (20.0, 31.0, 33.0, 60.0):
-            with mpmath.workdps(60):
-                exact = float(mpmath.hyp1f1(d, mpmath.mpf(d) / 2, -(mpmath.mpf(x) ** 2) / 2))
-            assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
-
-    def test_too_many(self, monkeypatch):
-        monkeypatch.setattr(theory.kernels, "MAX_DRAWN", 16)
-        with pytest.raises(rfgp.InvalidArgumentError, match="the error of 16 frequencies"):
-            theory.required_num_frequencies(self.X, 1e-4)
+        x = X[:40, :3] * [2.0, 0.8, 0.2]
+        none = theory.pairs_error("orthogonal", x, 64, num_draws=64)
+        assert none.bias**2 < 6 * none.bias_error
+        i, j = np.triu_indices(40, 1)
+        square = ((x[i] - x[j]) ** 2).sum(1)
+        known = np.mean((np.exp(-0.32 * square) - np.exp(-0.5 * square)) ** 2)
+        some = theory.pairs_error(Shrunken(), x, 64, num_draws=300)
+        assert abs(some.bias**2 - known) < 6 * some.bias_error < 0.3 * known
+        expected = np.mean((1 - np.exp(-square)) ** 2 / 128)
+        assert theory.pairs_error("iid", x, 64, num_draws=200).error ** 2 == pytest.approx(expected, rel=0.1)
 
 
-class TestTransport:
-    @pytest.mark.parametrize("d", [2, 3, 8])
-    @pytest.mark.parametrize("distance", [0.2, 1.0, 2.0])
-    def test_antimonotone_norms_solve_it_for_positive_features(self, d, distance):
-        costs = transport.transport_costs(distance, d, features="laplace", num_quantiles=24)
-        plan = transport.optimal_norm_coupling(costs)
-        np.testing.assert_allclose(plan, np.fliplr(np.eye(24)) / 24, atol=1e-12)
+def required(x, tolerance=0.2, **options):
+    return lambda: theory.required_num_frequencies(x, tolerance, **options)
 
-    @pytest.mark.parametrize("d", [2, 3, 8])
-    def test_and_for_fourier_features_below_a_threshold(self, d):
-        threshold = transport.monotone_threshold(d, num_quantiles=24)
-        reverse = np.fliplr(np.eye(24)) / 24
-        below, above = (transport.transport_costs(f * threshold, d, num_quantiles=24) for f in (0.95, 1.1))
-        np.testing.assert_allclose(transport.optimal_norm_coupling(below), reverse, atol=1e-12)
-        plan = transport.optimal_norm_coupling(above)
-        assert (plan * above).sum() < (reverse * above).sum() - 1e-9
-        assert 1 < threshold < 3
 
-    def test_the_threshold_lies_past_the_convex_range(self):
-        """C's second derivative in the squared length is C in d + 4 dimensions, positive up to its first zero."""
-        d = 3
-        first_zero = 6.987932  # of J_(d/2 + 1), d = 3
-        top = float(GAUSSIAN.radial_quantile(torch.tensor([1 - 0.5 / 24], dtype=torch.float64), d))
-        assert transport.monotone_threshold(d, num_quantiles=24) >= first_zero / (top * 2**0.5) - 1e-3
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: theory.variance("sobol", Z, 4, 3), "no closed form"),
+        (lambda: theory.variance("simplex", Z, 4, 3), "no closed form"),
+        (lambda: theory.variance("iid", Z, 0, 3), "positive"),
+        (lambda: theory.variance("iid", Z, 4, 3, spectrum=MATERN, features="laplace"), "Gaussian"),
+        (lambda: theory.rotated_moments(torch.ones(2, 3), Z, "cosine"), "features"),
+        (lambda: theory.kernel_error("iid", [np.nan], 4, 3), "distances"),
+        (lambda: theory.kernel_error(couplings.DataAdapted(X), [1.0], 8, 4), "pairs_error"),
+        (lambda: theory.pairs_error("iid", X, 4, num_draws=2), "num_draws"),
+        (lambda: theory.pairs_error("iid", np.zeros((5000, 1)), 4), "4,096"),
+        *((required(X, tolerance), "tolerance") for tolerance in (0.0, 1.0, float("nan"))),
+        (required(X, 1e-6, coupling="iid"), "the error of 16777216"),
+        (required(30 * X, coupling="iid", features="laplace"), "positive features"),
+        (required(1e50 * X, coupling="pairwise"), "at most"),
+    ],
+)
+def test_bad_arguments_are_named(call, word):
+    with pytest.raises(rfgp.InvalidArgumentError, match=word):
+        call()

@@ -1,0 +1,1096 @@
+"""The contract of likelihoods: every likelihood, inference and approximation against numpy and scipy.
+
+A new likelihood needs a line in `MODELS`, and its law in `tests/support/dense_likelihoods.py`. An approximation needs a
+line in `CASES`.
+"""
+
+import copy
+import dataclasses
+import itertools
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import dense_likelihoods as dense
+import numpy as np
+import pytest
+import torch
+from checks import assert_mean
+from dense_likelihoods import LAWS
+from scipy import special, stats
+
+import graphs
+import rfgp
+from rfgp import kernels as k
+from rfgp import likelihoods
+from rfgp.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Gaussian,
+    Heteroscedastic,
+    InitialMoments,
+    Likelihood,
+    LogProbDerivatives,
+    NegativeBinomial,
+    Parameter,
+    Poisson,
+    StudentT,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Logistic(Likelihood):
+    """A user's own likelihood, y = f + scale e with logistic e, in one class."""
+
+    scale: Any = None
+    parameters = (Parameter("scale", 0.3, (1e-3, 1e1), power=1),)
+    is_standardized = True
+
+    def begin(self, y, weight):
+        center = (weight * y).sum() / weight.sum()
+        return InitialMoments(center, (weight * (y - center).square()).sum() / weight.sum())
+
+    def slopes(self, y, f):
+        scale = torch.as_tensor(self.scale, dtype=f.dtype)
+        z = (y - f) / scale
+        p = torch.sigmoid(z)
+        value = torch.nn.functional.logsigmoid(z) + torch.nn.functional.logsigmoid(-z) - scale.log()
+        second = -2 * p * (1 - p) / scale.square()
+        return LogProbDerivatives(value, (2 * p - 1) / scale, second, second * (2 * p - 1) / scale)
+
+    def fisher(self, f):
+        return (1 / (3 * torch.as_tensor(self.scale, dtype=f.dtype).square())).expand_as(f)
+
+    def variance(self, f):
+        return (torch.as_tensor(self.scale, dtype=f.dtype) * math.pi).square().expand_as(f) / 3
+
+    def cdf(self, y, f):
+        return torch.sigmoid((y - f) / torch.as_tensor(self.scale, dtype=f.dtype))
+
+    def sample(self, f, generator):
+        u = torch.rand(f.shape, generator=generator, dtype=f.dtype)
+        return f + torch.as_tensor(self.scale, dtype=f.dtype) * u.logit()
+
+
+MODELS = {
+    "gaussian": (Gaussian, {"noise": 0.3}),
+    "bernoulli": (Bernoulli, {}),
+    "probit": (lambda: Bernoulli(link="probit"), {}),
+    "poisson": (Poisson, {}),
+    "negative-binomial": (NegativeBinomial, {"dispersion": 0.4}),
+    "gamma": (Gamma, {"shape": 3.0}),
+    "student-t": (StudentT, {"df": 4.0, "scale": 0.4}),
+    "logistic": (Logistic, {"scale": 0.25}),
+    "heteroscedastic": (Heteroscedastic, {"noise": 0.3}),
+    "categorical": (lambda: Categorical(3), {}),
+}
+"""A function that makes each likelihood with parameters to be learned, and values of these."""
+BY_LAPLACE = [name for name in LAWS if name != "gaussian"]
+VARIATIONAL = [*(name for name in BY_LAPLACE if name != "student-t"), "heteroscedastic"]
+WAYS = [*((name, "laplace") for name in BY_LAPLACE), *((name, "variational") for name in VARIATIONAL)]
+
+
+# --- the role: a law of y given f ------------------------------------------------------------------
+
+GIVEN = {name: dataclasses.replace(make(), **values) for name, (make, values) in MODELS.items() if name in LAWS}
+"""Likelihoods of one function with all their parameters."""
+PLACES = {
+    **dict.fromkeys(("gaussian", "student-t", "logistic"), (-3.0, 0.2, 9.0)),
+    **dict.fromkeys(("bernoulli", "probit"), (0.0, 1.0)),
+    **dict.fromkeys(("poisson", "negative-binomial"), (0.0, 1.0, 5.0, 40.0)),
+    "gamma": (0.01, 1.0, 30.0),
+}
+
+
+def law_at(name, f):
+    return LAWS[name].distribution(np.asarray(f), **MODELS[name][1])
+
+
+def pairs(name):
+    """Return observations and values of f, (n,) each."""
+    grid = torch.cartesian_prod(torch.tensor(PLACES[name]).double(), torch.linspace(-3, 3, 13).double())
+    return grid[:, 0], grid[:, 1]
+
+
+def test_every_likelihood_is_tested():
+    assert {type(make()) for make, _ in MODELS.values()} == {
+        Logistic,
+        *(type(likelihoods.by_name(name)) for name in likelihoods.names()),
+    }
+
+
+@pytest.mark.parametrize("name", LAWS)
+class TestLaw:
+    def test_densities_and_moments_are_those_of_scipy(self, name):
+        (y, f), likelihood = pairs(name), GIVEN[name]
+        law = law_at(name, f)
+        expected = LAWS[name].log_density(y.numpy(), f.numpy(), **MODELS[name][1])
+        np.testing.assert_allclose(likelihood.log_prob(y, f), expected, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(likelihood.mean(f), law.mean(), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(likelihood.variance(f), law.var(), rtol=1e-10)
+        for shift in (-0.5, 0.0, 0.5):
+            np.testing.assert_allclose(likelihood.cdf(y + shift, f), law.cdf(y + shift), rtol=1e-9, atol=1e-14)
+        assert not likelihood.cdf(torch.full_like(f, likelihood.lowest - 1), f).any()
+
+    def test_derivatives_are_those_of_the_density(self, name):
+        y, f = pairs(name)
+        f.requires_grad_()
+        found = GIVEN[name].slopes(y, f)
+        expected = LAWS[name].slopes(y.numpy(), f.detach().numpy(), **MODELS[name][1])
+        for slope, formula in zip(found[1:3], expected, strict=True):
+            np.testing.assert_allclose(slope.detach(), formula, rtol=1e-7, atol=1e-12)
+        for lower, higher in itertools.pairwise(found):
+            (slope,) = torch.autograd.grad(lower.sum() + 0 * f.sum(), f, retain_graph=True)
+            torch.testing.assert_close(higher, slope, rtol=1e-7, atol=1e-9)
+
+    def test_information_is_the_mean_curvature_of_observations(self, name):
+        f, law = np.array([-0.7, 0.0, 1.1]), LAWS[name]
+        if GIVEN[name].is_discrete:
+            values = np.arange(2.0 if not GIVEN[name].takes_exposure else 2000.0)[:, None]
+            mean = (law_at(name, f).pmf(values) * -law.slopes(values, f, **MODELS[name][1])[1]).sum(0)
+        else:
+            share = np.linspace(0, 1, 100_002)[1:-1, None]
+            mean = -law.slopes(law_at(name, f).ppf(share), f, **MODELS[name][1])[1].mean(0)
+        np.testing.assert_allclose(GIVEN[name].fisher(torch.tensor(f)).expand(3), mean, rtol=1e-3)
+
+    def test_samples_have_the_distribution(self, name):
+        """Kolmogorov and Smirnov's test of randomized probabilities, at 1e-7 a case."""
+        f = torch.linspace(-1, 2, 4000).double()
+        y = GIVEN[name].sample(f, torch.Generator().manual_seed(3))
+        high = law_at(name, f).cdf(y)
+        low = law_at(name, f).cdf(y - 1) if GIVEN[name].is_discrete else high
+        share = low + np.random.default_rng(5).uniform(size=len(f)) * (high - low)
+        assert stats.kstest(share, "uniform").pvalue > 1e-7
+
+    def test_starts_are_near_the_truth_and_count_weights(self, name):
+        rng = np.random.default_rng(0)
+        f = 1.2 + 0.5 * rng.standard_normal(4000)
+        y, times = torch.tensor(law_at(name, f).rvs(random_state=rng)).double(), torch.tensor(rng.integers(1, 4, 4000))
+        one = GIVEN[name].begin(y, times.double())
+        other = GIVEN[name].begin(y.repeat_interleave(times), torch.ones(int(times.sum())).double())
+        torch.testing.assert_close(torch.stack(one), torch.stack(other))
+        assert float(one.center) == pytest.approx(1.2, abs=0.6)
+        assert 0.05 < float(one.variance) < 2.5
+
+    def test_parameters_are_learned_unless_given(self, name):
+        learned, values = MODELS[name][0](), MODELS[name][1]
+        assert [parameter.name for parameter in learned.parameters] == list(values)
+        assert learned.at({key: torch.tensor(value) for key, value in values.items()}) == GIVEN[name]
+        for key, wrong in itertools.product(values, (-1.0, math.inf)):
+            with pytest.raises(rfgp.InvalidArgumentError, match=f"{key} must be positive"):
+                dataclasses.replace(learned, **{key: wrong})
+
+
+@pytest.mark.parametrize("z", [-1e3, -60.0, -9.0, 8.0, 40.0])
+def test_probit_is_accurate_in_its_tails(z):
+    slopes = Bernoulli(link="probit").slopes(torch.ones(1).double(), torch.tensor([z]).double())
+    assert torch.isfinite(torch.stack(slopes)).all()
+    if z < -8:  # h = -z (1 + 1 / z^2 - 2 / z^4 + ...)
+        rest = 1 / abs(z) - 2 / abs(z) ** 3 + 10 / abs(z) ** 5 - 74 / abs(z) ** 7
+        assert float(slopes.first) == pytest.approx(abs(z) + rest, rel=1e-6)
+        assert float(-slopes.second) == pytest.approx(rest * (abs(z) + rest), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
+def test_counts_of_huge_rates_are_drawn(name):
+    """z-scores of the means at two rates, at 1e-7 each."""
+    generator = torch.Generator().manual_seed(1)
+    for f in (30.0, 60.0):
+        y = GIVEN[name].sample(torch.full((4000,), f).double(), generator) / np.exp(f)
+        assert abs(float(y.mean()) - 1) < 5.3 * np.sqrt(law_at(name, f).var() / np.exp(2 * f) / 4000) + 1e-12
+    assert float(GIVEN[name].sample(torch.tensor([800.0]).double(), generator)[0]) == np.inf
+
+
+class TestSoftmax:
+    f = torch.tensor(np.random.default_rng(1).standard_normal((30, 3)))
+    y = torch.tensor(np.random.default_rng(2).integers(0, 3, 30)).double()
+
+    def test_law_of_labels_is_a_softmax(self):
+        likelihood, p = Categorical(3), special.softmax(self.f.numpy(), axis=1)
+        np.testing.assert_allclose(likelihood.mean(self.f), p)
+        np.testing.assert_allclose(likelihood.variance(self.f), p - p**2)
+        np.testing.assert_allclose(likelihood.cdf(torch.ones(30), self.f), p[:, :2].sum(1))
+        labels = likelihood.sample(self.f.expand(4000, 30, 3), torch.Generator().manual_seed(0))
+        assert_mean((labels[..., None] == torch.arange(3)).numpy(), p)
+        f = self.f.clone().requires_grad_()
+        found = likelihood.slopes(self.y, f)
+        np.testing.assert_allclose(found.value.detach(), np.log(p[np.arange(30), self.y.int()]))
+        (first,) = torch.autograd.grad(found.value.sum(), f, retain_graph=True)
+        torch.testing.assert_close(found.first, first)
+        for lower, higher in itertools.pairwise(found[1:]):
+            parts = [torch.autograd.grad(lower[:, c].sum(), f, retain_graph=True)[0][:, c] for c in range(3)]
+            torch.testing.assert_close(higher, torch.stack(parts, 1))
+
+    @pytest.mark.parametrize("scale", [1.0, 1e-14])
+    def test_expected_density_is_an_integral(self, scale):
+        mean = self.f.clone().requires_grad_()
+        variance = (scale * torch.linspace(0.1, 2, 90).double().reshape(30, 3)).requires_grad_()
+        found = Categorical(3).expected(self.y, mean, variance)
+        x, weight = np.polynomial.hermite_e.hermegauss(20)
+        places = torch.tensor(np.stack(np.meshgrid(x, x, x), -1).reshape(-1, 3))
+        weights = torch.tensor(np.prod(np.meshgrid(weight, weight, weight), 0).reshape(-1) / weight.sum() ** 3)
+        f = mean[:, None] + variance.sqrt()[:, None] * places
+        value = (mean.gather(1, self.y.long()[:, None])[:, 0] - torch.logsumexp(f, 2) @ weights).detach()
+        torch.testing.assert_close(found.value.detach(), value, rtol=0.01, atol=0.005)
+        p = torch.softmax(f.detach(), 2)
+        curvature = torch.einsum("npc,p->nc", p * (1 - p), weights)
+        torch.testing.assert_close(found.curvature.detach(), curvature, rtol=0.1, atol=0.01)
+        if scale == 1.0:  # the derivatives are those of the sum
+            slopes = torch.autograd.grad(found.value.sum(), (mean, variance))
+            torch.testing.assert_close(found.first.detach(), slopes[0])
+            torch.testing.assert_close(found.curvature.detach(), -2 * slopes[1])
+
+    def test_number_of_classes_is_that_of_the_data(self):
+        assert Categorical().with_targets(self.y) == Categorical(3)
+        assert Categorical(9).with_targets(self.y) == Categorical(9)
+        weight = torch.arange(30).double()
+        shares = np.log(np.bincount(self.y.int(), weight) + 0.5)
+        np.testing.assert_allclose(Categorical(3).begin(self.y, weight).center, shares - shares.mean())
+
+
+# --- models: rows with weights and exposures, and new points with a new level ------------------------
+
+N = 30
+START = {
+    "smooth.lengthscale": 0.9,
+    "smooth.outputscale": 0.8,
+    "wave.lengthscale": 2.0,
+    "wave.outputscale": 0.8,
+    "slope.variance": 0.3,
+    "bend.outputscale": 0.6,
+    "bend.offset": 0.5,
+    "site.outputscale": 0.5,
+}
+KERNELS = {
+    "smooth": k.Matern("t", nu=1.5, name="smooth"),
+    "wave": k.RBF("t", name="wave"),
+    "slope": k.Linear("u", origin=0.5, name="slope"),
+    "bend": k.Polynomial("t", degree=2, origin=1.0, scale=2.0, name="bend"),
+    "site": k.Group("site", name="site"),
+}
+
+
+def matern(distance):
+    return (1 + np.sqrt(3) * distance) * np.exp(-np.sqrt(3) * distance)
+
+
+FORMULAS = {
+    "smooth": lambda h, a, b: h("outputscale") * matern(np.abs(np.subtract.outer(a["t"], b["t"])) / h("lengthscale")),
+    "wave": lambda h, a, b: (
+        h("outputscale") * np.exp(-0.5 * (np.subtract.outer(a["t"], b["t"]) / h("lengthscale")) ** 2)
+    ),
+    "slope": lambda h, a, b: h("variance") * np.multiply.outer(a["u"] - 0.5, b["u"] - 0.5),
+    "bend": lambda h, a, b: h("outputscale") * (h("offset") + np.multiply.outer(a["t"] - 1, b["t"] - 1) / 4) ** 2,
+    "site": lambda h, a, b: h("outputscale") * np.equal.outer(a["site"], b["site"]),
+}
+
+
+class Case(NamedTuple):
+    """Terms and their approximation, which is exact up to an error.
+
+    Attributes:
+        terms: The names of the terms.
+        approximation: Their approximation.
+        error: The largest error of evidence and moments.
+        is_joint: Whether points have a joint distribution.
+        is_drawn: Whether the prior covariance is that of random features, which only the model knows.
+    """
+
+    terms: tuple
+    approximation: Any
+    error: float = 1e-7
+    is_joint: bool = True
+    is_drawn: bool = False
+
+
+SUM = ("smooth", "slope", "site")
+CASES = {
+    "rows": Case(SUM, rfgp.Exact()),
+    "weights": Case(("bend", "slope", "site"), rfgp.Exact()),
+    "precisions": Case(SUM, {"site": rfgp.SparsePrecision(), "smooth": rfgp.Exact()}, 1e-6),
+    "filter": Case(("smooth",), rfgp.SparsePrecision(), 1e-6),
+    "bordered filter": Case(SUM, {"smooth": rfgp.SparsePrecision()}, 1e-6),
+    "neighbors": Case(SUM, {"smooth": rfgp.Vecchia(100)}, 1e-5, is_joint=False),
+    "inducing points": Case(SUM, {"smooth": rfgp.InducingPoints(10, method="sor")}, 1e-6, is_drawn=True),
+    "residual": Case(SUM, {"smooth": rfgp.InducingPoints(8, residual=rfgp.Vecchia(100))}, 1e-5, is_joint=False),
+    "lattice": Case(("wave", "slope", "site"), {"wave": rfgp.EquispacedFourier(tolerance=1e-7)}, 1e-4),
+    "features": Case(("wave", "slope", "site"), rfgp.RandomFeatures(4), is_drawn=True),
+    "many features": Case(("wave", "slope", "site"), rfgp.RandomFeatures(20), is_drawn=True),
+}
+
+
+def table(n, seed, sites):
+    rng = np.random.default_rng(seed)
+    return {"t": rng.uniform(0, 3, n), "u": rng.normal(size=n), "site": rng.choice(list(sites), n)}
+
+
+ROWS, NEW = table(N, 0, "abc"), table(6, 1, "abx")
+ROWS["t"][:2] = 0.0, 3.0
+BOTH = {name: np.concatenate([ROWS[name], NEW[name]]) for name in ROWS}
+WEIGHT, EXPOSURE = np.arange(N) % 2 + 1.0, np.linspace(0.5, 2, N)
+
+
+def observations(name, X=ROWS, exposure=1.0, seed=4):
+    """Return observations of a function of the rows."""
+    rng, f = np.random.default_rng(seed), np.sin(2 * X["t"]) + 0.4 * X["u"] + 0.5 * (X["site"] == "a")
+    if name == "heteroscedastic":
+        return f + 0.3 * np.exp(0.4 * X["u"]) * rng.normal(size=len(f))
+    if name == "categorical":
+        return (2 * np.stack([f, X["u"], 0 * f], axis=1) + rng.gumbel(size=(len(f), 3))).argmax(1).astype(float)
+    return LAWS[name].distribution(f + np.log(exposure), **MODELS[name][1]).rvs(random_state=rng).astype(float)
+
+
+def takes_exposure(name):
+    return MODELS[name][0]().takes_exposure
+
+
+def model(case, name, inference=None, likelihood=None, **options):
+    terms, approximation, *_ = CASES[case]
+    values = {path: value for path, value in START.items() if path.split(".")[0] in terms} | MODELS[name][1]
+    if name == "heteroscedastic":
+        values |= {f"noise.{path}": 0.7 * value for path, value in values.items() if path != "noise"}
+    values["mean"] = [0.3, -0.2, 0.1] if name == "categorical" else 0.2
+    kernel = sum((KERNELS[term] for term in terms[1:]), start=KERNELS[terms[0]])
+    likelihood = likelihood or MODELS[name][0]()
+    return rfgp.GP(kernel, likelihood, approximation, inference=inference, **{"start": values, "seed": 0, **options})
+
+
+def conditioned(case, name, inference=None, **options):
+    own = {"exposure": EXPOSURE} if takes_exposure(name) else {}
+    y = observations(name, exposure=EXPOSURE if own else 1.0)
+    return model(case, name, inference, **options).condition(ROWS, y, sample_weight=WEIGHT, **own)
+
+
+def value_of(gp, path):
+    found = gp.hyperparameters[path].detach().double().numpy()
+    return found if found.size > 1 else found.item()
+
+
+def parameters_of(gp, name):
+    return {key: value_of(gp, key) for key in MODELS[name][1]}
+
+
+def covariance(gp, terms, a, b, prefix=""):
+    """Return the sum of the covariances of terms by their formulas."""
+    parts = [FORMULAS[term](lambda key, term=term: value_of(gp, f"{prefix}{term}.{key}"), a, b) for term in terms]
+    return sum(parts, start=np.zeros((len(a["t"]), len(b["t"]))))
+
+
+def matrices(gp, case, prefix=""):
+    """Return the prior covariances of rows, of new points with rows, and of new points."""
+    if CASES[case].is_drawn:
+        joint = gp.prior_covariance(BOTH).detach().numpy()
+        return joint[:N, :N], joint[N:, :N], joint[N:, N:]
+    return tuple(covariance(gp, CASES[case].terms, *pair, prefix) for pair in ((ROWS, ROWS), (NEW, ROWS), (NEW, NEW)))
+
+
+def dense_of(gp, case, name, inference):
+    """Return the dense inference at the hyperparameters of a model."""
+    kernel, mean, parameters = matrices(gp, case)[0], value_of(gp, "mean"), parameters_of(gp, name)
+    offset = np.log(EXPOSURE) if takes_exposure(name) else np.zeros(N)
+    y = observations(name, exposure=np.exp(offset))
+    if name == "categorical":
+        return dense.Softmax(y, kernel, mean, WEIGHT)
+    if inference == "laplace":
+        return dense.Laplace(LAWS[name], y, kernel, mean, WEIGHT, offset, **parameters)
+    if name == "heteroscedastic":
+        kernels = [kernel, matrices(gp, case, "noise.")[0]]
+        given, functions = (), (dense.expected_noise, dense.slopes_of_expected_noise)
+    else:
+        kernels, given, functions = [kernel], (LAWS[name],), (dense.expected, dense.slopes_of_expected)
+    value, slopes = (
+        lambda m, v, function=function: function(*given, y, m + offset[:, None], v, **parameters)
+        for function in functions
+    )
+    return dense.Variational(value, slopes, kernels, [mean, 0.0][: len(kernels)], WEIGHT)
+
+
+def assert_slope(gp, evidence, error):
+    """The gradient in all hyperparameters is the slope of the dense evidence in one direction."""
+    names, raw = zip(*gp.hyperparameters.named_parameters(), strict=True)
+    slopes = torch.autograd.grad(gp.log_marginal_likelihood(), raw)
+    rng, ends = np.random.default_rng(3), []
+    directions = [torch.tensor(rng.choice([-1.0, 1.0], one.shape) * rng.uniform(0.5, 1.5, one.shape)) for one in raw]
+    for step in (1e-4, -1e-4):
+        with torch.no_grad():
+            for one, direction in zip(raw, directions, strict=True):
+                one += step * direction
+            ends.append(evidence(gp))
+            for one, direction in zip(raw, directions, strict=True):
+                one -= step * direction
+    assert all(bool(slope.any()) for slope in slopes), names
+    found = sum(float((slope * direction).sum()) for slope, direction in zip(slopes, directions, strict=True))
+    assert found == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=error, abs=error)
+
+
+def assert_observed(found, expected, points, error):
+    """Distributions of observations agree in moments, densities, probabilities and quantiles."""
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=error, atol=error)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=error, atol=error)
+    np.testing.assert_allclose(found.log_prob(points), expected.log_prob(points), rtol=error, atol=error)
+    np.testing.assert_allclose(found.cdf(points), expected.cdf(points), rtol=error, atol=error)
+    for level, quantile in zip((0.1, 0.8), found.quantile([0.1, 0.8]), strict=True):
+        if found.likelihood.is_discrete:
+            assert (expected.cdf(quantile) >= level - error).all()
+            assert (expected.cdf(quantile - 1) < level + error).all()
+        else:
+            np.testing.assert_allclose(expected.cdf(quantile), level, atol=max(error, 1e-6))
+    assert_mean(found.sample(4000, seed=1) <= quantile, expected.cdf(quantile))
+
+
+def observed_of(name, mean, variance, offset, parameters):
+    if name == "heteroscedastic":
+        return dense.observed_noise(mean, variance, **parameters)
+    return dense.Observed(LAWS[name], mean, variance, offset, **parameters)
+
+
+def assert_matches(case, name, inference, search_error):
+    """Evidence, its gradient, moments, terms, left-out rows and observations are those of dense matrices."""
+    gp, (terms, _, error, is_joint, is_drawn) = conditioned(case, name, inference), CASES[case]
+    found, error = dense_of(gp, case, name, inference), max(error, search_error)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=10 * error)
+    assert_slope(
+        gp, lambda moved: dense_of(moved, case, name, inference).evidence, max(1e-5, 10 * error, 200 * search_error)
+    )
+    _, cross, outer = matrices(gp, case)
+    (mean, joint), p = found.moments(cross, outer), gp.predict(NEW)
+    np.testing.assert_allclose(p.mean, mean, atol=error)
+    np.testing.assert_allclose(p.variance, np.diag(joint), atol=error)
+    if is_joint:
+        np.testing.assert_allclose(p.covariance, joint, atol=error)
+    for term in terms if not is_drawn else ():
+        own = found.moments(covariance(gp, [term], NEW, ROWS), covariance(gp, [term], NEW, NEW))
+        np.testing.assert_allclose(p.terms[term].mean, own[0] - value_of(gp, "mean"), atol=error)
+        np.testing.assert_allclose(p.terms[term].variance, np.diag(own[1]), atol=error)
+    parameters, has_exposure = parameters_of(gp, name), takes_exposure(name)
+    means, variances = mean, np.diag(joint)
+    if name == "heteroscedastic":
+        of_noise = found.moments(*matrices(gp, case, "noise.")[1:], function=1)
+        means, variances = np.stack([mean, of_noise[0]], 1), np.stack([variances, np.diag(of_noise[1])], 1)
+    observed, offset = p.observed(**{"exposure": 1.7} if has_exposure else {}), np.log(1.7) * has_exposure
+    points = observations(name, NEW)
+    assert_observed(observed, observed_of(name, means, variances, offset, parameters), points, max(1e-4, 10 * error))
+    means, variances = (part.squeeze() for part in found.without_rows())
+    expected = observed_of(name, means, variances, np.log(EXPOSURE) * has_exposure, parameters)
+    left_out, y = gp.leave_one_out(), observations(name, exposure=EXPOSURE if has_exposure else 1.0)
+    error = max(1e-4, 10 * error)
+    np.testing.assert_allclose(left_out.mean, expected.mean, rtol=error, atol=error)
+    np.testing.assert_allclose(left_out.variance, expected.variance, rtol=error, atol=error)
+    np.testing.assert_allclose(left_out.log_prob, expected.log_prob(y), rtol=error, atol=error)
+
+
+def grid(names, some):
+    """Return pairs of a case and a likelihood: all likelihoods for two cases, some for all."""
+    return [(case, name) for case in CASES for name in names if case in ("rows", "weights") or name in some]
+
+
+@pytest.mark.parametrize(("case", "name"), grid(BY_LAPLACE, ("poisson", "student-t")))
+def test_laplace_matches_dense_matrices(case, name):
+    assert_matches(case, name, "laplace", 0.0)
+
+
+@pytest.mark.parametrize(("case", "name"), grid(VARIATIONAL, ("bernoulli",)))
+def test_variational_inference_matches_dense_matrices(case, name):
+    """The search for the maximum of the bound ends close to it."""
+    assert_matches(case, name, "variational", 2e-3 if name == "heteroscedastic" else 1e-4)
+
+
+def subsets(case):
+    names = CASES[case].terms
+    return [*([name] for name in names), names[:2], names]
+
+
+@pytest.mark.parametrize("case", ["rows", "weights"])
+def test_laplace_of_classes_matches_dense_matrices(case):
+    gp = conditioned(case, "categorical", "laplace")
+    found, p = dense_of(gp, case, "categorical", "laplace"), gp.predict(NEW)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=1e-7)
+    assert_slope(gp, lambda moved: dense_of(moved, case, "categorical", "laplace").evidence, 1e-4)
+    less = np.eye(6) - 1 / 6
+    for first, second in itertools.product(subsets(case), repeat=2):
+        left, right = (covariance(gp, names, NEW, ROWS) for names in (first, second))
+        shared = [name for name in first if name in second]
+        mean, joint = found.moments(left, right, covariance(gp, shared, NEW, NEW))
+        by_class = np.einsum("ijcc->ijc", joint)
+        np.testing.assert_allclose(p.cross_covariance(first, second), by_class, atol=1e-7)
+        if first == second:
+            term = p.of(*first)
+            np.testing.assert_allclose(term.mean, mean, atol=1e-7)
+            np.testing.assert_allclose(term.covariance, by_class, atol=1e-7)
+            np.testing.assert_allclose(term.variance, np.einsum("iic->ic", by_class), atol=1e-7)
+            contrast = np.einsum("pi,ijc,qj->pqc", less, by_class, less)
+            for other in (term.centered(), term.linear(less)):
+                np.testing.assert_allclose(other.mean, less @ mean, atol=1e-7)
+                np.testing.assert_allclose(other.covariance, contrast, atol=1e-7)
+    at_points = mean + value_of(gp, "mean"), np.einsum("iicd->icd", joint)  # of all terms
+    assert_classes(p, dense.probabilities(*at_points), found.f, gp)
+    left_out = np.log(dense.probabilities(*found.without_rows()))
+    y = observations("categorical").astype(int)
+    np.testing.assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y], atol=0.02)
+
+
+def assert_classes(p, expected, f, gp):
+    """Labels have the expected probabilities, and draws their moments. The mode at the rows is f (C, n)."""
+    np.testing.assert_allclose(gp.predict(ROWS).mean.T, f, atol=1e-6)
+    law = p.observed()
+    np.testing.assert_allclose(law.probabilities, expected, atol=3e-3)
+    np.testing.assert_allclose(law.variance, law.mean * (1 - law.mean))
+    assert (law.labels == law.probabilities.argmax(1)).all()
+    np.testing.assert_allclose(law.log_prob(np.ones(6)), np.log(law.probabilities[:, 1]))
+    np.testing.assert_allclose(law.cdf(1), law.probabilities[:, :2].sum(1))
+    quantile = law.quantile([0.1, 0.6])[1]
+    assert (law.cdf(quantile) >= 0.6).all()
+    assert (law.cdf(quantile - 1) < 0.6).all()
+    assert_mean(p.sample(4000, seed=1), p.mean)
+    assert_mean((p.sample(4000, seed=1) - p.mean) ** 2, p.variance)
+    assert_functions(gp)
+    labels = law.sample(20_000, seed=2)
+    np.testing.assert_allclose((labels[..., None] == np.arange(3)).mean(0), law.probabilities, atol=0.03)
+
+
+def assert_functions(gp):
+    """Functions have the moments of predictions, if they can be drawn."""
+    if "bend" in gp.terms:
+        drawn, p = gp.sample_functions(4000, seed=0)(ROWS), gp.predict(ROWS)
+        assert_mean(drawn, p.mean)
+        assert_mean((drawn - p.mean) ** 2, p.variance)
+
+
+@pytest.mark.parametrize("case", ["weights", "precisions"])
+def test_variational_inference_of_classes_matches_dense_matrices(case):
+    gp = conditioned(case, "categorical", "variational")
+    y, means, law = torch.tensor(observations("categorical")), value_of(gp, "mean"), Categorical(3)
+
+    def dense_bound(gp):
+        return dense.Variational(
+            lambda m, v: law.expected(y, torch.tensor(m), torch.tensor(v)).value.numpy(),
+            lambda m, v: [part.numpy() for part in law.expected(y, torch.tensor(m), torch.tensor(v))[1:]],
+            [matrices(gp, case)[0]] * 3,
+            value_of(gp, "mean"),
+            WEIGHT,
+        )
+
+    found, p = dense_bound(gp), gp.predict(NEW)
+    assert found.evidence - 0.01 < gp.log_marginal_likelihood().item() < found.evidence + 1e-7
+    assert_slope(gp, lambda moved: dense_bound(moved).evidence, 0.03)
+    each = [found.moments(*matrices(gp, case)[1:], function=c) for c in range(3)]
+    np.testing.assert_allclose(p.mean, np.stack([mean for mean, _ in each], 1), atol=0.01)
+    np.testing.assert_allclose(p.covariance, np.stack([joint for _, joint in each], 2), atol=0.01)
+    left, outer = covariance(gp, ["site"], NEW, ROWS), covariance(gp, ["site"], NEW, NEW)
+    of_term = np.stack([found.moments(left, outer, function=c)[0] - means[c] for c in range(3)], 1)
+    np.testing.assert_allclose(p.terms["site"].mean, of_term, atol=0.01)
+    variances = np.stack([np.diag(joint) for _, joint in each], 1)
+    expected = dense.probabilities(p.mean, np.einsum("ic,cd->icd", variances, np.eye(3)))
+    np.testing.assert_allclose(p.observed().probabilities, expected, atol=0.01)
+    mean, variance = found.without_rows()
+    left_out = np.log(dense.probabilities(mean, np.einsum("ic,cd->icd", variance, np.eye(3))))
+    np.testing.assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y.int()], atol=0.05)
+    assert_functions(gp)
+
+
+@pytest.mark.parametrize(("name", "inference"), [way for way in WAYS if way[0] != "heteroscedastic"])
+def test_evidence_is_near_an_integral(name, inference):
+    """All rows share one latent value. The variational bound is never above the evidence."""
+    few = {key: values[:5] for key, values in ROWS.items()}
+    y, start = observations(name, few), {"mean": 0.2, "constant.outputscale": 0.3, **MODELS[name][1]}
+    gp = rfgp.GP(k.Constant(), MODELS[name][0](), inference=inference, start=start, seed=0).condition(few, y)
+    f = 0.2 + np.sqrt(0.3) * dense.FINE
+    densities = LAWS[name].log_density(y[:, None], f, **MODELS[name][1]).sum(0)
+    expected = special.logsumexp(densities, b=dense.FINE_WEIGHTS)
+    found = gp.log_marginal_likelihood().item()
+    assert found == pytest.approx(expected, abs=0.3 if name == "student-t" else 0.05)
+    assert inference == "laplace" or found < expected
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of steps that overshoot on a lattice
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+@pytest.mark.parametrize("case", ["rows", "weights", "filter", "lattice"])
+def test_large_counts_converge(case, inference):
+    """Newton's first step from a mean of 0 overshoots. Shorter steps do not."""
+    y = 1e5 * observations("poisson")
+    gp = model(case, "poisson", inference, start={"mean": 0.0, f"{CASES[case].terms[0]}.outputscale": 150.0})
+    gp.condition(ROWS, y)
+    assert np.isfinite(gp.log_marginal_likelihood().item())
+    rate, is_observed = gp.predict(ROWS).observed().mean, y > 0
+    if case == "rows":
+        np.testing.assert_allclose(rate[is_observed], y[is_observed], rtol=0.05)
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+ALL_WAYS = [*WAYS, ("categorical", "laplace"), ("categorical", "variational")]
+
+
+def assert_same(one, other, X=NEW, error=1e-6):
+    for read in (lambda p: p.mean, lambda p: p.std, lambda p: p.observed().mean, lambda p: p.observed().variance):
+        np.testing.assert_allclose(read(one.predict(X)), read(other.predict(X)), rtol=error, atol=error)
+
+
+@pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
+def test_weights_count_as_repeated_rows(name, inference):
+    """Hyperparameters before a fit follow from the rows, too."""
+    y, times, models = observations(name), np.arange(N) % 3 + 1, []
+    for repeats, weight in ((np.ones(N, int), times.astype(float)), (times, None)):
+        rows = {key: np.repeat(values, repeats) for key, values in ROWS.items()}
+        gp = rfgp.GP(k.RBF(("t", "u")), MODELS[name][0](), rfgp.Exact(), inference=inference, seed=0)
+        models.append(gp.condition(rows, np.repeat(y, repeats), sample_weight=weight))
+    values = [gp.log_marginal_likelihood().item() for gp in models]
+    error = 1e-5 if inference == "laplace" else 0.02 if name == "categorical" else 2e-3
+    assert values[0] == pytest.approx(values[1], abs=10 * error)
+    assert_same(*models, error=error)
+
+
+@pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
+def test_updates_condition_on_all_rows(name, inference):
+    whole = conditioned("rows", name, inference)
+    own = {"sample_weight": WEIGHT} | ({"exposure": EXPOSURE} if takes_exposure(name) else {})
+    own["y"] = observations(name, exposure=EXPOSURE if takes_exposure(name) else 1.0)
+    parts = copy.deepcopy(whole)
+    for call, some in ((parts.condition, slice(0, 20)), (parts.update, slice(20, None))):
+        call({key: value[some] for key, value in ROWS.items()}, **{key: value[some] for key, value in own.items()})
+        parts.predict(NEW)
+    assert parts.num_observations == N
+    assert_same(parts, whole, error=1e-6 if inference == "laplace" else 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "inference"),
+    [("bernoulli", "laplace"), ("student-t", "laplace"), ("categorical", "laplace"), ("poisson", "variational")],
+)
+def test_single_precision_is_near_double(name, inference):
+    single, double = (conditioned("features", name, inference, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    found, expected = (gp.log_marginal_likelihood().item() for gp in (single, double))
+    assert found == pytest.approx(expected, abs=1e-3)
+    assert single.predict(NEW).mean.dtype == np.float32
+    assert_same(single, double, error=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("case", "name"), [("weights", "student-t"), ("weights", "categorical"), ("lattice", "negative-binomial")]
+)
+def test_rows_in_blocks_are_those_in_memory(case, name):
+    y = observations(name)
+    source = rfgp.tables.Batches(
+        lambda: (({key: values[i : i + 7] for key, values in ROWS.items()}, y[i : i + 7]) for i in range(0, N, 7))
+    )
+    blocks = model(case, name, "laplace").condition(source)
+    memory = model(case, name, "laplace").condition(ROWS, y)
+    values = [gp.log_marginal_likelihood() for gp in (blocks, memory)]
+    slopes = [
+        torch.autograd.grad(value, list(gp.hyperparameters.parameters()))
+        for value, gp in zip(values, (blocks, memory), strict=True)
+    ]
+    torch.testing.assert_close(*values, rtol=1e-8, atol=1e-7)
+    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
+    assert_same(blocks, memory)
+
+
+def nodes(features, **options):
+    """Return counts at nodes of a grid, their model and other nodes."""
+    grid, y = graphs.Graph.from_grid((6, 6)), np.random.default_rng(2).poisson(2.0, 24).astype(float)
+    options = {"likelihood": "poisson", "outputscale": 1.0, "seed": 0, **options}
+    gp = rfgp.GraphGP(grid, graphs.kernels.Matern(2.0, 2.0), features=features, **options).condition(np.arange(24), y)
+    joint = gp.prior_covariance(np.arange(36)).detach().numpy()
+    return gp, dense.Laplace(LAWS["poisson"], y, joint[:24, :24], value_of(gp, "mean")), joint
+
+
+@pytest.mark.parametrize("features", ["precision", "walks"])
+@pytest.mark.parametrize("max_dense", [4000, 10])
+def test_nodes_match_dense_matrices(features, max_dense, limits):
+    """Above the limit, walks use conjugate gradients, with a determinant by random probes."""
+    limits(max_dense=max_dense)
+    gp, found, joint = nodes(features)
+    mean, covariance = found.moments(joint[24:, :24], joint[24:, 24:])
+    p, is_estimate = gp.predict(np.arange(24, 36)), features == "walks" and max_dense == 10
+    np.testing.assert_allclose(p.mean, mean, atol=1e-5)
+    np.testing.assert_allclose(p.std, np.sqrt(np.diag(covariance)), rtol=1e-3)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=3.0 if is_estimate else 1e-6)
+    if is_estimate:
+        with pytest.raises(rfgp.InvalidArgumentError, match="sparse features"):
+            nodes(features, inference="variational")[0].predict([30])
+
+
+def test_many_latent_neighbors_match_dense_matrices(limits):
+    limits(max_elimination_flops=0)
+    gp = conditioned("neighbors", "poisson", "laplace")
+    found = dense_of(gp, "neighbors", "poisson", "laplace")
+    np.testing.assert_allclose(gp.predict(ROWS).mean, found.f, atol=1e-4)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=3.0)
+    with pytest.raises(rfgp.InvalidArgumentError, match="sparse factor"):
+        conditioned("neighbors", "poisson", "variational").predict(NEW)
+
+
+# --- exposures, units and given parameters -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma"])
+def test_exposures_are_kept_joined_and_asked_for(name, tmp_path):
+    y, half = observations(name, exposure=EXPOSURE), {key: values[:15] for key, values in ROWS.items()}
+    gp = model("rows", name, "laplace").condition(half, y[:15], exposure=EXPOSURE[:15])
+    gp.save(tmp_path / "m", data=True)
+    rest = {key: values[15:] for key, values in ROWS.items()}
+    again = rfgp.load(tmp_path / "m").update(rest, y[15:], exposure=EXPOSURE[15:])
+    whole = model("rows", name, "laplace").condition(ROWS, y, exposure=EXPOSURE)
+    assert_same(again, whole)
+    mixed, ones = (copy.deepcopy(gp).update(rest, y[15:], **own) for own in ({}, {"exposure": np.ones(15)}))
+    assert_same(mixed, ones)
+    assert_same(copy.deepcopy(gp).condition(ROWS, y), model("rows", name, "laplace").condition(ROWS, y))
+    p = whole.predict(ROWS)
+    assert np.isfinite(p.observed(exposure=EXPOSURE).log_prob(y)).all()
+    for asked in (p.observed().log_prob, lambda y: rfgp.metrics.nlpd(y, p), lambda y: rfgp.metrics.crps(y, p)):
+        with pytest.raises(rfgp.InvalidArgumentError, match="exposure"):
+            asked(y)
+    np.testing.assert_allclose(p.observed(exposure=2.0).mean, 2 * p.observed().mean)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("student-t", "scale"), ("logistic", "scale"), ("heteroscedastic", "noise")]
+)
+def test_units_of_targets_do_not_matter(name, unit):
+    y, values = observations(name), MODELS[name][1]
+    one = model("rows", name, start={"mean": 0.2}).condition(ROWS, y)
+    other = model("rows", name, start={"mean": 193.0}).condition(ROWS, 1000 * y - 7)
+    found, expected = other.predict(NEW), one.predict(NEW)
+    np.testing.assert_allclose(found.mean, 1000 * expected.mean - 7, rtol=1e-3)
+    np.testing.assert_allclose(found.observed().std, 1000 * expected.observed().std, rtol=1e-3)
+    difference = other.log_marginal_likelihood() - one.log_marginal_likelihood()
+    assert difference.item() == pytest.approx(-N * np.log(1000), abs=1e-2)
+    power = 2 if unit == "noise" else 1
+    assert value_of(other, unit) == pytest.approx(1000**power * value_of(one, unit))
+    held = model("rows", name, likelihood=dataclasses.replace(MODELS[name][0](), **values), start={}).condition(ROWS, y)
+    assert not set(values) & set(held.hyperparameters.names)
+    learned = model("rows", name, start=values).condition(ROWS, y)
+    assert held.log_marginal_likelihood().item() == pytest.approx(learned.log_marginal_likelihood().item(), abs=1e-3)
+
+
+# --- noise with a kernel of its own -------------------------------------------------------------------
+
+
+def noisy(noise, approximation=None, terms=SUM, **options):
+    """Return a model whose log noise has a kernel of its own."""
+    kernel = sum((KERNELS[term] for term in terms[1:]), start=KERNELS[terms[0]])
+    return rfgp.GP(kernel, Heteroscedastic(kernel=noise), approximation or rfgp.Exact(), **{"seed": 0, **options})
+
+
+def noise_of(gp, X=NEW):
+    p = gp.predict(X)
+    return p.observed().variance - p.variance
+
+
+def test_bound_of_noise_with_its_own_kernel_matches_dense_matrices():
+    start = {**START, "mean": 0.2, "noise": 0.3, "noise.wave.lengthscale": 1.1, "noise.wave.outputscale": 0.4}
+    start = {path: value for path, value in start.items() if path.split(".")[0] in (*SUM, "mean", "noise")}
+    y = observations("heteroscedastic")
+    gp = noisy(KERNELS["wave"] + 0.5 * KERNELS["site"], start=start).condition(ROWS, y)
+    kernels = [covariance(gp, SUM, ROWS, ROWS), covariance(gp, ("wave", "site"), ROWS, ROWS, "noise.")]
+    assert value_of(gp, "noise.site.outputscale") == 0.5
+    found = dense.Variational(
+        lambda m, v: dense.expected_noise(y, m, v, 0.3),
+        lambda m, v: dense.slopes_of_expected_noise(y, m, v, 0.3),
+        kernels,
+        [0.2, 0.0],
+    )
+    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=5e-3)
+    pairs = [(NEW, ROWS), (NEW, NEW)]  # the new level has the variance of the prior
+    g, joint = found.moments(*(covariance(gp, ("wave", "site"), *pair, "noise.") for pair in pairs), function=1)
+    np.testing.assert_allclose(noise_of(gp), 0.3 * np.exp(g + np.diag(joint) / 2), rtol=5e-3)
+    assert list(gp.predict(NEW).terms) == list(SUM)
+
+
+def test_terms_of_the_noise_have_approximations_of_their_own():
+    chosen = {"smooth": rfgp.RandomFeatures(4), "noise.rbf(u)": rfgp.InducingPoints(7)}
+    gp = noisy(k.RBF("u") + k.Group("site"), chosen, ("smooth",)).condition(ROWS, observations("heteroscedastic"))
+    found = {name: report.approximation for name, report in gp.terms.items()}
+    assert found == chosen | {"noise.group(site)": rfgp.Exact()}
+    changed = gp.with_approximation({"noise.rbf(u)": rfgp.Exact()})
+    assert changed.terms["noise.rbf(u)"].approximation == rfgp.Exact()
+    assert changed.terms["smooth"].approximation == chosen["smooth"]
+    assert {report.approximation for report in gp.exact().terms.values()} == {rfgp.Exact()}
+    each = gp.exact().terms["smooth"].cost.memory
+    with pytest.raises(rfgp.InvalidArgumentError, match="must fit into"):
+        noisy(k.RBF("u"), terms=("smooth",), memory=1.9 * each).condition(ROWS, observations("heteroscedastic"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(16), rfgp.InducingPoints(20)], ids=repr)
+def test_noise_of_another_column_is_recovered(approximation):
+    rng = np.random.default_rng(5)
+    X = {"t": rng.uniform(0, 6, 300), "u": rng.uniform(-2, 2, 300)}
+    y = np.sin(X["t"]) + 0.1 * np.exp(0.8 * X["u"]) * rng.normal(size=300)
+    gp = rfgp.GP(k.RBF("t"), Heteroscedastic(kernel=k.RBF("u")), approximation, seed=0).fit(X, y)
+    new = {"t": np.linspace(0, 6, 9), "u": np.linspace(-1.8, 1.8, 9)}
+    ratio = np.sqrt(noise_of(gp, new)) / (0.1 * np.exp(0.8 * new["u"]))
+    assert 0.8 < ratio.min() < ratio.max() < 1.25
+    assert np.abs(gp.predict(new).mean - np.sin(new["t"])).max() < 0.1
+    drawn = gp.sample_functions(4000, seed=0)(new)
+    assert_mean(drawn, gp.predict(new).mean)
+
+
+# --- bounds of the exact evidence ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_bounds_of_the_evidence_are_those_of_dense_matrices(method, outputs):
+    y = np.stack([observations("gaussian"), 3 * observations("gaussian")[::-1]], 1)[:, :outputs]
+    points = {"smooth": rfgp.InducingPoints(6, method=method)}
+    gp = rfgp.GP(KERNELS["smooth"] + KERNELS["slope"] + KERNELS["site"], approximation=points, seed=0)
+    gp.condition(ROWS, y if outputs == 2 else y[:, 0])
+    K = gp.exact().prior_covariance(ROWS).detach().numpy()
+    Q = gp.with_approximation({"smooth": rfgp.InducingPoints(6, method="sor")}).prior_covariance(ROWS).detach().numpy()
+    found, exact = gp.evidence_bounds(), gp.exact().log_marginal_likelihood().item()
+    assert found.lower < exact < found.upper
+    if outputs == 1:
+        noise, residual = value_of(gp, "noise"), y[:, 0] - value_of(gp, "mean")
+        total, gap = Q + noise * np.eye(N), np.trace(K - Q) / noise
+        law = stats.multivariate_normal(np.zeros(N), total)
+        wider = total + noise * gap * np.eye(N)
+        quadratics = [residual @ np.linalg.solve(matrix, residual) for matrix in (total, wider)]
+        lower = law.logpdf(residual) - gap / 2
+        assert found.lower == pytest.approx(lower, rel=1e-8)
+        assert found.upper == pytest.approx(lower + gap / 2 + (quadratics[0] - quadratics[1]) / 2, rel=1e-8)
+        assert method != "vfe" or found.lower == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-12)
+    more = gp.with_approximation({"smooth": rfgp.InducingPoints(N, init="pivoted-cholesky")}).evidence_bounds()
+    assert more.divergence < 0.1 < found.divergence
+    assert "at most" in str(found)
+
+
+# --- outliers and rare counts ----------------------------------------------------------------------------
+
+LINE = np.random.default_rng(0).uniform(0, 1, 80)
+CURVE = np.sin(12 * LINE)
+TARGETS = CURVE + 0.1 * np.random.default_rng(1).normal(size=80)
+
+
+def changed(values, rows, value):
+    values = values.copy()
+    values[rows] = value
+    return values
+
+
+def error_of(gp):
+    points = np.linspace(0.05, 0.95, 40)
+    return np.sqrt(np.mean((gp.predict(points[:, None]).mean - np.sin(12 * points)) ** 2))  # 0.7 for a constant
+
+
+@pytest.mark.parametrize(("outlier", "standardize"), [(-9999.0, True), (1e8, False)])
+def test_student_t_ignores_outliers_of_any_size(outlier, standardize):
+    gp = rfgp.GP(k.RBF(), "student-t", standardize=standardize, seed=0)
+    with pytest.warns(rfgp.OutlierWarning, match="20, 50"):
+        gp.fit(LINE[:, None], changed(TARGETS, [20, 50], outlier))
+    assert error_of(gp) < 0.08
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_wild_inputs_do_not_change_a_fit(standardize, tmp_path):
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), standardize=standardize, seed=0)
+    with pytest.warns(rfgp.OutlierWarning, match="7"):
+        gp.fit(changed(LINE, 7, 1e6)[:, None], TARGETS)
+    gp.save(tmp_path / "model")
+    assert error_of(rfgp.load(tmp_path / "model")) == error_of(gp) < 0.08
+    before = value_of(gp, "rbf.lengthscale")
+    gp.condition(LINE[:, None], TARGETS).update([[1e6]], [0.0])
+    assert value_of(gp, "rbf.lengthscale") == before
+    assert error_of(gp) < 0.08
+
+
+def test_robust_units_of_blocks_weights_and_outputs():
+    wild, times = changed(LINE, 45, 1e6)[:, None], np.arange(80) // 40 + 1
+    blocks = rfgp.tables.Batches([(wild[i : i + 30], TARGETS[i : i + 30]) for i in range(0, 80, 30)])
+    models = []
+    repeated = np.repeat(wild, times, 0), np.repeat(TARGETS, times)
+    for rows, weight in (((blocks,), None), ((wild, TARGETS), times), (repeated, None)):
+        gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), seed=0)
+        with pytest.warns(rfgp.OutlierWarning):
+            models.append(gp.condition(*rows, sample_weight=weight))
+    lengths = [value_of(gp, "rbf.lengthscale") for gp in models]
+    assert lengths[0] < 1
+    assert lengths[1] == pytest.approx(lengths[2], rel=1e-12)
+    outputs = [np.column_stack([TARGETS, second]) for second in (CURVE, changed(CURVE, 3, 1e6))]
+    means = [rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], both).predict([[0.3]]).mean[0, 0] for both in outputs]
+    assert means[0] == pytest.approx(means[1], rel=1e-9)
+    zeros = np.where(np.arange(80) % 10, 0.0, 1e6)  # heavy tails are no outliers
+    gp = rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], zeros)
+    assert value_of(gp, "noise") == pytest.approx(0.1 * np.var(zeros, ddof=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
+@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")
+def test_means_of_rare_counts_are_bounded_by_a_prior(name):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(150, 3)), np.zeros(150)
+    y[rng.integers(150)] = 10_000
+    with pytest.warns(rfgp.RfgpWarning) if name == "poisson" else nullcontext():
+        assert rfgp.GP(k.RBF(), name, seed=0).fit(X, y).predict(X).observed().mean.max() < 2 * y.max()
+    if name == "poisson":
+        gp = rfgp.GP(k.RBF(), name, rfgp.Exact(), priors={"outputscale": None}, seed=0)
+        with pytest.warns(rfgp.LatentVarianceWarning, match="quantile"):
+            gp.fit(X, y)
+        assert gp.predict(X).observed().mean.max() > 1e20 * y.max()
+
+
+# --- fits -----------------------------------------------------------------------------------------------
+
+FITTED = dict.fromkeys(("bernoulli", "poisson", "negative-binomial", "gamma", "logistic"), ("laplace", "variational"))
+FITTED |= {"student-t": ("laplace",), "heteroscedastic": ("variational",), "categorical": ("laplace", "variational")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "inference"), [(name, way) for name, ways in FITTED.items() for way in ways])
+@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning", "ignore::rfgp.LatentVarianceWarning")
+def test_fits_are_maxima_and_predict(name, inference):
+    X, new = table(200, 5, "abc"), table(200, 6, "abc")
+    y, observed = (2 * observations(name, rows, seed=seed) for rows, seed in ((X, 7), (new, 8)))
+    if MODELS[name][0]().is_discrete:
+        y, observed = y / 2, observed / 2
+    gp = rfgp.GP(KERNELS["wave"] + KERNELS["slope"] + KERNELS["site"], MODELS[name][0](), inference=inference, seed=0)
+    start = gp.condition(X, y).log_marginal_likelihood().item()
+    gp.fit(X, y)
+    value, report = gp.log_marginal_likelihood(), gp.fit_report
+    assert report.converged
+    assert value.item() == pytest.approx(report.log_marginal_likelihood, abs=1e-3)
+    assert value.item() > start
+    slopes = torch.autograd.grad(value, list(gp.hyperparameters.raw.values()))
+    inside = [slope for path, slope in zip(gp.hyperparameters.raw, slopes, strict=True) if path not in report.at_bounds]
+    assert max(float(slope.abs().max()) for slope in inside) < (0.2 if inference == "laplace" else 1.0)
+    log_prob = gp.predict(new).observed().log_prob(observed).mean()
+    assert report.leave_one_out == pytest.approx(log_prob, abs=0.25)
+    constant = rfgp.GP(k.Constant(), MODELS[name][0](), inference=inference, seed=0).fit(X, y)
+    assert log_prob > constant.predict(new).observed().log_prob(observed).mean() + 0.02
+
+
+@pytest.mark.slow
+def test_fits_on_a_lattice_are_those_of_exact_kernels():
+    X, found = table(200, 5, "abc"), []
+    for approximation in (rfgp.EquispacedFourier(tolerance=1e-5), rfgp.Exact()):
+        gp = rfgp.GP(KERNELS["wave"], "poisson", approximation, inference="laplace", seed=0)
+        found.append(gp.fit(X, observations("poisson", X)).fit_report)
+    assert all(report.converged for report in found)
+    assert found[0].log_marginal_likelihood == pytest.approx(found[1].log_marginal_likelihood, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "heteroscedastic"])
+def test_fixed_values_stay_after_a_cheaper_first_fit(name):
+    gp = rfgp.GP(k.RBF("t", lengthscale=3.0), name, rfgp.Exact(), inference="variational", seed=0)
+    gp.fit(ROWS, observations(name), fixed="*.lengthscale")
+    assert value_of(gp, "rbf(t).lengthscale") == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "categorical"])
+def test_separable_classes_have_a_finite_fit(name):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    y = (X[:, 0] > 0).astype(float)
+    p = rfgp.GP(k.RBF(), name, rfgp.RandomFeatures(8), inference="laplace", seed=0).fit(X, y).predict(X).observed()
+    found = p.mean if name == "bernoulli" else p.mean[:, 1]
+    assert np.isfinite(found).all()
+    assert ((found > 0.5) == (y == 1)).mean() > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(6)], ids=repr)
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
+def test_extreme_targets_have_finite_fits(name, approximation):
+    rng = np.random.default_rng(0)
+    y = {
+        "poisson": rng.integers(0, 10**7, 40),
+        "negative-binomial": np.r_[10**7, np.zeros(39)],
+        "gamma": np.exp(rng.normal(0, 20, 40)),
+        "student-t": 1e12 * rng.standard_cauchy(40),
+        "bernoulli": np.r_[1, np.zeros(39)],
+    }[name].astype(float)
+    X = np.repeat(rng.standard_normal((10, 2)), 4, axis=0)
+    gp = rfgp.GP(k.RBF(), name, approximation, seed=0).fit(X, y)
+    law = gp.predict(np.vstack([X[:2], [[1e3, 1e3]]])).observed()
+    assert np.isfinite(law.log_prob(y[:3])[:2]).all()
+    assert not np.isnan(law.log_prob(y[:3])).any()  # e^f may overflow far from the rows
+    assert (law.quantile(0.9) >= law.quantile(0.1)).all()
+    assert np.isfinite(gp.leave_one_out().log_prob).all()
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+COUNTS, X2 = np.arange(20.0), np.random.default_rng(0).standard_normal((20, 2))
+INVALID, BAD, SOLVER = rfgp.InvalidArgumentError, rfgp.DataError, rfgp.SolverError
+
+
+def gp_of(likelihood="poisson", approximation="auto", **options):
+    return rfgp.GP(k.RBF(), likelihood, approximation, **options)
+
+
+def law(likelihood="poisson", y=COUNTS, **options):
+    """Return a prediction of 20 rows."""
+    p = gp_of(likelihood, **options).condition(X2, np.resize(y, 20)).predict(X2)
+    assert np.isfinite(p.mean).all()
+    return p
+
+
+def dense_classes():
+    with rfgp.testing.limits(max_dense=15):
+        return law("categorical", [0, 1, 2], inference="laplace")
+
+
+def bounds(likelihood, approximation):
+    return gp_of(likelihood, approximation).condition(X2, COUNTS).evidence_bounds()
+
+
+REFUSED = [
+    (lambda: gp_of("cauchy"), INVALID, "cauchy"),
+    (lambda: likelihoods.by_name(3), INVALID, "likelihood"),
+    (lambda: Bernoulli(link="cauchit"), INVALID, "link"),
+    (lambda: Categorical(1), INVALID, "num_classes"),
+    (lambda: Categorical(10_000), INVALID, "num_classes"),
+    (lambda: Categorical(2.5), INVALID, "num_classes"),
+    (lambda: gp_of(Gaussian(noise=0.3)), INVALID, "noise"),
+    (lambda: law(start={"noise": 0.1}), INVALID, "noise"),
+    (lambda: law(approximation=rfgp.RandomFeatures(8, learn_frequencies=True)), INVALID, "Gaussian"),
+    (lambda: law(approximation=rfgp.InducingPoints(8, method="fitc")), INVALID, "Gaussian"),
+    (lambda: law(approximation=rfgp.Vecchia(5, condition_on="responses")), INVALID, "Gaussian"),
+    (lambda: law("categorical", approximation=rfgp.Vecchia(5), inference="laplace"), INVALID, "variational"),
+    (lambda: gp_of("student-t", inference="variational"), INVALID, "laplace"),
+    (lambda: gp_of("heteroscedastic", inference="laplace"), INVALID, "variational"),
+    (lambda: gp_of("gaussian", inference="laplace"), INVALID, "None"),
+    (lambda: gp_of(inference="mcmc"), INVALID, "variational"),
+    (lambda: law("bernoulli", [0, 1, 2, 0]), BAD, "row 2"),
+    (lambda: law("categorical", [0, 1, 0.5]), BAD, "row 2"),
+    (lambda: law(Categorical(2), [0, 1, 2]), BAD, "row 2"),
+    (lambda: law("poisson", [0, 1.5]), BAD, "row 1"),
+    (lambda: law("negative-binomial", [-1]), BAD, "counts"),
+    (lambda: law("gamma", [1, 0]), BAD, "row 1"),
+    (lambda: law("poisson", [0, np.nan]), BAD, "NaN|finite"),
+    (lambda: gp_of().condition(X2, np.stack([COUNTS, COUNTS], 1)), BAD, "output"),
+    (lambda: gp_of().condition(X2, COUNTS, noise=np.ones(20)), BAD, "noise"),
+    (lambda: gp_of().condition(X2, COUNTS).update(X2, COUNTS + 0.5), BAD, "counts"),
+    (lambda: gp_of().condition(X2, COUNTS, exposure=-1 - COUNTS), INVALID, "positive"),
+    (lambda: gp_of().condition(X2, COUNTS, exposure=[1, 2]), BAD, "one value"),
+    (lambda: gp_of("bernoulli").condition(X2, COUNTS % 2, exposure=1 + COUNTS), INVALID, "counts"),
+    (lambda: law("gaussian").observed(exposure=2.0), INVALID, "exposure"),
+    (lambda: law().observed(exposure=0.0), INVALID, "positive"),
+    (lambda: law().observed().log_prob(-COUNTS), INVALID, "possible"),
+    (lambda: law().observed().covariance, INVALID, "covariance"),
+    (lambda: law().observed().linear(COUNTS), INVALID, "Sums"),
+    (lambda: law().linear(COUNTS).observed(), INVALID, "observations"),
+    (lambda: law().observed().exp(), INVALID, "exponentials"),
+    (lambda: law().exp().observed(), INVALID, "exponentials"),
+    (lambda: law().terms["rbf"].observed().sample(1), INVALID, "term"),
+    (lambda: conditioned("rows", "categorical", "laplace").sample_functions(1), INVALID, "sample"),
+    (dense_classes, INVALID, "at most 15"),
+    (lambda: law(start={"mean": 800.0}), SOLVER, "finite"),
+    (lambda: law(start={"mean": 800.0}, inference="variational"), SOLVER, "finite"),
+    (lambda: gp_of(inference="variational").condition(rfgp.tables.Batches([(X2, COUNTS)])), INVALID, "memory"),
+    (lambda: gp_of(Heteroscedastic(kernel="rbf")), INVALID, "kernel"),
+    (lambda: noisy(k.RBF("u"), {"noise.a": rfgp.Exact()}).condition(ROWS, TARGETS[:N]), INVALID, "noise.a"),
+    (lambda: noisy(k.RBF("nothing")).condition(ROWS, TARGETS[:N]), rfgp.RfgpError, "nothing"),
+    (lambda: bounds("gaussian", rfgp.RandomFeatures(8)), INVALID, "RandomFeatures"),
+    (lambda: bounds("poisson", rfgp.InducingPoints(8)), INVALID, "Gaussian"),
+    (lambda: gp_of("gaussian").evidence_bounds(), rfgp.NotFittedError, "condition"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "word"), REFUSED)
+def test_what_cannot_be_is_refused(call, error, word):
+    with pytest.raises(error, match=word):
+        call()

@@ -1,0 +1,213 @@
+"""Priors of hyperparameters: densities, units, files and searches under sparse ones."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import rfgp
+from rfgp import kernels as k
+from rfgp import lengthscales, priors
+from rfgp.parameters import BoundaryAvoiding
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+SPARSE = {
+    "variance": priors.SparseVariances(),
+    "lengthscale": priors.SparseLengthscales(),
+    "outputscale": priors.LogNormalVariance(),
+}
+EXACT = {"approximation": rfgp.Exact(), "seed": 0}
+VALUES = np.array([0.1, 1.0, 30.0])
+
+
+def half_cauchy(size, scale):
+    return stats.halfcauchy(scale=scale / np.sqrt(size))
+
+
+DENSITIES = {
+    "lengthscales": (priors.SparseLengthscales(0.3), lambda v: half_cauchy(3, 0.3).logpdf(1 / v)),
+    "variances": (priors.SparseVariances(0.3), lambda v: half_cauchy(3, 0.3).logpdf(np.sqrt(v))),
+    "log-normal": (priors.LogNormalVariance(2.0, 0.7), lambda v: stats.norm(np.log(2.0), 0.7).logpdf(np.log(v))),
+    "half-normal": (priors.HalfNormalDeviation(2.0), lambda v: stats.halfnorm(scale=2.0).logpdf(np.sqrt(v))),
+    "avoiding": (BoundaryAvoiding(), lambda v: np.log(v) / 2),
+}
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_density_is_that_of_its_distribution(name):
+    prior, expected = DENSITIES[name]
+    np.testing.assert_allclose(prior.log_prob(torch.tensor(VALUES)), expected(VALUES))
+
+
+@pytest.mark.parametrize("prior", [priors.SparseLengthscales(0.5), priors.SparseVariances(0.5)], ids=repr)
+def test_density_of_logarithm_integrates_to_one(prior):
+    grid = np.linspace(-25, 25, 5001)
+    density = [float(prior.log_prob_of_logarithm(torch.tensor(prior.value(e))).exp()) for e in np.exp(grid)]
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: priors.SparseVariances(0.0),
+        lambda: priors.SparseLengthscales("a"),
+        lambda: priors.LogNormalVariance(1, -1),
+        lambda: priors.HalfNormalDeviation(np.nan),
+    ],
+)
+def test_numbers_that_are_not_positive_are_refused(make):
+    with pytest.raises(rfgp.InvalidArgumentError, match="positive"):
+        make()
+
+
+def wide(kind, count=70, columns=80):
+    """Return rows of which two columns matter, targets, new rows and their function."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.uniform(size=(count, columns)), rng.uniform(size=(500, columns))
+    f = {
+        "linear": lambda x: 3 * x[:, 0] - 2 * x[:, 1],
+        "curved": lambda x: np.sin(6 * x[:, 0]) + 4 * (x[:, 1] - 0.5) ** 2,
+    }[kind]
+    y = f(X)
+    return X, y + 0.3 * y.std() * rng.normal(size=count), Z, f(Z)
+
+
+def r2(gp, Z, f):
+    return 1 - np.mean((gp.predict(Z).mean - f) ** 2) / f.var()
+
+
+@pytest.mark.parametrize("kind", ["linear", pytest.param("curved", marks=pytest.mark.slow)])
+def test_wide_tables_are_learned_from_few_rows(kind):
+    X, y, Z, f = wide(kind)
+    gp = rfgp.GP(k.Linear() + k.RBF(), priors=SPARSE, **EXACT).fit(X, y)
+    low, high = gp.predict(Z).observed().interval(0.95)
+    new = f + 0.3 * f.std() * np.random.default_rng(9).normal(size=len(f))
+    assert r2(gp, Z, f) > {"linear": 0.97, "curved": 0.93}[kind]
+    assert 0.88 < np.mean((low <= new) & (new <= high)) < 0.995
+    inverse = X.std(0) / gp.hyperparameters["rbf.lengthscale"].detach().numpy()
+    slopes = X.std(0) * gp.hyperparameters["linear.variance"].detach().sqrt().numpy() / y.std()
+    assert max(inverse[2:].max(), slopes[2:].max()) < 0.1
+
+
+def test_many_columns_mislead_a_search_without_priors():
+    X, y, Z, f = wide("linear")
+    with pytest.warns(rfgp.OverfittingWarning):
+        gp = rfgp.GP(k.RBF(), **EXACT).fit(X, y)
+    assert r2(gp, Z, f) < 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(64), rfgp.Vecchia(10)], ids=repr)
+def test_other_approximations_take_sparse_priors(approximation):
+    X, y, Z, f = wide("curved", 300, 20)
+    chosen = {name: SPARSE[name] for name in ("lengthscale", "outputscale")}
+    gp = rfgp.GP(k.RBF(), approximation=approximation, priors=chosen, seed=0).fit(X, y)
+    assert r2(gp, Z, f) > 0.8
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_polynomial_effects_of_one_of_many_columns_are_found(power):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(70, 40)) * 10.0 ** rng.integers(-3, 4, 40) + rng.normal(size=40)
+    z = (X[:, 7] - X[:, 7].mean()) / X[:, 7].std()
+    y = [z, z**2, z**3 - 3 * z][power - 1] + 0.3 * rng.normal(size=70)
+    gp = rfgp.GP(k.RBF(), priors={"lengthscale": priors.SparseLengthscales()}, **EXACT).fit(X, y)
+    assert (X.std(0) / gp.hyperparameters.lengthscale.detach().numpy()).argmax() == 7
+
+
+def test_units_of_columns_and_target_do_not_matter():
+    X, y, Z, _ = wide("linear", 40, 5)
+    units = 2.0 ** np.random.default_rng(1).integers(-9, 9, 5)
+    one = rfgp.GP(k.Linear() + k.RBF(), priors=SPARSE, **EXACT).fit(X, y)
+    other = rfgp.GP(k.Linear() + k.RBF(), priors=SPARSE, **EXACT).fit(X * units, 1024 * y)
+    np.testing.assert_allclose(other.predict(Z * units).mean / 1024, one.predict(Z).mean, rtol=1e-6)
+
+
+def test_slopes_of_several_columns_are_searched():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    gp = rfgp.GP(k.Linear(), **EXACT).fit(X, 3 * X[:, 0] + 0.1 * rng.normal(size=60))
+    variance = gp.hyperparameters.variance.detach().numpy()
+    assert variance[0] > 100 * variance[1:].max()
+
+
+def test_priors_see_the_units_of_the_user_and_are_saved(tmp_path):
+    X, y, _, _ = wide("linear", 30, 4)
+    prior = torch.distributions.LogNormal(0.0, 1.0)
+    gp = rfgp.GP(k.RBF(ard=False), priors={"noise": prior}, start={"noise": 0.4}, **EXACT).condition(X, 10 * y)
+    assert gp.hyperparameters.log_prior().item() == pytest.approx(float(prior.log_prob(torch.tensor(0.4))), rel=1e-6)
+    shared = rfgp.GP(k.RBF(ard=False), priors={"lengthscale": prior}, **EXACT).condition(X, y)
+    one = shared.hyperparameters.standardized("lengthscale")  # one value, not one for each column
+    assert shared.hyperparameters.log_prior().item() == pytest.approx(prior.log_prob(one).item(), rel=1e-6)
+    sparse = rfgp.GP(k.Linear() + k.RBF(), priors=SPARSE, **EXACT).condition(X, y)
+    sparse.save(tmp_path / "gp", data=True)
+    loaded = rfgp.load(tmp_path / "gp")
+    expected = sparse.hyperparameters.log_prior().item()
+    assert loaded.hyperparameters.log_prior().item() == pytest.approx(expected, rel=1e-9)
+    assert expected != 0
+
+
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(32)], ids=repr)
+def test_starts_have_a_finite_prior_density(approximation):
+    """A prior may have no density at some starts, such as a thirtieth of the usual lengthscale."""
+    X, y, _, _ = wide("linear", 100, 2)
+    prior = {"lengthscale": torch.distributions.Uniform(0.2, 10.0)}
+    gp = rfgp.GP(k.RBF(), approximation=approximation, priors=prior, seed=0).fit(X, y, max_iterations=0)
+    assert (gp.hyperparameters.lengthscale > 0.2).all()
+    assert gp.fit_report.iterations == 0
+
+
+# --- lengthscales of published protocols -----------------------------------------------------------
+
+
+def test_neighbor_distance_is_the_mean_of_sorted_distances():
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    distances = np.sort(np.linalg.norm(x[:, None] - x, axis=2), axis=1)
+    assert lengthscales.neighbor_distance(x) == pytest.approx(distances[:, 50].mean())
+    assert lengthscales.neighbor_distance(torch.as_tensor(x), 3) == pytest.approx(distances[:, 3].mean())
+    some = lengthscales.neighbor_distance(x, num_points=100, seed=4)
+    assert abs(some - distances[:, 50].mean()) < 4 * distances[:, 50].std() / 10
+
+
+def two_clusters(count, seed):
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(0, 2, count)
+    return rng.standard_normal((count, 3)) + 4 * classes[:, None] - 2, classes
+
+
+def test_tuned_scale_is_where_most_classes_are_right():
+    (a, p), (b, q) = two_clusters(200, 0), two_clusters(100, 1)
+    found, accuracies = lengthscales.tuned_to_classes(a, p, b, q, scales=[1e-3, 0.5, 8.0], num_draws=3)
+    assert found == pytest.approx(2.0)
+    assert accuracies[1] > 0.9
+    assert accuracies[1] == lengthscales.class_accuracies("iid", a / 2, p, b / 2, q, 30, 3).mean()
+
+
+def test_accuracies_of_many_features_are_those_of_the_kernel():
+    (a, p), (b, q) = two_clusters(30, 0), two_clusters(40, 1)
+    kernel = np.exp(-0.5 * ((b[:, None] - a) ** 2).sum(2) / 4)
+    expected = (np.array([kernel[:, p == c].sum(1) for c in (0, 1)]).argmax(0) == q).mean()
+    found = lengthscales.class_accuracies("iid", a / 2, p, b / 2, q, 3000, 3, seed=5)
+    np.testing.assert_allclose(found, expected, atol=0.06)
+
+
+A, P = two_clusters(60, 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: lengthscales.neighbor_distance(A[:50]),
+        lambda: lengthscales.neighbor_distance(np.ones((60, 2))),
+        lambda: lengthscales.neighbor_distance(A, 0),
+        lambda: lengthscales.tuned_to_classes(A, P[:-1], A, P),
+        lambda: lengthscales.tuned_to_classes(A, P - 1, A, P),
+        lambda: lengthscales.tuned_to_classes(A, P + 0.5, A, P),
+        lambda: lengthscales.tuned_to_classes(A, ["a"] * 60, A, P),
+        lambda: lengthscales.tuned_to_classes(A, P, A, P, scales=[]),
+        lambda: lengthscales.tuned_to_classes(A, P, A, P, scales=[np.inf]),
+    ],
+)
+def test_bad_points_classes_and_scales_are_refused(call):
+    with pytest.raises(rfgp.InvalidArgumentError):
+        call()

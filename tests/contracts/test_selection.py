@@ -1,0 +1,972 @@
+"""Selections of kernels, approximations and noise, through their public report.
+
+Decisions are tested with given scores: a fixture replaces the fits of candidates, so that a selection takes
+milliseconds.
+"""
+
+import copy
+import time
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import trimesh
+from scipy import stats
+from scipy.optimize import minimize
+
+import graphs
+import rfgp
+from rfgp import kernels as k
+from rfgp.selection.validation import Validation
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
+FEATURES = rfgp.RandomFeatures(8)
+
+
+def table(count=80, columns=2, seed=0):
+    """Return inputs on different scales and a smooth function of them with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (count, columns))
+    y = 5 + 2 * np.sin(4 * X[:, 0]) * np.cos(X[:, -1]) + 0.3 * rng.standard_normal(count)
+    return X * np.geomspace(1, 30, columns), y
+
+
+DRAWS = {
+    "bernoulli": lambda f, rng: rng.random(len(f)) < 1 / (1 + np.exp(-3 * f)),
+    "categorical": lambda f, rng: np.digitize(f + 0.3 * rng.standard_normal(len(f)), [-0.4, 0.4]),
+    "poisson": lambda f, rng: rng.poisson(np.exp(f)),
+    "heteroscedastic": lambda f, rng: f + np.exp(f) * rng.standard_normal(len(f)),
+}
+
+
+def drawn(likelihood, count):
+    """Return inputs and observations of a likelihood."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (count, 2))
+    return X, DRAWS[likelihood](2 * np.sin(3 * X[:, 0]) * X[:, 1], rng).astype(float)
+
+
+def rebuilt(trial, **options):
+    """Return the model of a trial, from its options as one writes them."""
+    scope = {**vars(k), **vars(rfgp.approximations)}
+    return rfgp.GP(**{name: eval(value, scope) for name, value in trial.options.items()}, seed=0, **options)
+
+
+def scored(selection):
+    return [trial for trial in selection.trials if trial.scores]
+
+
+def statuses(selection):
+    return {trial.name: trial.status for trial in selection.trials}
+
+
+# --- scores ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", [pytest.param("auto", marks=pytest.mark.slow), rfgp.Vecchia(8)], ids=str)
+def test_scores_are_leave_one_out_densities_of_fits_alone(approximation):
+    X, y = table(100, 1)
+    selection = rfgp.GP(approximation=approximation, seed=0).select(X, y)
+    assert (selection.validation, selection.num_validation) == ("leave-one-out", 100)
+    best = max(scored(selection), key=lambda trial: trial.last.value)
+    top = rebuilt(best).fit(X, y).leave_one_out().log_prob
+    for trial in scored(selection)[::2]:
+        alone = rebuilt(trial).fit(X, y).leave_one_out().log_prob
+        assert trial.last.value == pytest.approx(alone.mean(), abs=5e-3)
+        assert trial.last.error == pytest.approx(alone.std(ddof=1) / 10, rel=0.1)
+        assert trial.last.difference == pytest.approx((top - alone).mean(), abs=5e-3)
+        assert trial.last.difference_error == pytest.approx((top - alone).std(ddof=1) / 10, abs=5e-3)
+
+
+def test_last_rows_are_held_out_and_compared_with_a_constant():
+    rng = np.random.default_rng(0)
+    t = rng.permutation(100).astype(float)
+    y = np.sin(t / 9) + 0.1 * rng.standard_normal(100)
+    selection = rfgp.GP(seed=0, validate="forward").select(t[:, None], y)
+    assert (selection.validation, selection.num_validation) == ("the last rows", 20)
+    first, last = t < 80, t >= 80
+    constant = stats.norm(y[first].mean(), y[first].std()).logpdf(y[last])
+    assert selection.baselines["a constant"].value == pytest.approx(constant.mean())
+    assert selection.baselines["a constant"].error == pytest.approx(constant.std(ddof=1) / np.sqrt(20))
+    for trial in scored(selection)[:3]:
+        alone = rebuilt(trial).fit(t[first, None], y[first]).predict(t[last, None]).observed()
+        assert trial.last.value == pytest.approx(alone.log_prob(y[last]).mean(), abs=0.1)
+    assert selection.last_times == {}
+
+
+def test_groups_are_scored_by_fits_without_them():
+    """Each of four groups is a fold. Other rows of the group would tell its effect."""
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(4.0), 15)
+    X = np.stack([rng.standard_normal(60), group], 1)
+    y = 2 * X[:, 0] + np.array([0.0, 4.0, -3.0, 1.0])[group.astype(int)] + 0.3 * rng.standard_normal(60)
+    selection = rfgp.GP(approximation=rfgp.Exact(), seed=0, validate=1).select(X, y)
+    assert selection.validation == "groups of 1"
+    trial = next(trial for trial in selection.trials if trial.name == "exact Linear")
+    found = np.empty(60)
+    for g in range(4):
+        others = group != g
+        alone = rebuilt(trial).fit(X[others], y[others])
+        found[~others] = alone.predict(X[~others]).observed().log_prob(y[~others])
+    assert trial.last.value == pytest.approx(found.mean(), abs=0.05)
+    assert found.mean() < rebuilt(trial).fit(X, y).leave_one_out().log_prob.mean() - 0.2
+
+
+@pytest.mark.slow
+def test_scores_of_few_rows_are_not_fitted_to_them():
+    """With 9 columns and 60 rows, left-out densities of one fit are too large. Folds are new fits."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((60, 9)), rng.standard_normal((500, 9))
+    y, y_new = (x[:, 0] + 0.5 * rng.standard_normal(len(x)) for x in (X, new))
+    selection = rfgp.GP(approximation=rfgp.Exact(), seed=0).select(X, y)
+    assert selection.validation == "5 folds"
+    trial = next(trial for trial in selection.trials if trial.name == "exact Matern 3/2")
+    alone = rebuilt(trial).fit(X, y)
+    assert trial.last.value < alone.leave_one_out().log_prob.mean()
+    assert trial.last.value == pytest.approx(alone.predict(new).observed().log_prob(y_new).mean(), abs=0.3)
+
+
+@pytest.mark.parametrize("approximation", [pytest.param("auto", marks=pytest.mark.slow), FEATURES], ids=str)
+def test_scores_of_replicates_are_those_of_new_inputs(approximation):
+    """Rows whose replicates are among the others would score by the noise alone, 0.88 nats."""
+    rng = np.random.default_rng(0)
+    X, f = rng.uniform(-1, 1, (60, 3)), rng.standard_normal(60)
+    y = np.repeat(f, 4) + 0.1 * rng.standard_normal(240)
+    selection = rfgp.GP(approximation=approximation, seed=0).select(np.repeat(X, 4, axis=0), y)
+    assert selection.num_validation == 60
+    assert selection.chosen.last.value < -1.2
+
+
+LEVELS = np.repeat(np.arange(3), 20)
+
+
+@pytest.mark.filterwarnings("error::rfgp.BaselineNotBeatenWarning")
+@pytest.mark.parametrize("X", [
+    {"a": np.array(["lo", "mid", "hi"])[LEVELS]},
+    {"a": LEVELS / 2},
+    pytest.param({"a": LEVELS > 0}, marks=pytest.mark.slow),
+    pytest.param({"a": np.array(["lo", "mid", "hi"])[LEVELS], "b": np.tile([0.0, 1.0], 30)}, marks=pytest.mark.slow),
+], ids=["categories", "few numbers", "booleans", "two columns"])  # fmt: skip
+def test_scores_of_designs_are_those_of_new_repeats(X):
+    """Each level was predicted without any row of it, and the table called uninformative."""
+    rng = np.random.default_rng(0)
+    f = 3 * np.sin(7.0 * np.unique(X["a"], return_inverse=True)[1])
+    y, again = (f + 0.1 * rng.standard_normal(60) for _ in range(2))
+    gp = rfgp.GP(approximation=rfgp.Exact(), seed=0).fit(X, y)
+    assert gp.selection.chosen.last.value == pytest.approx(gp.predict(X).observed().log_prob(again).mean(), abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("categorical", "bernoulli"))) for name in DRAWS],
+)
+def test_other_likelihoods_are_scored_on_left_out_or_held_out_rows(likelihood, limits):
+    X, y = drawn(likelihood, 40)
+    gp = rfgp.GP(likelihood=likelihood, seed=0).fit(X, y, max_iterations=3)
+    assert gp.selection.validation == "leave-one-out"
+    assert gp.selection.chosen.last.value == pytest.approx(gp.leave_one_out().log_prob.mean(), abs=1e-6)
+    assert gp.selection.baselines == {}
+    limits(few_rows=20)
+    selection = rfgp.GP(likelihood=likelihood, approximation=FEATURES, seed=0).select(X, y)
+    assert (selection.validation, selection.num_validation) == ("held out", 8)
+    assert np.isfinite([trial.last.value for trial in scored(selection)]).all()
+
+
+def test_exposures_of_held_out_counts_are_used(limits):
+    limits(few_rows=20)
+    rng = np.random.default_rng(0)
+    X, times = rng.uniform(-1, 1, (80, 2)), rng.uniform(0.1, 20, 80)
+    y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
+    gp = rfgp.GP(likelihood="poisson", approximation=FEATURES, seed=0)
+    with_times, without = (gp.select(X, y, exposure=one).chosen.last.value for one in (times, None))
+    assert with_times > without + 0.5
+
+
+# --- averages --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    """Return an average of kernels that were scored by leave-one-out, and its rows."""
+    X, y = table(110, 1, seed=3)
+    gp = rfgp.GP(seed=0).fit(X, y)
+    assert gp.selection.validation == "leave-one-out"
+    return gp, X, y
+
+
+def test_weights_maximize_the_penalized_density_of_the_mixture(averaged):
+    gp, _, _ = averaged
+    weights = np.array([weight for weight, _ in gp.members])
+    densities = np.stack([model.leave_one_out().log_prob for _, model in gp.members], 1)
+
+    def objective(weights):
+        return np.log(np.exp(densities) @ weights).sum() + 5.0 * np.log(weights).sum()
+
+    def softmax(logits):
+        return np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+
+    best = softmax(minimize(lambda logits: -objective(softmax(logits)), np.zeros(len(weights)), tol=1e-10).x)
+    assert 2 <= len(weights) <= 4
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(weights, best, atol=2e-3)
+
+
+def test_members_have_the_weights_of_the_selection(averaged, tmp_path):
+    gp, X, y = averaged
+    selection = gp.selection
+    weights = sorted(filter(None, selection.weights), reverse=True)
+    assert [weight for weight, _ in gp.members] == weights
+    assert weights[0] == selection.weights[selection.best]
+    assert sorted(selection.parts.values(), reverse=True) == weights
+    assert sum("of the average" in line for line in selection.table()) == len(weights)
+    assert selection.reason.startswith("The average of ")
+    assert repr(selection).startswith("SelectionReport(an average of ")
+    assert repr(gp).endswith(f"averaged with {len(weights) - 1} other{'s' * (len(weights) > 2)})")
+    mean = sum(weight * model.predict(X).mean for weight, model in gp.members)
+    np.testing.assert_allclose(gp.predict(X).mean, mean, rtol=1e-9)
+    gp.save(tmp_path / "model", data=True)
+    assert rfgp.load(tmp_path / "model").selection == selection
+    again = copy.deepcopy(gp).fit(X, y)
+    assert again.selection == selection
+    np.testing.assert_allclose(again.predict(X).mean, gp.predict(X).mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["outputs", "approximation", "poisson", "time limit"])
+def test_only_exact_gaussian_candidates_of_one_output_are_averaged(kind):
+    X, y = table(60)
+    gp = {
+        "outputs": rfgp.GP(seed=0),
+        "approximation": rfgp.GP(approximation=FEATURES, seed=0),
+        "poisson": rfgp.GP(likelihood="poisson", seed=0),
+        "time limit": rfgp.GP(seed=0, time_limit=1e-9),
+    }[kind]
+    y = {"outputs": np.stack([y, y**2], 1), "poisson": np.round(np.abs(y))}.get(kind, y)
+    assert gp.fit(X, y, max_iterations=3).members == ()
+    assert gp.selection.weights == ()
+
+
+def test_killed_selection_goes_on_to_the_same_end(averaged, tmp_path):
+    gp, X, y = averaged
+    told = []
+
+    def kill(iteration, value):
+        told.append(iteration)
+        if iteration >= 60:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rfgp.GP(seed=0).fit(X, y, checkpoint=tmp_path / "c", callback=kill)
+    begun = (tmp_path / "c").read_bytes()
+    again = rfgp.GP(seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    assert (tmp_path / "c").read_bytes().startswith(begun)
+    assert again.selection == gp.selection
+    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
+
+
+# --- decisions, with given scores ------------------------------------------------------------------
+
+NEAR, ROUGH, VERY_SMOOTH = (f"Matern {nu}, 30 neighbors" for nu in ("3/2", "1/2", "5/2"))
+FIXED, LEARNED = "RBF, 128 frequencies", "RBF, 128 learned frequencies"
+BOTH, MORE, MOST = f"{FIXED} + {NEAR}", "RBF, 256 learned frequencies", "RBF, 512 learned frequencies"
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Give mean densities to candidates by name, -9 to others. It returns what is fitted, as (name, rows, plan)."""
+
+    def give(means, fell_back=(), deviation=0.0):
+        asked = []
+
+        def fitted(validation, candidate, size, start, plan):
+            asked.append((candidate.name, size, plan))
+            mean = means.get(candidate.name, -9.0)
+            if mean is None:
+                raise rfgp.SolverError("no solution")
+            noise = torch.randn(len(validation.validation_rows), generator=torch.Generator().manual_seed(len(asked)))
+            log_prob = mean + deviation * (noise - noise.mean()).double()
+            values = SimpleNamespace(standardized=lambda name: 0.1)
+            report = SimpleNamespace(learned_frequencies_rejected=candidate.name in fell_back, leave_one_out=mean + 0.3)
+            return SimpleNamespace(
+                candidate=candidate,
+                log_prob=log_prob,
+                num_search_rows=size,
+                report=report,
+                state=SimpleNamespace(hyperparameters=values),
+            )
+
+        monkeypatch.setattr(Validation, "fitted", fitted)
+        monkeypatch.setattr(Validation, "scored_in_folds", lambda self, found: found)
+        return asked
+
+    return give
+
+
+def select(count=2100, columns=4, time_limit=4000, X=None, y=None, **options):
+    """Return a selection on rows of several columns, of which four fifths are fitted to."""
+    X = np.random.default_rng(0).uniform(-1, 1, (count, columns)) if X is None else X
+    y = np.sin(np.arange(float(count))) if y is None else y
+    return rfgp.GP(seed=0, time_limit=time_limit, **options).select(X, y)
+
+
+def names(selection):
+    return {trial.name for trial in selection.trials}
+
+
+@pytest.mark.parametrize(
+    ("means", "chosen", "scored", "left_out"),
+    [
+        ({NEAR: 1.0, ROUGH: 2.0}, ROUGH, {VERY_SMOOTH}, {MORE}),
+        ({NEAR: 1.0, VERY_SMOOTH: 2.0}, VERY_SMOOTH, {ROUGH}, {MORE}),
+        ({LEARNED: 1.0, MORE: 2.0}, MORE, {MOST}, {ROUGH}),
+        ({LEARNED: 1.0, MORE: 1.1, MOST: 2.0}, MOST, set(), set()),
+        ({LEARNED: 1.0, MORE: 1.001, MOST: 2.0}, MORE, set(), {MOST}),
+        ({LEARNED: 1.0, MORE: 0.9, MOST: 2.0}, LEARNED, {MORE}, {MOST}),
+        ({NEAR: 1.0, BOTH: 1.14}, BOTH, {ROUGH}, set()),
+        ({NEAR: 1.0, BOTH: 1.16}, BOTH, set(), {ROUGH}),
+        ({FIXED: 1.0}, FIXED, {LEARNED, NEAR, BOTH}, {MORE, ROUGH}),
+        ({FIXED: 1.0, NEAR: None}, FIXED, set(), {ROUGH}),
+    ],
+)
+def test_followups_of_survivors_are_scored(means, chosen, scored, left_out, given):
+    """A followup needs a parent within 0.15 nats of the best. A second one needs a lead of 0.005 nats."""
+    given(means)
+    selection = select()
+    assert selection.chosen.name == chosen
+    assert scored <= names(selection)
+    assert not left_out & names(selection)
+
+
+def test_failures_and_losers_are_told_apart(given):
+    given({NEAR: 1.0, BOTH: 0.99, FIXED: 0.98, LEARNED: None})
+    selection = select()
+    status = statuses(selection)
+    assert status[LEARNED] == "no solution"
+    assert "worse than the best by 0.02" in status[FIXED]  # at most two go on
+    assert status[NEAR] == ""
+    assert [score.rows for score in selection.chosen.scores] == [1000, 1680]
+
+
+def test_uncertain_differences_do_not_eliminate(given):
+    """The standard error of the difference of 420 rows is 9 sqrt(2 / 420) = 0.6 nats."""
+    given({NEAR: 1.0, BOTH: 1.5}, deviation=9.0)
+    assert ROUGH in names(select())
+
+
+def test_learned_frequencies_no_better_than_fixed_are_left_out(given):
+    given({LEARNED: 2.0, FIXED: 1.0}, fell_back=[LEARNED])
+    selection = select()
+    assert selection.chosen.name == FIXED
+    assert "no better than fixed" in statuses(selection)[LEARNED]
+    assert MORE not in names(selection)
+
+
+def test_learned_frequencies_know_the_gain_they_need(given):
+    """It is that over as many fixed frequencies, or over fewer learned ones, by their score on the same rows."""
+    asked = given({FIXED: 1.0, NEAR: 1.4, LEARNED: 1.3})
+    y = np.sin(np.arange(2100.0))
+    select(y=y)
+    plans = {name: plan for name, _, plan in asked}
+    assert plans[LEARNED].needed_gain == pytest.approx(0.4)
+    assert plans[MORE].needed_score - np.log(y.std(ddof=1)) == pytest.approx(1.3 + 0.3 + 0.1)
+    assert plans[NEAR].needed_gain == plans[NEAR].needed_score == -np.inf
+
+
+def test_the_cheapest_is_taken_if_all_fail(given):
+    given(dict.fromkeys([FIXED, LEARNED, NEAR, BOTH, "exact Linear"]))
+    selection = select()
+    assert selection.chosen.seconds == min(trial.seconds for trial in selection.trials)
+    assert "nothing could be scored" in selection.reason
+    assert selection.num_validation == 0
+
+
+@pytest.mark.parametrize("limit", [15, 40, 400])
+@pytest.mark.parametrize("best", [NEAR, MORE])
+def test_predicted_time_stays_within_the_limit(limit, best, given):
+    given({LEARNED: 1.9, NEAR: 1.8, best: 2.0})
+    selection = select(time_limit=limit)
+    fit = 0.0 if "learned" in selection.chosen.name else selection.chosen.seconds
+    assert selection.predicted + fit <= limit
+    assert limit < 400 or selection.chosen.name == best
+
+
+@pytest.mark.parametrize("limit", [20, 60, 4000])
+def test_the_best_score_counts_without_time_for_more_rows(limit, given):
+    given({FIXED: 2.0})
+    selection = select(12_000, time_limit=limit)
+    assert selection.chosen.last.value == max(trial.last.value for trial in scored(selection))
+    assert limit < 40 or selection.chosen.name == FIXED
+
+
+def test_averaged_candidates_are_close_and_few(given):
+    """Equal densities give equal weights. Those that are 0.1 nats behind are left out, and all but four."""
+    given({"exact RBF": 1.0, "exact Matern 3/2": 1.0, "exact Matern 1/2": 0.95, "exact Linear": 0.85})
+    parts = select(150, 2).parts
+    assert set(parts) == {"exact RBF", "exact Matern 3/2", "exact Matern 1/2"}
+    assert parts["exact RBF"] == pytest.approx(parts["exact Matern 3/2"])
+    assert parts["exact RBF"] > parts["exact Matern 1/2"]
+    given(dict.fromkeys(names(select(150, 2)), 1.0))
+    assert list(select(150, 2).parts.values()) == pytest.approx([0.25] * 4)
+
+
+def periodic(X, y, **options):
+    return {trial.name.rpartition("Periodic ")[2] for trial in select(len(y), X=X, y=y, **options).trials
+            if "Periodic" in trial.name}  # fmt: skip
+
+
+def test_periods_of_a_column_become_candidates(given):
+    given({})
+    t = np.arange(120.0)
+    season, rng = 0.1 * t + np.sin(2 * np.pi * t / 12), np.random.default_rng(2)
+    some = np.delete(t, [4, 50, 51])
+    assert periodic(some[:, None], season[some.astype(int)]) == {"12"}
+    (found,) = periodic(t[:, None], np.sin(2 * np.pi * t / 12.5))
+    assert float(found) == pytest.approx(12.5, rel=2e-3)
+    for y in (rng.standard_normal(120), 3 * t + 1e-13 * rng.standard_normal(120)):
+        assert periodic(t[:, None], y) == set()
+    assert periodic(np.r_[np.linspace(0, 1e-3, 5), 1:8.0][:, None], season[:12]) == set()
+
+
+def test_seasons_of_dates_become_candidates(given):
+    given({})
+    days = np.datetime64("2020-01-01") + np.arange(1200)
+    assert periodic({"day": days}, np.arange(1200) % 7.0) >= {"7", "365.243"}
+    for options in ({"likelihood": "poisson"}, {"approximation": FEATURES}):
+        assert periodic({"day": days}, np.arange(1200) % 7.0, **options) >= {"365.243"}
+    assert periodic({"day": days[:40]}, np.arange(40) % 7.0) == {"7"}
+
+
+@pytest.mark.parametrize(("gain", "is_seasonal"), [(0.1, True), (0.001, False)])
+def test_seasons_join_all_terms_if_they_improve_the_cheapest(gain, is_seasonal, given):
+    rng, season = np.random.default_rng(0), " + Periodic 7 + Periodic 365.243"
+    X = {"day": np.datetime64("2010-01-01") + np.arange(2100)} | {name: rng.uniform(size=2100) for name in "abc"}
+    asked = given({NEAR: 1.0, NEAR + season: 1.0 + gain, BOTH: 1.2, BOTH + season: 1.3})
+    assert select(X=X).chosen.name == BOTH + season * is_seasonal
+    assert (BOTH in [name for name, *_ in asked]) != is_seasonal
+
+
+CANDIDATES = {
+    "few rows": ({"count": 200, "columns": 2}, {"exact isotropic RBF", "exact Linear", "exact RBF + Matern 3/2"}, 10),
+    "one column": ({"count": 200, "columns": 1}, {"exact Linear", "exact Linear + RBF"}, 8),
+    "many columns": ({"count": 60, "columns": 30}, {"exact Linear + RBF, few columns"}, 13),
+    "more columns than rows": ({"count": 40, "columns": 60}, {"exact RBF, few columns", "exact isotropic RBF"}, 5),
+    "many rows": ({}, {FIXED, LEARNED, NEAR, BOTH, "exact Linear"}, 5),
+    "many rows of two columns": ({"columns": 2}, {"Linear", "RBF", "Matern 5/2", "Matern 3/2"}, 4),
+    "an approximation": ({"approximation": rfgp.Vecchia(5)}, {f"Matern {n}/2, 5 neighbors" for n in (1, 3, 5)}, 4),
+    "counts": ({"likelihood": "poisson", "y": np.ones(2100)}, {FIXED, "RBF, 512 frequencies"}, 2),
+    "few counts": ({"likelihood": "poisson", "count": 60, "y": np.arange(60.0)}, {"exact RBF", "exact Matern 1/2"}, 3),
+}
+
+
+@pytest.mark.parametrize("kind", CANDIDATES)
+def test_candidates_suit_the_table(kind, given):
+    given({"Linear": 1.0, "exact Linear": 1.0})
+    options, some, number = CANDIDATES[kind]
+    found = names(select(**options))
+    assert some <= found
+    assert len(found) == number
+
+
+@pytest.mark.parametrize(
+    ("num_frequencies", "rows", "columns", "seconds"),
+    [(128, 10756, 18, 8.0), (256, 10756, 18, 21.0), (128, 30000, 8, 7.5), (512, 30000, 8, 78.6)],
+)
+def test_learning_takes_the_predicted_seconds(num_frequencies, rows, columns, seconds, given):
+    """Seconds of a core at 2e10 operations a second on elevators and kin40k."""
+    given({LEARNED: 1.0, MORE: 1.1, MOST: 1.2})
+    trials = {trial.name: trial for trial in select(rows, columns, time_limit=1e5).trials}
+    assert 0.6 < trials[f"RBF, {num_frequencies} learned frequencies"].seconds / seconds < 1.6
+
+
+# --- limits and options ----------------------------------------------------------------------------
+
+
+def test_limits_leave_out_costly_candidates_but_not_all(given):
+    given({})
+    least = min(trial.seconds for trial in select(80, 2).trials)
+    for options, word in (({"time_limit": 1.4 * least}, "predicted time"), ({"memory": "300kb"}, "predicted memory")):
+        trials = select(80, 2, **options).trials
+        assert {word in trial.status for trial in trials} == {True, False}
+        assert all(trial.scores for trial in trials if not trial.status)
+    assert select(80, 2, time_limit=1e-9).chosen.seconds == least
+
+
+def test_reason_says_what_time_ended():
+    def wait(progress):
+        time.sleep(0.1)
+
+    X, y = table(150)
+    gp = rfgp.GP(time_limit=2.0, seed=0).fit(X, y, progress=wait)
+    assert "The time limit ended the search of exact" in gp.selection.reason
+    assert any("75% of the time limit of 2 s had passed" in trial.status for trial in gp.selection.trials)
+    assert not gp.fit_report.converged
+    assert np.isfinite(gp.predict(X).mean).all()
+    assert "more than the limit of 1e-09 s" in rfgp.GP(time_limit=1e-9, seed=0).select(X, y).reason
+
+
+def test_equal_seeds_select_the_same_and_others_hold_out_others(limits):
+    limits(few_rows=50)
+    X, y = table(100)
+    one, two, other = (rfgp.GP(approximation=FEATURES, seed=seed).select(X, y) for seed in (0, 0, 1))
+    assert one == two
+    assert other.baselines != one.baselines
+
+
+def test_select_is_the_selection_of_fit_and_keeps_the_model():
+    X, y = drawn("poisson", 50)
+    times, stages = np.random.default_rng(1).uniform(0.5, 2, 50), []
+    gp = rfgp.GP(likelihood="poisson", seed=0)
+    selection = gp.select(X, y, exposure=times, progress=lambda now: stages.append(now.stage))
+    assert repr(gp) == "GP(likelihood=Poisson(), seed=0, not fitted)"
+    assert gp.selection is None
+    assert gp.fit(X, y, exposure=times).selection == selection
+    assert any(stage.startswith("selection, 1 of 3, exact") and " about " in stage for stage in stages)
+
+
+def test_conditioning_takes_one_kernel_whatever_the_rows():
+    X = np.random.default_rng(0).standard_normal((2001, 2))
+    few, many = (rfgp.GP(seed=0).condition(X[:n], np.sin(X[:n, 0])) for n in (100, 2001))
+    assert list(few.terms) == list(many.terms) == ["rbf"]
+    assert few.selection is None
+    assert isinstance(many.terms["rbf"].approximation, rfgp.EquispacedFourier)
+
+
+@pytest.mark.parametrize("kind", ["outputs", "float32", "weights", "noise", "tensor", "blocks"])
+def test_tables_of_all_kinds_are_selected_on(kind):
+    X, y = table(50)
+    more = {"weights": {"sample_weight": np.arange(1.0, 51.0)}, "noise": {"noise": np.full(50, 0.01)}}.get(kind, {})
+    data = {
+        "outputs": (X, np.stack([y, -y], 1)),
+        "float32": (X.astype(np.float32), y.astype(np.float32)),
+        "tensor": (torch.from_numpy(X), torch.from_numpy(y)),
+        "blocks": (rfgp.tables.Batches([(X[:30], y[:30]), (X[30:], y[30:])]),),
+    }.get(kind, (X, y))
+    gp = rfgp.GP(seed=0).fit(*data, max_iterations=3, **more)
+    assert len(scored(gp.selection)) > 1
+    assert np.isfinite([trial.last.value for trial in scored(gp.selection)]).all()
+    assert np.isfinite(np.asarray(gp.predict(X).mean)).all()
+
+
+BAD = {
+    "time": (lambda: rfgp.GP(time_limit="soon"), rfgp.InvalidArgumentError, "time_limit"),
+    "negative time": (lambda: rfgp.GP(time_limit=-1), rfgp.InvalidArgumentError, "time_limit"),
+    "memory": (lambda: rfgp.GP(memory="4 boxes"), rfgp.InvalidArgumentError, "memory"),
+    "terms": (lambda: rfgp.GP(approximation={"rbf": rfgp.Exact()}), rfgp.InvalidArgumentError, "names of terms"),
+    "a given kernel": (lambda: rfgp.GP(k.RBF()).select(*table(30)), rfgp.InvalidArgumentError, "nothing to select"),
+    "validate": (lambda: rfgp.GP(k.RBF(), validate="forward"), rfgp.InvalidArgumentError, "validate"),
+    "forward": (lambda: rfgp.GP(validate="forward").fit(*table(30)), rfgp.InvalidArgumentError, "one column of dates"),
+    "column": (lambda: rfgp.GP(validate="site").fit(*table(30)), rfgp.InvalidArgumentError, "column of the inputs"),
+    "one group": (
+        lambda: rfgp.GP(validate=2).fit(np.c_[table(30)[0], np.ones(30)], table(30)[1]), rfgp.DataError, "two groups"
+    ),
+    "fixed": (lambda: rfgp.GP(seed=0).fit(*table(30), fixed="nois"), rfgp.InvalidArgumentError, "nois"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_wrong_options_are_named(name):
+    call, error, words = BAD[name]
+    with pytest.raises(error, match=words):
+        call()
+
+
+# --- what is found ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_noise_does_not_beat_a_constant():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
+    with pytest.warns(rfgp.BaselineNotBeatenWarning, match="a constant"):
+        gp = rfgp.GP(seed=0).fit(X, y)
+    assert gp.selection.unbeaten_baseline == "a constant"
+    assert rfgp.GP(seed=0).select(*table()).unbeaten_baseline is None
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_line_is_found(count):
+    X = np.random.default_rng(1).standard_normal((count, 1))
+    gp = rfgp.GP(seed=0).fit(X, -50_000 * X[:, 0])
+    assert "Linear" in gp.selection.chosen.name
+    assert gp.predict([[3.0]]).mean[0] == pytest.approx(-150_000, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_few_of_many_columns_are_found():
+    rng = np.random.default_rng(3)
+    X, new = rng.standard_normal((60, 80)), rng.standard_normal((500, 80))
+    gp = rfgp.GP(seed=0).fit(X, 2 * X[:, 4] - X[:, 9] + 0.3 * rng.standard_normal(60))
+    assert gp.selection.chosen.name.endswith("few columns")
+    assert np.mean((gp.predict(new).mean - 2 * new[:, 4] + new[:, 9]) ** 2) < 0.3 * 0.5
+
+
+@pytest.mark.parametrize("spacing", ["months", "regular", "irregular"])
+def test_seasons_are_found_and_continued(spacing):
+    """Twelve years; the following three are predicted. Without the season the error is that of its amplitude, 2."""
+    rng = np.random.default_rng(4)
+    t = np.sort(rng.uniform(0, 15, 180)) if spacing == "irregular" else np.arange(180) / 12
+    y = 0.3 * t + 3 * np.sin(2 * np.pi * t) + 0.3 * rng.standard_normal(180)
+    X, known = t[:, None], t < 12
+    if spacing == "months":
+        X = {"month": np.arange("2010-01", "2025-01", dtype="datetime64[M]").astype("datetime64[D]")}
+    rows, new = ({"month": X["month"][part]} if isinstance(X, dict) else X[part] for part in (known, ~known))
+    gp = rfgp.GP(seed=0, validate="forward" if spacing == "months" else None).fit(rows, y[known])
+    assert "Periodic" in gp.selection.chosen.name
+    assert np.sqrt(np.mean((gp.predict(new).mean - y[~known]) ** 2)) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("target", "proposal"),
+    [
+        (lambda y: np.round(np.exp(y / 5)) * (y > 5), "poisson"),
+        pytest.param(lambda y: y > 5, "bernoulli", marks=pytest.mark.slow),
+        pytest.param(lambda y: np.round(y) + 20, None, marks=pytest.mark.slow),
+        pytest.param(lambda y: y, None, marks=pytest.mark.slow),
+    ],
+    ids=["counts", "classes", "rounded", "numbers"],
+)
+def test_other_likelihoods_are_proposed_and_not_taken(target, proposal):
+    X, y = table(60)
+    reason = rfgp.GP(seed=0).select(X, target(y).astype(float)).reason
+    assert [word for word in ("poisson", "bernoulli") if word in reason] == ([proposal] if proposal else [])
+
+
+# --- noise -----------------------------------------------------------------------------------------
+
+
+def noisy(kind, count=300, seed=0):
+    """Return training rows and 1,000 test rows of a smooth function with some noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (count + 1000, 2))
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2
+    normal, tails = rng.standard_normal(len(f)), rng.standard_t(2.5, len(f))
+    noise = {
+        "even": 0.3 * normal,
+        "inputs": 0.3 * np.exp(X[:, 0]) * normal,
+        "mean": 0.1 * np.exp(f) * normal,
+        "tails": 0.2 * tails,
+        "outliers": 0.1 * normal + 4 * (rng.random(len(f)) < 0.05) * normal,
+    }
+    y = f + noise[kind]
+    return X[:count], y[:count], X[count:], y[count:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [
+        ("inputs", 0.5),
+        pytest.param("mean", 0.2, marks=pytest.mark.slow),
+        pytest.param("tails", 0.1, marks=pytest.mark.slow),
+        pytest.param("outliers", 0.4, marks=pytest.mark.slow),
+    ],
+)
+def test_uneven_noise_gets_scales(kind, least):
+    X, y, new, y_new = noisy(kind)
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y)
+    p, noise = gp.predict(new), gp.selection.noise
+    assert rfgp.metrics.nlpd(y_new, p) < rfgp.metrics.nlpd(y_new, p.unscaled) - least
+    assert rfgp.metrics.interval_coverage(y_new, p, [0.95]).item() == pytest.approx(0.95, abs=0.035)
+    assert noise.chosen.name in gp.selection.reason
+    assert noise.chosen.last.value == max(trial.last.value for trial in noise.trials)
+    assert noise.trials[0].last.difference > noise.trials[0].last.difference_error > 0
+    assert noise.num_validation == 300
+    before = p.observed().std
+    gp.condition(new[:300], y_new[:300])  # other rows keep the scales
+    assert np.corrcoef(np.log(before[300:]), np.log(gp.predict(new[300:]).observed().std))[0, 1] > 0.9
+
+
+def test_even_noise_stays_gaussian():
+    X, y, new, _ = noisy("even", 150)
+    auto, plain = (rfgp.GP(k.RBF(), likelihood, seed=0).fit(X, y) for likelihood in ("auto", "gaussian"))
+    assert auto.selection.noise.best == 0
+    assert plain.selection is None
+    assert np.array_equal(auto.predict(new).observed().std, plain.predict(new).observed().std)
+
+
+def test_scales_change_neither_likelihood_nor_terms():
+    X, y, *_ = noisy("inputs", 150)
+    scaled, plain = (rfgp.GP(k.RBF(), likelihood, seed=0).fit(X, y) for likelihood in ("auto", "gaussian"))
+    assert scaled.log_marginal_likelihood() == plain.log_marginal_likelihood()
+    assert scaled.hyperparameters.noise == plain.hyperparameters.noise
+    far = scaled.predict([[-1e6, 0.0], [1e6, 0.0]])
+    assert far.std == pytest.approx(far.unscaled.std, rel=0.1)
+
+
+def test_known_noise_and_outputs_have_no_scales():
+    X, y, *_ = noisy("inputs", 100)
+    known = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y, noise=np.full(len(y), 0.01))
+    several = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, np.stack([y, y**2], axis=1))
+    for gp in (known, several):
+        assert gp.selection is None
+        assert gp.predict(X[:3]).scales is None
+    assert repr(rfgp.GP(k.RBF(), "auto")).startswith("GP(kernel=RBF(), likelihood='auto', seed=")
+
+
+@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(64), rfgp.Vecchia(10)], ids=repr)
+@pytest.mark.slow
+def test_noise_of_many_rows_is_selected_on_held_out_rows(approximation, limits):
+    limits(few_rows=200)
+    X, y, new, y_new = noisy("inputs", 600)
+    gp = rfgp.GP(k.RBF(), "auto", approximation, seed=0).fit(X, y, max_iterations=15)
+    assert (gp.selection.noise.validation, gp.selection.noise.num_validation) == ("held out", 120)
+    p = gp.predict(new)
+    assert rfgp.metrics.nlpd(y_new, p) < rfgp.metrics.nlpd(y_new, p.unscaled) - 0.4
+    other = gp.with_approximation(rfgp.InducingPoints(60)).predict(new).observed().std
+    assert np.median(other / p.observed().std) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", [pytest.param("counts", marks=pytest.mark.slow), "classes"])
+def test_likelihoods_of_counts_and_classes_are_scored(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (150, 1))
+    rate = np.exp(1.5 * np.sin(2 * X[:, 0]))
+    y = (rng.poisson(rate) if kind == "counts" else rng.random(150) < rate / (1 + rate)).astype(float)
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y)
+    trials = {trial.options.get("likelihood"): trial for trial in gp.selection.noise.trials}
+    for name in ["poisson", "negative-binomial"] if kind == "counts" else ["bernoulli"]:
+        assert name in gp.selection.reason
+        own = rfgp.GP(k.RBF(), name, seed=0).fit(X, y).leave_one_out().log_prob.mean()
+        assert trials[name].last.value == pytest.approx(own, abs=0.02)
+        assert trials[name].last.difference < 0  # ahead of the normal and Student-t noises
+
+
+@pytest.mark.slow
+def test_atoms_do_not_win_by_their_density():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (300, 2))
+    y = np.where(rng.random(300) < 0.6, 0.0, np.exp(X[:, 0] + 0.5 * rng.standard_normal(300)))
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y)
+    scale = stats.iqr(y) / 1.349 or y.std()
+    density = np.exp(gp.predict(X).observed().log_prob(np.zeros(300))).max()
+    assert density < 1.5 * np.sqrt(12) / (0.01 * scale)
+
+
+@pytest.mark.parametrize("kernel", [k.RBF(), k.Group("g")], ids=["columns", "groups"])
+def test_scales_do_not_learn_from_the_mean_of_the_other_rows(kernel):
+    """The mean of all other rows determines the target of a row if there is nothing but noise."""
+    rng = np.random.default_rng(1)
+    X = {"g": rng.integers(0, 24, 120).astype(str)} if isinstance(kernel, k.Group) else rng.uniform(0, 6, (120, 1))
+    assert rfgp.GP(kernel, "auto", seed=0).fit(X, rng.standard_normal(120)).selection.noise.best == 0
+
+
+def one_column(count=150, seed=0, outliers=0):
+    """Return rows of a sine whose noise grows, or with some outliers."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 6, (count, 1))
+    noise = 0.05 if outliers else 0.02 * np.exp(X[:, 0] / 2)
+    y = np.sin(X[:, 0]) + noise * rng.standard_normal(count)
+    y[:outliers] += 4 * rng.choice([-1, 1], outliers)
+    return X, y
+
+
+@pytest.mark.slow
+def test_latent_bands_and_left_out_coverage_hold_with_scales():
+    new = np.array([0.3, 0.9, 1.5, 2.1, 4.0, 5.5])[:, None]
+    z, said, reached = [], [], []
+    for seed in range(5):
+        gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(*one_column(seed=seed))
+        p = gp.predict(new)
+        z.append((p.mean - np.sin(new[:, 0])) / p.std)
+        said.append(gp.calibration([0.9]).coverage[0])
+        X_new, y_new = one_column(500, 100 + seed)
+        reached.append(rfgp.metrics.interval_coverage(y_new, gp.predict(X_new), [0.9]).item())
+    assert 0.4 < np.mean(np.square(z)) < 2.5
+    assert np.mean(said) == pytest.approx(np.mean(reached), abs=0.1)
+
+
+def test_outliers_keep_little_weight_after_condition_and_update():
+    X, y = one_column(150, outliers=9)
+    gp = rfgp.GP(k.RBF(), "auto", seed=0).fit(X, y)
+    new = np.linspace(0, 6, 100)[:, None]
+    for step in (lambda: gp, lambda: gp.condition(X, y), lambda: gp.update([[3.0], [3.0]], [9.0, 9.0])):
+        step()
+        assert np.sqrt(np.mean((gp.predict(new).mean - np.sin(new[:, 0])) ** 2)) < 0.06
+    before = gp.predict([[3.0]]).mean[0]
+    gp.update([[3.0]], [9.0], sample_weight=[1e4])
+    assert gp.predict([[3.0]]).mean[0] > before + 0.1  # 1e4 rows of the smallest weight
+
+
+# --- forecasts -------------------------------------------------------------------------------------
+
+DAYS, WAVE = pd.date_range("2024-01-01", periods=60), np.sin(np.arange(60.0))
+INPUTS = {
+    "dates": {"day": DAYS},
+    "dates and numbers": {"a": WAVE, "day": DAYS},
+    "ascending numbers": {"t": np.arange(60.0)},
+    "numbers": {"t": np.r_[30:60, 0:30].astype(float)},
+}
+
+
+def part(X, first, last):
+    return {name: column[first:last] for name, column in X.items()}
+
+
+def first_rows(kind, **options):
+    model = rfgp.GP(approximation=rfgp.RandomFeatures(4), seed=0, **options)
+    return model.fit(part(INPUTS[kind], 0, 40), WAVE[:40], max_iterations=1)
+
+
+def forecasts(predict, X):
+    """Return the warnings about forecasts of a call."""
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        predict(X)
+    return [str(entry.message) for entry in caught if entry.category is rfgp.ForecastWarning]
+
+
+@pytest.mark.parametrize(
+    "kind", ["ascending numbers", *(pytest.param(n, marks=pytest.mark.slow) for n in ("dates", "dates and numbers"))]
+)
+def test_forecasts_of_an_interpolating_selection_warn(kind, tmp_path):
+    X, gp = INPUTS[kind], first_rows(kind)
+    assert 'validate="forward"' in gp.selection.reason
+    (message,) = forecasts(gp.predict, part(X, 40, 60))
+    assert f"{list(X)[-1]!r}" in message
+    gp.save(tmp_path / "model", data=False)
+    assert forecasts(rfgp.load(tmp_path / "model").predict, part(X, 40, 41)) == [message]
+    assert not forecasts(gp.predict, part(X, 39, 60))
+    assert not forecasts(gp.update(part(X, 40, 50), WAVE[40:50]).predict, part(X, 45, 50))
+    assert forecasts(gp.predict, part(X, 50, 60))
+
+
+@pytest.mark.slow
+def test_forward_selections_given_kernels_and_unordered_numbers_do_not_warn():
+    X = INPUTS["dates"]
+    given = rfgp.GP(k.RBF("day"), seed=0).fit(part(X, 0, 40), WAVE[:40])
+    for gp in (first_rows("dates", validate="forward"), given):
+        assert not forecasts(gp.predict, part(X, 40, 60))
+    assert not forecasts(first_rows("numbers").predict, {"t": [70.0]})
+
+
+# --- graphs, roads and meshes ----------------------------------------------------------------------
+
+BALL = trimesh.creation.icosphere(2)
+ROADS = graphs.RoadNetwork.from_lines(
+    [np.array([[float(i), 0.0], [float(i + 1), 0.0]]) for i in range(6)], metric="euclidean"
+)
+
+
+def on_roads():
+    rng = np.random.default_rng(0)
+    where = np.stack([rng.integers(0, 6, 60), rng.uniform(0, 1, 60)], axis=1)
+    return where, np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
+
+
+def on_mesh():
+    rng = np.random.default_rng(3)
+    X = BALL.vertices[rng.choice(len(BALL.vertices), 60, replace=False)]
+    return X, np.sin(2 * X[:, 0]) + X[:, 2] + 1e-3 * rng.standard_normal(60)
+
+
+SMOOTHNESS = {
+    "roads": (lambda alpha: rfgp.RoadGP(ROADS, alpha, seed=0), on_roads, (1, 2)),
+    "mesh": (lambda alpha: rfgp.MeshGP(BALL, alpha, within=0.5, seed=0), on_mesh, (2, 3, 4)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["roads", "mesh"])
+def test_smoothness_is_selected_by_leave_one_out(kind, tmp_path):
+    make, data, alphas = SMOOTHNESS[kind]
+    X, y = data()
+    gp = make("auto").fit(X, y)
+    values = {f"alpha={a}": make(a).fit(X, y).leave_one_out().log_prob.mean() for a in alphas}
+    assert {trial.name: trial.last.value for trial in gp.selection.trials} == pytest.approx(values, abs=1e-3)
+    assert gp.selection.chosen.name == max(values, key=values.get)
+    gp.save(tmp_path / "gp", data=True)
+    assert rfgp.load(tmp_path / "gp").selection == gp.selection
+    make("auto").condition(X, y).save(tmp_path / "begun", data=True)
+    assert rfgp.load(tmp_path / "begun").fit(X, y).selection == gp.selection
+    late = rfgp.RoadGP(ROADS, "auto", time_limit=1e-9, seed=0).fit(*on_roads()).selection
+    assert late.chosen.name == "alpha=1"
+    assert "time limit" in late.trials[-1].status
+    assert "time limit" in str(late)
+
+
+@pytest.mark.slow
+def test_features_of_nodes_are_selected_by_their_error(limits):
+    graph, nodes = graphs.Graph.from_grid((8, 8)), np.arange(0, 64, 2)
+    y = np.sin(nodes / 6)
+    few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    assert few.selection.chosen.name == "exact"
+    limits(max_exact_nodes=10)
+    gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
+    assert [trial.options["features"] for trial in gp.selection.trials] == list(errors)
+    assert gp.selection.chosen.options["features"] == gp.features
+    assert gp.selection.chosen.last.value == errors[gp.features]
+
+
+# --- columns of text, categories and dates ---------------------------------------------------------
+
+EFFECTS = {"north": 0.0, "south": 1.0, "west": -0.8}
+
+
+def sales(count=150, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "x": rng.uniform(-1, 1, count),
+            "store": rng.choice(list(EFFECTS), count),
+            "size": pd.Categorical(rng.choice(["s", "l"], count), categories=["s", "l"], ordered=True),
+            "open": rng.uniform(size=count) < 0.5,
+            "day": pd.date_range("2026-01-01", periods=count),
+        }
+    )
+    effect = frame["store"].map(EFFECTS) + 0.5 * (frame["size"] == "l") + 0.3 * frame["open"]
+    return frame.assign(units=np.sin(2 * frame["x"]) + effect + 0.05 * rng.standard_normal(count))
+
+
+@pytest.fixture(scope="module")
+def store():
+    return rfgp.GP(seed=0).fit(sales(), "units")
+
+
+@pytest.mark.slow
+def test_text_categories_and_truth_values_are_inputs(store, tmp_path):
+    new = sales(100, seed=1)
+    mean = store.predict(new).mean
+    assert np.sqrt(np.mean((mean - new["units"]) ** 2)) < 0.15
+    np.testing.assert_array_equal(store.predict(new[new.columns[::-1]]).mean, mean)
+    east = new.assign(store="east")
+    with pytest.warns(rfgp.NewLevelWarning):
+        assert np.all(store.predict(east).std > store.predict(new).std)
+    store.save(tmp_path / "model", data=True)
+    loaded = rfgp.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(new).mean, mean)
+    assert loaded.update(new.drop(columns="units"), new["units"]).num_observations == 250
+    coded = sales()
+    for name, levels in (("store", EFFECTS), ("size", ("s", "l"))):
+        coded = coded.assign(**{f"{name}={level}": (coded[name] == level).astype(float) for level in levels})
+    coded["open"] = coded["open"].astype(float)
+    coded = coded[["x", *(f"store={level}" for level in EFFECTS), "size=s", "size=l", "open", "day", "units"]]
+    assert rfgp.GP(seed=0).select(coded, "units").parts == pytest.approx(store.selection.parts, abs=1e-3)
+
+
+def many_stores(count, num_levels, seed):
+    """Return rows whose stores have effects of deviation 1, and the function without noise."""
+    rng, effects = np.random.default_rng(seed), np.random.default_rng(7).normal(size=num_levels)
+    x, which = rng.uniform(-2, 2, count), rng.integers(0, num_levels, count)
+    f = np.sin(2 * x) + effects[which]
+    return pd.DataFrame({"x": x, "store": [f"s{i}" for i in which], "y": f + 0.1 * rng.normal(size=count)}), f
+
+
+@pytest.mark.parametrize(
+    ("count", "approximation"),
+    [
+        (200, "auto"),
+        pytest.param(700, "auto", marks=pytest.mark.slow),
+        pytest.param(300, rfgp.RandomFeatures(32), marks=pytest.mark.slow),
+    ],
+    ids=["exact", "equispaced", "given"],
+)
+def test_columns_of_many_levels_are_effects_in_all_candidates(count, approximation, limits):
+    limits(few_rows=500)
+    rows, _ = many_stores(count, 60, seed=0)
+    gp = rfgp.GP(approximation=approximation, seed=0, time_limit=60).fit(rows, "y")
+    new, f = many_stores(500, 60, seed=1)
+    found = gp.predict(new.drop(columns="y"))
+    assert np.mean(np.abs(found.mean - f) < 2 * found.std + 0.02) > 0.9
+    assert all("Group" in trial.name for trial in gp.selection.trials)
+    assert gp.predict(pd.DataFrame({"x": [0.0], "store": ["elsewhere"]})).std[0] > 0.7

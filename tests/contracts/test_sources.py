@@ -1,0 +1,705 @@
+"""A model of rows in blocks, whatever they come from, is that of the same rows in memory."""
+
+import copy
+import gzip
+import os
+import signal
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+from itertools import chain, cycle, repeat
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from checks import assert_mean
+
+import graphs
+import rfgp
+from rfgp import kernels as k
+from rfgp.rows.source_summary import summarize_source
+from rfgp.tables import CSV, Batches, Parquet
+
+da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed", reason="the extra rfgp[dask] is not installed")
+import rfgp.dask  # noqa: E402
+from rfgp.dask import Partitions  # noqa: E402
+
+ROWS = 240
+INPUTS = ["t", "day", "store", "zip", "open"]
+KERNEL = (
+    k.RBF("t", name="trend")
+    + k.Matern("day", nu=1.5, name="season")
+    + k.Group("store")
+    + k.Categorical("zip", correlation=0.3)
+    + k.RBF("t") * k.Group("open")
+)
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::rfgp.ConvergenceWarning", "ignore::rfgp.VarianceStarvationWarning", "ignore::rfgp.OverfittingWarning"
+)
+
+
+def drawn():
+    """Return a table of numbers, dates, text, integers and booleans, with targets, weights and noise."""
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, ROWS), "D")
+    frame = pd.DataFrame({"t": rng.uniform(0, 10, ROWS), "day": days})
+    frame["store"], frame["zip"] = rng.choice(["west", "north", "south"], ROWS), rng.integers(100, 104, ROWS)
+    frame["open"] = rng.random(ROWS) < 0.5
+    frame["y"] = 3 + np.sin(frame.t) + 0.5 * (frame.store == "north") + 0.1 * rng.standard_normal(ROWS)
+    frame["z"] = 0.1 * frame.t - 2 * frame.y
+    frame["count"] = rng.poisson(np.exp(frame.y - 2)).astype(float)
+    frame["label"] = (frame.y > 3).astype(float)
+    frame["positive"] = rng.gamma(2.0, np.exp(frame.y - 3))
+    frame["class"] = frame.zip % 4.0
+    frame["weight"], frame["noise"] = rng.integers(1, 4, ROWS).astype(float), rng.uniform(0.01, 0.1, ROWS)
+    return frame
+
+
+FRAME = drawn()
+X, Y = FRAME[INPUTS], FRAME.y.to_numpy()
+VALUES = np.c_[FRAME.t, 10 * FRAME.zip, FRAME.noise]
+"""A matrix of three scales for models that read columns by number."""
+
+
+def blocks(frame, size=50):
+    """Return a function that yields the rows of a frame in blocks, as from a database."""
+    return lambda: (frame.iloc[first : first + size] for first in range(0, len(frame), size))
+
+
+def model(approximation=None, kernel=KERNEL, **options):
+    return rfgp.GP(kernel, approximation=approximation or rfgp.RandomFeatures(6), seed=0, **options)
+
+
+def spectrum(**options):
+    return rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, **options)
+
+
+def assert_same(one, other, points, tolerance=1e-8):
+    a, b = one.predict(points), other.predict(points)
+    np.testing.assert_allclose(a.mean, b.mean, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(a.variance, b.variance, rtol=100 * tolerance, atol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(limits):
+    """Read files and arrays in blocks of fewer rows than there are."""
+    limits(chunk_rows=64, chunk_bytes=2**11, min_blocked_bytes=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows")
+    FRAME.to_parquet(path / "rows.parquet", row_group_size=70)
+    text = FRAME.to_csv(index=False)
+    (path / "rows.csv").write_text(text)
+    (path / "rows.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (path / "bare.csv").write_text(text.split("\n", 1)[1])
+    FRAME.to_csv(path / "marked.csv", index=False, sep=";", decimal=",")
+    np.save(path / "X.npy", VALUES)
+    (path / "parts").mkdir()
+    for number in range(3):
+        FRAME[number * 80 : (number + 1) * 80].to_parquet(path / "parts" / f"{number}.parquet")
+    return path
+
+
+@contextmanager
+def cluster(processes):
+    """Start a cluster of two workers, in threads or in processes of their own."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": processes, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster(processes=False) as one:
+        yield one
+
+
+def on_cluster(frame, y, parts=3, **roles):
+    return Partitions(dd.from_pandas(frame, npartitions=parts), y, **roles)
+
+
+def read_by(**roles):
+    return {"columns": INPUTS, **roles}
+
+
+KINDS = {
+    "Parquet": lambda folder, y, **o: Parquet(folder / "rows.parquet", y, **read_by(**o)),
+    "files": lambda folder, y, **o: Parquet(folder / "parts", y, **read_by(**o)),
+    "CSV": lambda folder, y, **o: CSV(folder / "rows.csv", y, **read_by(**o)),
+    "gzip": lambda folder, y, **o: CSV(folder / "rows.csv.gz", y, **read_by(**o)),
+    "no header": lambda folder, y, **o: CSV(folder / "bare.csv", y, names=list(FRAME), **read_by(**o)),
+    "decimal comma": lambda folder, y, **o: CSV(folder / "marked.csv", y, decimal=",", **read_by(**o)),
+    "frames": lambda folder, y, **o: Batches(blocks(FRAME), y, **read_by(**o)),
+    "dicts": lambda folder, y, **o: Batches(lambda: map(dict, blocks(FRAME)()), y, **read_by(**o)),
+    "Dask": lambda folder, y, **o: on_cluster(FRAME[[*INPUTS, *np.atleast_1d(y), *o.values()]], y, **o),
+}
+"""Sources of the table of all types of cells."""
+LIKELIHOODS = {
+    "noise and weights": ("gaussian", "y", {"noise": "noise", "sample_weight": "weight"}),
+    "outputs": ("gaussian", ["y", "z"], {"sample_weight": "weight"}),
+    "bernoulli": ("bernoulli", "label", {}),
+    "poisson": ("poisson", "count", {"sample_weight": "weight"}),
+    "negative-binomial": ("negative-binomial", "count", {}),
+    "student-t": ("student-t", "y", {}),
+    "gamma": ("gamma", "positive", {}),
+    "categorical": (rfgp.likelihoods.Categorical(4), "class", {}),
+}
+"""A likelihood, its target, and the columns of noise and weights."""
+
+
+def slow_there(kind, *others):
+    """Return a case that is slow if its rows are on a cluster."""
+    return pytest.param(kind, *others, marks=[pytest.mark.slow] if kind == "Dask" else [])
+
+
+PAIRS = [(kind, ("gaussian", "y", {})) for kind in KINDS]
+PAIRS += map(
+    slow_there, ("Parquet", "Dask", "frames", "Dask", "CSV", "Dask", "decimal comma", "dicts"), LIKELIHOODS.values()
+)
+
+
+def both(kind, likelihood, folder, **options):
+    """Return a model of the rows of a source, and one of the rows in memory."""
+    name, target, roles = likelihood
+    options |= {"likelihood": name} | ({} if name == "gaussian" else {"inference": "laplace"})
+    there = model(**options).condition(KINDS[kind](folder, target, **roles))
+    columns = {role: FRAME[column].to_numpy() for role, column in roles.items()}
+    return there, model(**options).condition(X, FRAME[target].to_numpy(), **columns)
+
+
+@pytest.mark.parametrize(("kind", "likelihood"), PAIRS)
+def test_a_model_of_a_source_is_that_of_its_rows(client, folder, kind, likelihood):
+    there, here = both(kind, likelihood, folder)
+    is_gaussian = likelihood[0] == "gaussian"
+    assert there.num_observations == here.num_observations
+    assert_same(there, here, X[:40], 1e-8 if is_gaussian else 1e-6)
+    values = [gp.log_marginal_likelihood() for gp in (there, here)]
+    assert values[0].item() == pytest.approx(values[1].item(), rel=1e-9)
+    slopes = [
+        torch.autograd.grad(value, list(gp.hyperparameters.raw.values()))
+        for gp, value in zip((there, here), values, strict=True)
+    ]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    if is_gaussian:
+        np.testing.assert_allclose(there.leave_one_out().variance, here.leave_one_out().variance, rtol=1e-7)
+
+
+def test_every_likelihood_is_in_the_table_or_refused(folder):
+    assert {*rfgp.likelihoods.names()} <= {"gaussian", *LIKELIHOODS, "heteroscedastic"}
+    with pytest.raises(rfgp.InvalidArgumentError, match="all rows"):
+        model(likelihood="heteroscedastic").condition(KINDS["Parquet"](folder, "y"))
+
+
+APPROXIMATIONS = {
+    "fitc": rfgp.InducingPoints(20),
+    "vfe": rfgp.InducingPoints(20, method="vfe"),
+    "pivots": rfgp.InducingPoints(20, init="pivoted-cholesky", method="sor"),
+    "laplace": rfgp.RandomFeatures(10, kind="laplace", coupling="iid"),
+    "lattice": rfgp.EquispacedFourier(),
+    "small noise": rfgp.RandomFeatures(64),
+}
+
+
+@pytest.mark.parametrize("kind", ["Parquet", slow_there("Dask")])
+@pytest.mark.parametrize("name", APPROXIMATIONS)
+def test_weights_of_every_kind_are_read_in_blocks(client, folder, name, kind):
+    kernel = k.RBF("t", name="trend") + k.Polynomial(["t"], degree=2) + k.Group("store") + k.Constant()
+    start = {"noise": 1e-11 if name == "small noise" else 0.05}
+    options = {"kernel": kernel, "approximation": {"trend": APPROXIMATIONS[name]}, "start": start}
+    there, here = both(kind, ("gaussian", "y", {}), folder, **options)
+    there.condition(X, Y).condition(KINDS[kind](folder, "y"))  # the draws and points of the rows in memory
+    assert_same(there, here, X[:40], 1e-6)
+    assert there.log_marginal_likelihood().item() == pytest.approx(here.log_marginal_likelihood().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["Parquet", "no header", "dicts"])
+def test_predictions_at_a_source_are_those_in_memory(folder, kind):
+    gp = model().condition(X, Y)
+    new = FRAME.assign(store=FRAME.store.where(FRAME.t < 5, "unseen"))
+    found, here = gp.predict(KINDS[kind](folder, None)), gp.predict(X)
+    pairs = [(found, here), (found.observed(), here.observed()), (found.terms["season"], here.terms["season"])]
+    pairs += [(gp.predict(Batches(blocks(new))), gp.predict(new[INPUTS]))]
+    for one, other in pairs:
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(one.variance, other.variance, rtol=1e-7, atol=1e-10)
+    assert isinstance(found.mean, np.ndarray)
+    for ask in (lambda: found.covariance, lambda: found.sample(2)):
+        with pytest.raises(rfgp.InvalidArgumentError, match="rows in memory"):
+            ask()
+
+
+def pairs(*ends):
+    """Return blocks of the matrix and its targets that end at these rows."""
+    return [(VALUES[a:b], Y[a:b]) for a, b in zip((0, *ends), (*ends, ROWS), strict=True)]
+
+
+def lazy(rows=90):
+    return da.from_array(VALUES, chunks=(rows, 2)), da.from_array(Y, chunks=rows)
+
+
+def with_empty(array):
+    return da.concatenate([array[:0], array])
+
+
+def numbered():
+    return dd.from_pandas(pd.DataFrame(VALUES), npartitions=3), dd.from_pandas(pd.Series(Y), npartitions=3)
+
+
+ARRAYS = {
+    "memmap": lambda folder: (np.load(folder / "X.npy", mmap_mode="r"), Y),
+    "pairs": lambda folder: (Batches(pairs(100, 101)),),
+    "empty blocks": lambda folder: (Batches(pairs(0, 150, 150)),),
+    "tensors": lambda folder: (Batches([tuple(map(torch.as_tensor, pair)) for pair in pairs(100)]),),
+    "matrix": lambda folder: (Batches([np.c_[VALUES, Y]], target=-1),),
+    "Dask": lambda folder: (Partitions(*lazy()),),
+    "other chunks": lambda folder: (Partitions(lazy(90)[0], lazy(70)[1]),),
+    "unknown lengths": lambda folder: (Partitions(*(part[lazy()[0][:, 0] > -9] for part in lazy())),),
+    "empty partition": lambda folder: (Partitions(*map(with_empty, lazy())),),
+    "Dask frames": lambda folder: (Partitions(*numbered()),),
+}
+"""Sources of a matrix, whose columns have numbers."""
+MODELS = {"GP": lambda: model(kernel=k.RBF([0, 2]) + k.Linear(1)), "SparseSpectrumGP": spectrum}
+
+
+@pytest.mark.parametrize(("kind", "make"), [*zip(ARRAYS, cycle(MODELS), strict=False)])
+def test_columns_of_arrays_are_read_by_number(client, folder, kind, make):
+    there, here = MODELS[make]().condition(*ARRAYS[kind](folder)), MODELS[make]().condition(VALUES, Y)
+    assert_same(there, here, VALUES)
+    assert there.log_marginal_likelihood().item() == pytest.approx(here.log_marginal_likelihood().item(), rel=1e-9)
+    on_disk = np.load(folder / "X.npy", mmap_mode="r")
+    np.testing.assert_allclose(there.predict(on_disk).mean, here.predict(VALUES).mean, rtol=1e-8)
+
+
+def test_a_file_without_header_has_numbers_as_names(tmp_path):
+    FRAME[["t", "zip", "y"]].to_csv(tmp_path / "bare.csv", index=False, header=False)
+    there = model(kernel=k.RBF(0) + k.Group(1)).condition(CSV(tmp_path / "bare.csv", "2"))
+    named = model(kernel=k.RBF("t") + k.Group("zip")).condition(X, Y)
+    np.testing.assert_allclose(there.predict(X[["t", "zip"]].to_numpy()).mean, named.predict(X).mean, rtol=1e-8)
+
+
+def test_float32_columns_stay_float32(tmp_path):
+    single = FRAME[["t", "y"]].astype(np.float32)
+    single.to_parquet(tmp_path / "single.parquet")
+    there = model(kernel=k.RBF("t")).condition(Parquet(tmp_path / "single.parquet", "y"))
+    assert there.predict(single[["t"]]).mean.dtype == np.float32
+    assert_same(there, model(kernel=k.RBF("t")).condition(X, Y), FRAME[["t"]].astype(np.float32), 1e-4)
+    mixed = model(kernel=k.RBF("t")).condition(Batches([FRAME.assign(t=single.t)], "y"))
+    assert mixed.predict(X).mean.dtype == np.float64
+
+
+def test_arrays_with_an_attribute_chunks_are_no_source():
+    class Chunked(np.ndarray):
+        """An array such as those of HDF5, whose `chunks` are numbers."""
+
+        chunks = (100, 2)
+
+    assert_same(spectrum().condition(VALUES.view(Chunked), Y), spectrum().condition(VALUES, Y), VALUES)
+
+
+def test_columns_are_matched_by_name_in_every_block(tmp_path):
+    turned = FRAME[[*INPUTS[::-1], "y"]]
+    there = model().condition(Batches([FRAME[[*INPUTS, "y"]][:100], turned[100:]], "y"))
+    here = model().condition(X, Y)
+    there.save(tmp_path / "m.safetensors")
+    for gp in (there, rfgp.load(tmp_path / "m.safetensors")):
+        assert_same(gp, here, X)
+        np.testing.assert_allclose(gp.predict(Batches([turned])).mean, here.predict(X).mean, rtol=1e-8)
+        with pytest.raises(rfgp.DataError, match="no column 'zip'"):
+            gp.predict(Batches([turned.drop(columns="zip")])).mean.sum()
+    with pytest.raises(rfgp.DataError, match="in memory"):
+        there.save(tmp_path / "data.safetensors", data=True)
+
+
+# --- fits and updates ---------------------------------------------------------------------------------
+
+
+FITS = {
+    "Gaussian": (spectrum, {}),
+    "learned": (lambda: spectrum(learn_frequencies=True), {"max_iterations": 20}),
+    "points": (lambda: rfgp.GP(k.RBF(), approximation=rfgp.InducingPoints(16, method="vfe", seed=0)), {}),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in FITS])
+def test_a_fit_does_not_depend_on_the_source(client, name):
+    make, options = FITS[name]
+    rows = (Batches([(VALUES, Y)]),) if name == "learned" else (VALUES, Y)  # in memory it takes other steps
+    here = make().fit(*rows, **options)
+    for source in (Batches(pairs(33, 90)), Partitions(*lazy())):
+        there = make().fit(source, **options)
+        assert there.fit_report.log_marginal_likelihood == pytest.approx(
+            there.log_marginal_likelihood().item(), rel=1e-8
+        )
+        assert there.fit_report.log_marginal_likelihood == pytest.approx(
+            here.fit_report.log_marginal_likelihood, abs=0.2 if name == "learned" else 1e-3
+        )
+        assert there.fit_report.frequencies == pytest.approx(here.fit_report.frequencies)
+
+
+@pytest.mark.slow
+def test_a_fit_to_a_sample_reports_the_likelihood_of_all_rows(limits):
+    limits(sample_rows=120)
+    here = spectrum().fit(VALUES, Y)
+    found = [spectrum().fit(Batches(pairs(*range(size, ROWS, size)))) for size in (ROWS, 7)]
+    for there in found:
+        assert there.fit_report.stages[0].rows == 120
+        report = there.fit_report.log_marginal_likelihood
+        assert report == pytest.approx(there.log_marginal_likelihood().item(), rel=1e-8)
+        assert 0 < here.fit_report.log_marginal_likelihood - report < 20
+    assert_same(*found, VALUES, 1e-5)
+
+
+@pytest.mark.slow
+def test_the_sample_of_a_source_is_uniform(limits):
+    """Each of 400 rows is in a sample of 40 with probability 1/10, at places that are independent of its rank."""
+    limits(sample_rows=40)
+    ranks, repeats = np.arange(400.0), 1000
+    source = Batches([(ranks[i : i + 134, None], ranks[i : i + 134]) for i in range(0, 400, 134)])
+    taken, places = np.zeros((repeats, 400)), np.zeros((repeats, 2))
+    for seed in range(repeats):
+        rows = summarize_source(source, None, seed).sample.X[:, 0].numpy().astype(int)
+        assert len(set(rows)) == 40
+        taken[seed, rows] = 1
+        places[seed] = rows[0], rows[:20].mean()
+    assert_mean(taken.reshape(repeats, 20, 20).sum(2), np.full(20, 2.0))
+    assert_mean(places, np.full(2, 199.5))
+
+
+@pytest.mark.parametrize("weights", [1.0, 1e-3])
+def test_units_are_the_moments_of_all_weighted_rows(weights):
+    """The units show in the prior: the mean of y, and lengthscales of sqrt(d) standard deviations of a column."""
+    frame = FRAME[["t", "y", "weight"]].assign(t=FRAME.t + 1e6, weight=weights * FRAME.weight)
+    gp = model(kernel=k.RBF("t")).condition(Batches(blocks(frame, 37), "y", sample_weight="weight"))
+    repeats = np.repeat(np.arange(ROWS), FRAME.weight.astype(int))
+    deviation = FRAME.t[repeats].std(ddof=0) * ((ROWS / (ROWS - 1)) ** 0.5 if weights < 1 else 1)
+    deviation *= 1 if weights < 1 else (len(repeats) / (len(repeats) - 1)) ** 0.5
+    assert gp.hyperparameters["mean"].item() == pytest.approx(Y[repeats].mean(), rel=1e-10)
+    assert gp.hyperparameters["lengthscale"].item() == pytest.approx(deviation, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["rows", "blocks", "Dask"])
+def test_an_update_adds_rows_and_levels(client, kind, tmp_path):
+    more = FRAME[160:].assign(store=FRAME.store[160:].where(FRAME.t[160:] > 3, "new"))[[*INPUTS, "y"]]
+    reads = []
+
+    def first():
+        reads.append(1)
+        return blocks(FRAME[:160])()
+
+    there, here = model().condition(Batches(first, "y")), model().condition(X[:160], Y[:160])
+    before = len(reads)
+    known = FRAME[160:][[*INPUTS, "y"]]
+    added = {"rows": (known, "y"), "blocks": (Batches(blocks(known, 30), "y"),), "Dask": (on_cluster(known, "y"),)}
+    assert_same(copy.deepcopy(there).update(*added[kind]), copy.deepcopy(here).update(known, "y"), X)
+    assert len(reads) == before  # an update without new levels reads only the new rows
+    added = {"rows": (more, "y"), "blocks": (Batches(blocks(more, 30), "y"),), "Dask": (on_cluster(more, "y"),)}
+    there.update(*added[kind])
+    assert there.num_observations == ROWS
+    assert_same(there, here.update(more, "y"), more[INPUTS])
+    there.save(tmp_path / "m.safetensors")
+    assert_same(rfgp.load(tmp_path / "m.safetensors"), here, more[INPUTS])
+
+
+def slopes_after(gp, *rows, **columns):
+    """Return the gradient of the likelihood, at given hyperparameters, of a model with more rows."""
+    gp.update(*rows, **columns)
+    gp.hyperparameters.set(lengthscale=[1.0, 10.0, 0.1], outputscale=1.0, noise=0.02, mean=3.0)
+    return torch.autograd.grad(gp.log_marginal_likelihood(), list(gp.hyperparameters.raw.values()))
+
+
+@pytest.mark.parametrize("there_first", [False, True])
+def test_rows_here_and_there_may_differ_in_noise_and_weights(client, there_first):
+    noise, weight = FRAME.noise.to_numpy(), FRAME.weight.to_numpy()
+    first = Partitions(*lazy(), da.from_array(noise, chunks=90), da.from_array(weight, chunks=90))
+    gp = (
+        spectrum().condition(first)
+        if there_first
+        else spectrum().condition(VALUES, Y, noise=noise, sample_weight=weight)
+    )
+    found = slopes_after(gp, Partitions(*lazy(), da.from_array(noise, chunks=90)))
+    here = spectrum().condition(VALUES, Y, noise=noise, sample_weight=weight)
+    wanted = slopes_after(here, VALUES, Y, noise=noise)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
+
+
+class Counting:
+    """Rows that are made on demand, and the largest number of them that were alive at once."""
+
+    def __init__(self, size, count):
+        self.size, self.count, self.alive, self.most = size, count, 0, 0
+
+    def read(self):
+        for number in range(self.count):
+            rng = np.random.default_rng(number)
+            t = rng.uniform(0, 10, self.size)
+            self.alive += self.size
+            self.most = max(self.most, self.alive)
+            weakref.finalize(t, self._drop)
+            yield {"t": t, "store": rng.choice(["a", "b"], self.size), "y": np.sin(t) + rng.normal(size=self.size)}
+            del t
+
+    def _drop(self):
+        self.alive -= self.size
+
+
+@pytest.mark.slow
+def test_rows_in_memory_are_bounded_by_blocks(limits):
+    limits(sample_rows=300, subset_rows=200)
+    rows, make = Counting(200, 30), lambda: Batches(rows.read, "y")
+    gp = model(kernel=k.RBF("t") + k.Group("store")).fit(make(), max_iterations=4)
+    gp.condition(make()).update(make())
+    assert gp.num_observations == 2 * 6000
+    assert len(gp.predict(Batches(rows.read)).variance) == 6000
+    assert rows.most <= 3 * 200
+
+
+# --- clusters -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("observed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_predictions_on_a_cluster_are_those_here(client, tmp_path, observed):
+    gp = model().condition(on_cluster(FRAME[[*INPUTS, "y"]], "y"))
+    gp.save(tmp_path / "m.safetensors")
+    classes = spectrum(likelihood=rfgp.likelihoods.Categorical(3)).condition(VALUES, np.arange(ROWS) % 3.0)
+    numbers = spectrum().condition(Partitions(*numbered()))
+    loaded, names = rfgp.load(tmp_path / "m.safetensors"), FRAME[[*INPUTS[::-1], "y"]]
+    cases = [(gp, X, X), (copy.deepcopy(gp), names, X), (loaded, X, X), (classes, VALUES, VALUES)]
+    for one, new, rows in [*cases, (numbers, pd.DataFrame(VALUES), VALUES)]:
+        found = rfgp.dask.predict(one, dd.from_pandas(pd.DataFrame(new), npartitions=2), observed=observed)
+        wanted = one.predict(rows).observed() if observed else one.predict(rows)
+        for name in ("mean", "variance"):
+            np.testing.assert_allclose(getattr(found, name).compute(), getattr(wanted, name), rtol=1e-9)
+    empty = rfgp.dask.predict(classes, dd.from_pandas(pd.DataFrame(VALUES[:0]), npartitions=1))
+    assert empty.mean.compute().shape == (0, 3)
+
+
+def test_lazy_predictions_are_those_of_the_time_of_the_call(client):
+    gp = spectrum().condition(VALUES, Y)
+    expected, later = gp.predict(VALUES).mean, rfgp.dask.predict(gp, lazy()[0])
+    gp.hyperparameters.set(noise=5.0)
+    np.testing.assert_allclose(later.mean.compute(), expected, rtol=1e-10)
+
+
+class Elsewhere(Partitions):
+    """Rows that must not come here, and the sizes of what is sent to them."""
+
+    sent: list = []  # noqa: RUF012
+
+    def chunks(self):
+        raise AssertionError("rows came here")
+
+    def reduce(self, function, combine):
+        import cloudpickle
+
+        self.sent.append(len(cloudpickle.dumps(function)))
+        return super().reduce(function, combine)
+
+
+def test_rows_and_large_matrices_stay_where_they_are(client):
+    """The inverse of A, F x F, is sent only if gradients in the features are wanted."""
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).condition(Elsewhere(*lazy()))
+    gp.log_marginal_likelihood()
+    Elsewhere.sent.clear()
+    with torch.no_grad():
+        gp.log_marginal_likelihood()
+    assert max(Elsewhere.sent) < 0.2 * 8 * 128**2
+    Elsewhere.sent.clear()
+    gp.log_marginal_likelihood()
+    assert 8 * 128**2 < max(Elsewhere.sent) < 1.5 * 8 * 128**2
+
+
+@pytest.mark.slow
+def test_a_fit_survives_a_killed_worker(tmp_path):
+    """On workers in processes of their own, the result is that of a fit of the rows in blocks, to rounding."""
+
+    def slow(block):
+        (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        time.sleep(0.05)
+        return block
+
+    def kill():
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.iterdir())) < 12:  # eight partitions a pass: the second pass has begun
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        last = max(tmp_path.iterdir(), key=lambda path: int(path.name.split("-")[1]))
+        killed.append(int(last.name.split("-")[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killed, (rows, targets) = [], lazy(30)
+    with cluster(processes=True) as client:
+        pids = {*client.run(os.getpid).values()}
+        thread = threading.Thread(target=kill)
+        thread.start()
+        gp = rfgp.dask.fit(spectrum(), rows.map_blocks(slow, dtype=float, meta=np.empty((0, 0))), targets)
+        thread.join()
+        assert killed[0] in pids - {*client.run(os.getpid).values()}
+        np.testing.assert_allclose(rfgp.dask.predict(gp, rows).mean.compute(), gp.predict(VALUES).mean, rtol=1e-9)
+    assert_same(gp, spectrum().fit(Batches(pairs(90))), VALUES, 1e-5)
+
+
+RING = graphs.Graph.from_edges([(i, (i + step) % 60) for i in range(60) for step in (1, 7)])
+WALKS = [
+    (None, {}),
+    ([3, 59, 3, 8], {"lengths": "iid", "step_coupling": "independent", "exact_hops": 0}),
+    ([3, 59, 3, 8], {"lengths": "sigma", "num_walkers": 8}),
+    (None, {"exact_hops": 2, "num_walkers": 4}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "options"), WALKS)
+def test_walks_on_a_cluster_are_those_drawn_here(client, nodes, options):
+    found = rfgp.dask.sample_walks(RING, nodes, seed=5, num_parts=7, **options)
+    expected, kernel = graphs.sample_walks(RING, nodes, seed=5, **options), graphs.kernels.Diffusion(1.5)
+    np.testing.assert_array_equal(found.nodes, expected.nodes)
+    assert (found.features(kernel) != expected.features(kernel)).nnz == 0
+    assert (found.at([0, 1]).features(kernel) != expected.at([0, 1]).features(kernel)).nnz == 0
+
+
+# --- nodes and planned approximations -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_features_of_nodes_are_read_in_blocks():
+    graph = graphs.Graph.from_edges([(number, (number + 1) % 30) for number in range(30)])
+    frame = FRAME[["y"]].assign(node=(3 * FRAME.t).astype(int))
+    gp, kept = (model(rfgp.TruncatedSpectrum(10), k.Nodes(graph)) for _ in range(2))
+    assert_same(gp.fit(Batches(blocks(frame), "y")), kept.fit(frame[["node"]], Y), frame, 1e-5)
+
+
+@pytest.mark.slow
+def test_other_approximations_of_rows_in_blocks(folder):
+    gp = model().condition(KINDS["Parquet"](folder, "y"))
+    points, kept = (one.with_approximation({"trend": rfgp.InducingPoints(20)}) for one in (gp, model().condition(X, Y)))
+    assert np.abs(points.predict(X).mean - kept.predict(X).mean).max() < 0.05
+    planned = rfgp.GP(KERNEL + k.RBF("t") * k.Linear("t"), seed=0).condition(KINDS["Parquet"](folder, "y"))
+    assert {type(term.approximation) for term in planned.terms.values()} == {rfgp.Exact, rfgp.RandomFeatures}
+
+
+# --- refusals -----------------------------------------------------------------------------------------
+
+
+def with_cell(column, row, value):
+    frame = FRAME[[*INPUTS, "y"]].astype({column: object})
+    frame.loc[row, column] = value
+    return frame
+
+
+CELLS = {
+    "missing number": (with_cell("t", 131, None), "'t' has 1 missing value, the first in row 131"),
+    "missing level": (with_cell("store", 77, None), "'store' has 1 missing value, the first in row 77"),
+    "missing date": (with_cell("day", 200, None), "'day' has 1 missing value, the first in row 200"),
+    "infinite": (with_cell("t", 98, np.inf), "'t' has 1 value that is not finite, the first .inf. in row 98"),
+    "text": (with_cell("t", 130, "high"), "Column 't' .*text"),
+    "level of another type": (with_cell("zip", 155, "x"), "Column 'zip' .*text"),
+    "no column": (FRAME.drop(columns="zip"), "no column 'zip'"),
+    "target": (with_cell("y", 97, np.nan), "row 97"),
+}
+READERS = {
+    "Parquet": lambda frame, path: (frame.convert_dtypes().to_parquet(path), Parquet(path, "y"))[1],
+    "CSV": lambda frame, path: (frame.to_csv(path, index=False), CSV(path, "y"))[1],
+    "frames": lambda frame, path: Batches(blocks(frame), "y"),
+    "Dask": lambda frame, path: on_cluster(frame.convert_dtypes(), "y"),
+}
+BY_READER = [
+    slow_there(reader, name)
+    for index, name in enumerate(CELLS)
+    for reader in (list(READERS)[index % 4], list(READERS)[(index + 1) % 4])
+    if reader in ("CSV", "frames") or name not in ("text", "level of another type")
+]
+
+
+@pytest.mark.parametrize(("reader", "name"), BY_READER)
+def test_bad_cells_are_named_by_column_and_row(client, tmp_path, reader, name):
+    frame, message = CELLS[name]
+    gp = model().condition(X, Y)
+    before = gp.predict(X[:9]).mean
+    rows = READERS[reader](frame, tmp_path / "bad")
+    for call in (gp.condition, gp.update, gp.fit, model().condition):
+        with pytest.raises(rfgp.DataError, match=message):
+            call(rows)
+    np.testing.assert_array_equal(gp.predict(X[:9]).mean, before)
+
+
+CHANGING = chain([ROWS] * 3, repeat(100))
+TABLE = pd.DataFrame(VALUES, columns=["a", "b", "c"]).assign(y=Y, w=FRAME.weight)
+REFUSED = {
+    "no target": (lambda f: (Parquet(f / "rows.parquet", columns=["t"]),), "must have targets"),
+    "unknown target": (lambda f: (Parquet(f / "rows.parquet", "q"),), "no column 'q'"),
+    "no file": (lambda f: (Parquet(f / "no.parquet", "y"),), "no file"),
+    "no file of a folder": (lambda f: (Parquet(f / "parts" / "..", "y"), Parquet(f.parent, "y")), "no file"),
+    "not Parquet": (lambda f: (Parquet(f / "rows.csv", "y"),), "begin"),
+    "widths": (lambda f: (Batches([(VALUES[:90], Y[:90]), (VALUES[90:, :2], Y[90:])]),), "3 columns"),
+    "lengths": (lambda f: (Batches([(VALUES[:90], Y[:80])]),), "90 rows"),
+    "dtypes": (lambda f: (Batches([(VALUES.astype(np.float32), Y)]),), "one dtype"),
+    "infinite target": (lambda f: (Batches([(VALUES, np.where(np.arange(ROWS) == 97, np.inf, Y))]),), "row 97"),
+    "weights of some": (lambda f: (Batches([TABLE[:9], TABLE[9:].drop(columns="w")], "y", sample_weight="w"),), "'w'"),
+    "nothing": (lambda f: (Batches([]),), "must have rows"),
+    "one row": (lambda f: (Batches([(VALUES[:1], Y[:1])]),), "two observations"),
+    "constant": (lambda f: (Batches([(VALUES, 0 * Y)]),), "constant"),
+    "y beside": (lambda f: (Batches(pairs(9)), Y), "part of a source"),
+    "y missing": (lambda f: (VALUES,), "targets"),
+    "changing": (lambda f: (Batches(lambda: ((VALUES[:n], Y[:n]) for n in [next(CHANGING)])),), "change"),
+    "memmap": (lambda f: (np.load(f / "X.npy", mmap_mode="r"), Y[:9]), f"{ROWS} rows"),
+    "iterator": (lambda f: (Batches(iter([(VALUES, Y)])),), "more than once"),
+    "in memory": (lambda f: (Partitions(VALUES, Y),), "Dask"),
+    "names of an array": (lambda f: (Partitions(lazy()[0], "y"),), "dataframe"),
+    "rows on a cluster": (lambda f: (Partitions(lazy()[0], lazy()[1][:90]),), "rows"),
+    "partitions": (lambda f: (Partitions(numbered()[0], dd.from_pandas(pd.Series(Y), npartitions=2)),), "3 partitions"),
+    "unknown there": (lambda f: (on_cluster(TABLE, "price"),), "'price'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_sources_are_refused_and_nothing_is_lost(client, folder, name):
+    make, message = REFUSED[name]
+    gp = spectrum().condition(VALUES, Y)
+    before = gp.predict(VALUES).mean
+    with pytest.raises((rfgp.DataError, rfgp.InvalidArgumentError), match=message):
+        gp.fit(*make(folder))
+    np.testing.assert_array_equal(gp.predict(VALUES).mean, before)
+
+
+NEED_MEMORY = {
+    "covariance": (k.RBF("t", name="trend"), rfgp.Exact()),
+    "neighbors": (k.RBF("t", name="trend"), rfgp.Vecchia(5)),
+    "residual": (k.RBF("t", name="trend"), rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))),
+    "precision": (k.Group("store") + k.Matern("t", nu=1.5, name="trend"), {"trend": rfgp.SparsePrecision()}),
+}
+
+
+@pytest.mark.parametrize("name", NEED_MEMORY)
+def test_terms_that_need_rows_in_memory_are_named(client, name):
+    kernel, approximation = NEED_MEMORY[name]
+    frame = FRAME[["t", "store", "y"]]
+    gp = model(approximation, kernel).condition(frame, "y")
+    for source in (Batches(blocks(frame), "y"), on_cluster(frame, "y")):
+        for call in (gp.fit, gp.condition, gp.update):
+            with pytest.raises(rfgp.InvalidArgumentError, match="'trend' needs all rows in memory"):
+                call(source)
+    assert gp.num_observations == ROWS
+
+
+def test_graph_models_need_rows_in_memory():
+    with pytest.raises(rfgp.InvalidArgumentError, match="rows in memory"):
+        rfgp.GraphGP(RING).fit(Batches([{"node": np.arange(ROWS) % 3, "y": Y}], "y"))
+
+
+def test_arguments_of_clusters_are_checked(client):
+    with pytest.raises(graphs.MemoryBudgetError):
+        rfgp.dask.sample_walks(RING, seed=0, max_memory=1000)
+    with pytest.raises(rfgp.InvalidArgumentError, match="num_parts"):
+        rfgp.dask.sample_walks(RING, num_parts=0)
+    table = FRAME[["t", "label"]].assign(label=FRAME.label > 0)
+    with pytest.warns(rfgp.BooleanTargetWarning):
+        on_cluster(table, "label")
+    with pytest.warns(rfgp.IndexColumnWarning):
+        on_cluster(FRAME[["t", "y"]].rename(columns={"t": "Unnamed: 0"}), "y")

@@ -1,0 +1,162 @@
+"""Every kernel and products of two with every approximation: dense algebra, or a refusal that says why.
+
+`PYTHONPATH=tests/support python -m tests.contracts.test_table` draws the tables of docs/terms.md again.
+"""
+
+import functools
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from dense import DenseGP
+from field_cases import NEW, ROWS, Y, network, ring
+
+import graphs
+import rfgp
+from rfgp import kernels as k
+from rfgp.approximations import Approximation
+
+PAGE = Path(__file__).parents[2] / "docs" / "terms.md"
+BEGIN, END = (
+    "<!-- drawn by `PYTHONPATH=tests/support python -m tests.contracts.test_table` -->\n",
+    "<!-- end of the drawn part -->\n",
+)
+
+LEAVES = {
+    "RBF": lambda: k.RBF(("hour", "pressure")),
+    "Matern": lambda: k.Matern(("hour", "pressure"), nu=1.5),
+    "Matern of one column": lambda: k.Matern("hour", nu=1.5),
+    "RationalQuadratic": lambda: k.RationalQuadratic("pressure"),
+    "Stationary": lambda: k.Stationary("pressure", spectrum="product-laplace"),
+    "Periodic": lambda: k.Periodic("hour", 24.0),
+    "Linear": lambda: k.Linear("pressure"),
+    "Polynomial": lambda: k.Polynomial(("hour", "pressure")),
+    "Constant": lambda: k.Constant(),
+    "Group": lambda: k.Group("sensor"),
+    "Categorical": lambda: k.Categorical("sensor"),
+    "Coregionalization": lambda: k.Coregionalization("sensor"),
+    "Centered (Additive)": lambda: k.Additive(columns=("pressure",)),
+    "Nodes, diffusion": lambda: k.Nodes(GRAPH, "diffusion"),
+    "Nodes, Matern of order 2": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=2, kappa=1.5)),
+    "Nodes, Matern of order 1.5": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=1.5, kappa=1.5)),
+    "Roads": lambda: k.Roads(NET),
+    "Mesh": lambda: k.Mesh(BALL),
+}
+GRAPH, NET, BALL = ring(), network(), trimesh.creation.icosphere(1)
+APPROXIMATIONS: dict[str, Approximation] = {
+    "Exact": rfgp.Exact(),
+    "RandomFeatures": rfgp.RandomFeatures(8),
+    "EquispacedFourier": rfgp.EquispacedFourier(),
+    "InducingPoints": rfgp.InducingPoints(12),
+    "InducingPoints, residual": rfgp.InducingPoints(12, residual=rfgp.Vecchia(100, condition_on="responses")),
+    "Vecchia": rfgp.Vecchia(100, condition_on="responses"),
+    "SparsePrecision": rfgp.SparsePrecision(),
+    "RationalPrecision": rfgp.RationalPrecision(2),
+    "RandomWalks": rfgp.RandomWalks(4, exact_hops=0),
+    "TruncatedSpectrum": rfgp.TruncatedSpectrum(6),
+    "Chebyshev": rfgp.Chebyshev(3),
+    "Taylor": rfgp.Taylor(3),
+}
+OF_PRODUCTS = (
+    "Exact",
+    "RandomFeatures",
+    "InducingPoints",
+    "InducingPoints, residual",
+    "Vecchia",
+    "SparsePrecision",
+    "RandomWalks",
+    "TruncatedSpectrum",
+)
+"""The approximations whose products are compared with dense algebra."""
+
+
+def kernel_of(*names):
+    """Return a leaf, or the product of two."""
+    found = LEAVES[names[0]]()
+    return found.named("term") if len(names) == 1 else (found * LEAVES[names[1]]()).named("term")
+
+
+@functools.cache
+def data_of(*names):
+    """Return the data of the term of a kernel."""
+    gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
+    return gp.spec.term_data(gp.hyperparameters.values, len(Y))[0]
+
+
+def refusal_of(approximation, *names):
+    """Return why an approximation cannot serve a kernel, or None."""
+    return APPROXIMATIONS[approximation].unsupported_reason(data_of(*names))
+
+
+def pairs():
+    """Return all products of two different leaves, and of each with itself."""
+    return list(itertools.combinations_with_replacement(LEAVES, 2))
+
+
+def drawn():
+    """Return the tables as Markdown."""
+    lines = ["| kernel | " + " | ".join(APPROXIMATIONS) + " |", "|---" * (len(APPROXIMATIONS) + 1) + "|"]
+    reasons = {}
+    for leaf in LEAVES:
+        cells = []
+        for approximation in APPROXIMATIONS:
+            why = refusal_of(approximation, leaf)
+            cells.append("yes" if why is None else f"[{reasons.setdefault(why, len(reasons) + 1)}]")
+        lines.append(f"| {leaf} | " + " | ".join(cells) + " |")
+    lines += ["", *(f"{number}. {why[0].upper()}{why[1:]}" for why, number in reasons.items())]
+    lines += [
+        "",
+        f"Supported products of two kernels of the table, of {len(pairs())} pairs. Most pairs share columns:",
+        "",
+    ]
+    for approximation in APPROXIMATIONS:
+        refused = [pair for pair in pairs() if refusal_of(approximation, *pair) is not None]
+        lines.append(f"- {approximation}: {len(pairs()) - len(refused)}")
+    return "\n".join(lines) + "\n"
+
+
+def redrawn(text):
+    """Return the page with its tables drawn again."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + drawn() + END + rest.split(END)[1]
+
+
+def check(approximation, *names):
+    """Compare a model with dense algebra of its prior covariance, or expect the refusal."""
+    value, why = APPROXIMATIONS[approximation], refusal_of(approximation, *names)
+    gp = rfgp.GP(kernel_of(*names), approximation=value, start={"noise": 0.2, "mean": 0.3}, seed=0)
+    if why is not None:
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be used for the term 'term', because"):
+            gp.condition(ROWS, Y)
+        return
+    gp.condition(ROWS, Y)
+    prior = gp.prior_covariance({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}).detach().numpy()
+    expected, found = DenseGP({"term": prior}, Y, np.full(len(Y), 0.2), 0.3), gp.predict(NEW)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood(), abs=1e-4, rel=1e-6)
+    np.testing.assert_allclose(found.mean, expected.mean_at(), atol=1e-5)
+    np.testing.assert_allclose(found.variance, np.diag(expected.covariance()), atol=1e-5)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_leaves(leaf, approximation):
+    check(approximation, leaf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(pairs())))
+def test_products(number):
+    """Each pair of kernels has one of the approximations, in turn."""
+    check(OF_PRODUCTS[number % len(OF_PRODUCTS)], *pairs()[number])
+
+
+@pytest.mark.slow
+def test_the_page_shows_the_table():
+    text = PAGE.read_text(encoding="utf-8")
+    assert redrawn(text) == text, "PYTHONPATH=tests/support python -m tests.contracts.test_table draws it again"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(redrawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,410 @@
+"""Files of the package's own formats, damaged at random places, and forged ones under a right checksum."""
+
+import hashlib
+import io
+import json
+import struct
+import tempfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+
+import rfgp
+from rfgp import tables
+from rfgp.couplings.energy import store
+from tests.fuzz.rules import NAMED, bounded, is_error, options, outcome
+from tests.support.model_files import MODELS, closed, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+KINDS = ("fourier", "exact-noise-weights", "two-outputs", "structured", "graph-walks", "graph-spectrum", "roads-data")
+KINDS += ("mesh", "terms", "terms-domains", "terms-average", "golden-categorical", "golden-neighbors-features")
+EXPECTED = json.loads((MODELS / "expected.json").read_text())
+ODD = [None, True, [], {}, "", "nan", "../x", -1, 0, 2, 2**31, 2**70, 0.5, 1e300, float("inf"), float("nan")]
+SIZES = [0, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
+
+
+@st.composite
+def damaged(draw, contents):
+    """Return one of some files with a few bytes or words changed, left out, repeated or inserted, or cut."""
+    content = bytearray(draw(st.sampled_from(contents)))
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["flip", "word", "cut", "repeat", "insert", "end"]))
+        at, size = draw(st.integers(0, max(len(content) - 1, 0))), draw(st.integers(1, 12))
+        if kind == "flip":
+            content[at : at + 1] = bytes([draw(st.integers(0, 255))])
+        elif kind == "word":
+            content[at : at + 4] = struct.pack("<I", draw(st.sampled_from(SIZES)))
+        elif kind == "repeat":
+            content[at:at] = content[at : at + size] * draw(st.sampled_from([1, 50]))
+        elif kind == "insert":
+            content[at:at] = draw(st.binary(max_size=6))
+        else:
+            del content[at : at + size if kind == "cut" else None]
+    return bytes(content)
+
+
+@st.composite
+def other_tensors(draw, tensors):
+    """Return named tensors, one of them with another value, shape, type or name, left out, or in another's place."""
+    out = dict(tensors)
+    name, other = (draw(st.sampled_from(sorted(out))) for _ in range(2))
+    tensor = out[name]
+    kind = draw(st.sampled_from(["value", "value", "shape", "type", "drop", "rename", "swap", "row"]))
+    if kind == "value" and tensor.numel():
+        value = torch.tensor(draw(st.sampled_from([0.0, -1.0, 5.0, 100.0, 1e300, 1e-300, np.nan, np.inf])))
+        value = value if tensor.is_floating_point() else value.nan_to_num(0).clamp(-100, 100)
+        flat = tensor.clone().flatten()
+        flat[draw(st.integers(0, len(flat) - 1))] = value.to(tensor.dtype)
+        out[name] = flat.reshape(tensor.shape)
+    elif kind == "shape" and tensor.numel():
+        out[name] = tensor.reshape(draw(st.sampled_from([(-1,), (1, -1), (-1, 1), (*tensor.shape, 1)])))
+    elif kind == "type":
+        out[name] = tensor.to(
+            draw(st.sampled_from([torch.float64, torch.float32, torch.int64, torch.int8, torch.bool]))
+        )
+    elif kind == "drop":
+        del out[name]
+    elif kind == "rename":
+        out[name + ".raw"] = out.pop(name)
+    elif kind == "swap":
+        out[name], out[other] = out[other].clone(), tensor.clone()
+    elif kind == "row" and tensor.ndim:
+        out[name] = (
+            torch.cat([tensor, tensor[:1]]) if draw(st.booleans()) else tensor[: draw(st.integers(0, 1))].clone()
+        )
+    return out
+
+
+@st.composite
+def other_json(draw, value):
+    """Return a JSON value with a part replaced, left out, repeated, or in the place of another."""
+    root = [json.loads(json.dumps(value))]
+    places = list(places_of(root))
+    (holder, key), (other, name) = (places[draw(st.integers(0, len(places) - 1))] for _ in range(2))
+    kind = draw(st.sampled_from(["replace", "replace", "remove", "repeat", "graft"]))
+    if kind == "remove" and holder is not root:
+        del holder[key]
+    elif kind == "repeat" and isinstance(holder, list):
+        holder.insert(key, holder[key])
+    else:
+        holder[key] = json.loads(json.dumps(other[name])) if kind == "graft" else draw(st.sampled_from(ODD))
+    return root[0]
+
+
+def places_of(value):
+    for key in range(len(value)) if isinstance(value, list) else list(value):
+        yield value, key
+        if isinstance(value[key], list | dict):
+            yield from places_of(value[key])
+
+
+def read_from(content, read, suffix=""):
+    """Return the outcome of reading a file with a content."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"file{suffix}"
+        path.write_bytes(content)
+        return outcome(lambda: read(path))
+
+
+# --- models ------------------------------------------------------------------------------------------
+
+
+def file_of(kind):
+    return (MODELS / f"{kind}.safetensors").read_bytes()
+
+
+@st.composite
+def forged_models(draw, kind):
+    header, tensors = opened(file_of(kind))
+    if draw(st.booleans()):
+        return closed(draw(other_json(header)), tensors)
+    return closed(header, draw(other_tensors(tensors)))
+
+
+MODEL_FILES = st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), forged_models(kind)))
+
+
+def inputs_of(kind):
+    """Return inputs of a recorded model, and their number."""
+    inputs = EXPECTED[kind]["inputs"]
+    if isinstance(inputs, dict):
+        return {key: np.array(values) for key, values in inputs.items()}
+    return [tuple(x) if isinstance(x, list) else x for x in inputs] if kind.startswith("graph") else np.array(inputs)
+
+
+def use(gp, new, count):
+    """A model answers with numbers, among them no negative variance, or with named errors."""
+    p = outcome(lambda: gp.predict(new))
+    if is_error(p):
+        return
+    for part in ("mean", "variance", "covariance"):
+        value = outcome(lambda part=part: np.asarray(getattr(p, part), dtype=float))
+        if not is_error(value):
+            assert not np.isnan(value).any(), f"a model was read whose {part} is no number"
+            assert part != "variance" or (value > -1e-6 * (1 + np.abs(value).max())).all(), "a negative variance"
+    calls = [lambda: p.sample(2), lambda: p.observed().variance, lambda: repr(gp), gp.log_marginal_likelihood]
+    calls += [gp.leave_one_out, lambda: gp.terms, lambda: gp.exact().predict(new).mean]
+    calls += [lambda: gp.update(new, np.arange(float(count))).predict(new).mean]
+    for call in calls:
+        outcome(call)
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_forged_models_are_refused_or_answer(examples):
+    @options(examples)
+    @given(MODEL_FILES)
+    def check(example):
+        kind, content = example
+        with bounded():
+            gp = read_from(content, rfgp.load)
+            if is_error(gp):
+                assert isinstance(gp, rfgp.ModelFileError), gp
+            else:
+                use(gp, inputs_of(kind), len(EXPECTED[kind]["mean"]))
+
+    check()
+
+
+@options(60)
+@given(damaged([file_of(kind) for kind in KINDS]))
+def test_damaged_models_are_refused(content):
+    """Unless a change was undone by another one."""
+    with bounded():
+        found = read_from(content, rfgp.load)
+    assert isinstance(found, rfgp.ModelFileError) or content in [file_of(kind) for kind in KINDS]
+
+
+# --- checkpoints -------------------------------------------------------------------------------------
+
+HEAD = struct.Struct("<QI")
+X = np.random.default_rng(0).standard_normal((12, 2))
+
+
+def fit(path):
+    gp = rfgp.SparseSpectrumGP(num_frequencies=3, coupling="iid", seed=0)
+    return gp.fit(X, np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2, max_iterations=2, checkpoint=path)
+
+
+@lru_cache
+def whole():
+    """Return the checkpoint of a fit that was not disturbed, and its predictions."""
+    with tempfile.TemporaryDirectory() as folder:
+        p = fit(Path(folder) / "c").predict(X)
+        return (Path(folder) / "c").read_bytes(), np.concatenate([p.mean, p.variance])
+
+
+def records():
+    """Return the first lines of the checkpoint, and its records as (step, tensors)."""
+    content, out = whole()[0], []
+    at = content.index(b"\n", content.index(b"\n") + 1) + 1
+    begin = content[:at]
+    while at < len(content):
+        size, _ = HEAD.unpack_from(content, at)
+        body = content[at + HEAD.size : at + HEAD.size + size]
+        names = int.from_bytes(body[:8], "little")
+        out.append((json.loads(body[8 : 8 + names])["__metadata__"]["step"], from_bytes(body)))
+        at += HEAD.size + size
+    return begin, out
+
+
+def checkpoint_of(begin, steps):
+    bodies = [to_bytes({k: t.contiguous() for k, t in tensors.items()}, {"step": step}) for step, tensors in steps]
+    return begin + b"".join(HEAD.pack(len(body), zlib.crc32(body)) + body for body in bodies)
+
+
+def predictions(gp):
+    p = gp.predict(X)
+    return np.concatenate([p.mean, p.variance])
+
+
+@options(15)
+@given(st.data())
+def test_damaged_checkpoints_end_alike_or_are_refused(data):
+    content = data.draw(damaged([whole()[0]]))
+    with bounded():
+        gp = read_from(content, fit)
+        assert isinstance(gp, rfgp.CheckpointError) or np.array_equal(predictions(gp), whole()[1])
+
+
+@pytest.mark.slow
+@options(60)
+@given(st.data())
+def test_forged_checkpoints_are_refused_or_end_with_numbers(data):
+    """Another end cannot be told from the right one if a record was written under a right checksum."""
+    begin, steps = records()
+    at, kind = (
+        data.draw(st.integers(0, len(steps) - 1)),
+        data.draw(st.sampled_from(["tensors", "step", "drop", "twice"])),
+    )
+    step, tensors = steps[at]
+    changed = {"tensors": [(step, tensors)], "step": [("x", tensors)], "drop": [], "twice": [(step, tensors)] * 2}[kind]
+    steps[at : at + 1] = [(name, data.draw(other_tensors(tensors))) for name, tensors in changed]
+    with bounded():
+        gp = read_from(checkpoint_of(begin, steps), fit)
+        assert is_error(gp) or np.isfinite(predictions(gp)).all()
+
+
+STEP = {"values": 0, "gradient": 1, "gram": -1}
+"""The place of the record that has a tensor."""
+WRONG = {
+    "no gradient": ("gradient", None),
+    "no likelihoods": ("values", None),
+    "whole numbers": ("values", torch.Tensor.long),
+    "single precision": ("values", torch.Tensor.float),
+    "half precision": ("values", torch.Tensor.half),
+    "short gradient": ("gradient", lambda t: t[:2]),
+    "flat matrix": ("gram", torch.Tensor.flatten),
+    "row matrix": ("gram", lambda t: t.reshape(1, -1)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_records_that_do_not_fit_are_refused(name):
+    key, change = WRONG[name]
+    begin, steps = records()
+    tensors = steps[STEP[key]][1]
+    if change is None:
+        del tensors[key]
+    else:
+        tensors[key] = change(tensors[key])
+    found = read_from(checkpoint_of(begin, steps), fit)
+    assert isinstance(found, rfgp.CheckpointError), found
+
+
+# --- solved directions -------------------------------------------------------------------------------
+
+
+def drawn():
+    coupling, generator = rfgp.couplings.by_name("energy"), torch.Generator().manual_seed(0)
+    return coupling.sample(8, 3, spectrum=rfgp.spectra.Matern(1.25), generator=generator).dense().numpy()
+
+
+def draw_with(content=None):
+    """Return frequencies drawn with a file in the cache folder and nothing in memory, and that file."""
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", RFGP_CACHE_DIR=folder):
+        store.memory.clear()
+        if content is not None:
+            (Path(folder) / solved()[0]).parent.mkdir()
+            (Path(folder) / solved()[0]).write_bytes(content)
+        found = outcome(drawn)
+        (path,) = Path(folder).rglob("*.npz")
+        store.memory.clear()
+        return found, path.relative_to(folder), path.read_bytes()
+
+
+@lru_cache
+def solved():
+    """Return the name of a solution in the cache folder, its content, and the frequencies that follow."""
+    found, name, content = draw_with()
+    return name, content, found
+
+
+@options(12)
+@given(st.data())
+def test_damaged_solutions_are_solved_again(data):
+    content = data.draw(damaged([solved()[1]]))
+    with bounded():
+        np.testing.assert_array_equal(draw_with(content)[0], solved()[2])
+
+
+@options(12)
+@given(st.data())
+def test_forged_solutions_give_numbers(data):
+    with np.load(io.BytesIO(solved()[1][32:])) as arrays:
+        tensors = {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{k: t.numpy() for k, t in data.draw(other_tensors(tensors)).items()})
+    with bounded():
+        found = draw_with(hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())[0]
+    assert not isinstance(found, NAMED)
+    assert found.shape == (8, 3)
+    assert np.isfinite(found).all()
+
+
+# --- text tables -------------------------------------------------------------------------------------
+
+CELLS = st.one_of(
+    st.integers(-1000, 1000).map(str),
+    st.floats(-1e6, 1e6).map(lambda v: f"{v:.4g}"),
+    st.sampled_from(["red", "2020-01-02", "2020-13-40", "1,5", "1.000,5", "NA", "?", "True", '"a""b"', '"x', "'"]),
+    st.sampled_from(["", " ", "nan", "inf", "-1e400", "1e-320", "0x1p3", "1_000", "٣", "\x00", "\x1b[2J", "a" * 300]),
+)
+TEXTS = [
+    b"a,b,c\n1,2,3\n4,5,6\n7.5,-8e3,9\n",
+    b"x;color;y\n1;red;2\n2;blue;3\n3;red;4\n",
+    b"day\tv\n2020-01-01\t1\n2021-02-03T04:05:06\t2\n",
+    b'"a ""quoted"" name",b\n1,"2"\n"3",4\n',
+    b"a,b\n1,\n,2\nNA,3\n",
+]
+
+
+@st.composite
+def texts(draw):
+    """Return a text table with any separator, end of lines, encoding and odd cells."""
+    separator, end = draw(st.sampled_from([",", ";", "\t", " ", "|"])), draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    width = draw(st.integers(1, 4))
+    rows = draw(st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=6))
+    if draw(st.booleans()):
+        rows[-1].append("7")
+    if draw(st.booleans()):
+        rows.insert(0, [f"c{i}" for i in range(width)])
+    text = end.join(separator.join(row) for row in rows) + (end if draw(st.booleans()) else "")
+    return text.encode(draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"])), errors="replace")
+
+
+def read_table(path):
+    """A table is finite numbers, and by its own schema and in blocks the same."""
+    found = outcome(lambda: tables.read_csv(path))
+    lenient = [
+        outcome(lambda kind=kind: tables.read_csv(path, categories=kind, dates="days", missing="mean"))
+        for kind in ("one-hot", "levels")
+    ]
+    for table in (one for one in (found, *lenient) if not is_error(one)):
+        assert table.X.shape == (len(table.y), len(table.columns))
+        assert np.isfinite(table.X).all()
+        assert np.isfinite(table.y).all()
+    for table in (one for one in lenient if not is_error(one)):
+        again = tables.read_inputs(path, table.schema)
+        np.testing.assert_array_equal(again.X[np.isin(again.rows, table.rows)], table.X)
+    if is_error(found) or found.classes is not None or not path.read_bytes()[:1].isalpha():
+        return
+    source = outcome(lambda: tables.CSV(path, target=found.target))
+    chunks = source if is_error(source) else outcome(lambda: list(source.chunks()))
+    if not is_error(chunks) and sorted(chunks[0].names or ()) == sorted(found.columns):
+        order = [list(chunks[0].names).index(name) for name in found.columns]
+        np.testing.assert_array_equal(np.concatenate([np.asarray(one.X) for one in chunks])[:, order], found.X)
+        np.testing.assert_array_equal(np.concatenate([np.asarray(one.y) for one in chunks]), found.y)
+
+
+@pytest.mark.parametrize("examples", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_text_tables_are_numbers_or_named_errors(examples):
+    @options(examples)
+    @given(st.one_of(texts(), damaged(TEXTS)))
+    def check(content):
+        with bounded():
+            read_from(content, read_table, ".csv")
+
+    check()
+
+
+@options(40)
+@given(
+    numbers=hnp.arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(2, 4)), elements=st.integers(-500, 500)),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    has_header=st.booleans(),
+)
+def test_plain_tables_are_their_numbers(numbers, end, has_header):
+    rows = [",".join(f"{value / 4:g}" for value in row) for row in numbers]
+    rows = [",".join(f"c{i}" for i in range(numbers.shape[1])), *rows] if has_header else rows
+    table = read_from(end.join(rows).encode(), tables.read_csv, ".csv")
+    np.testing.assert_array_equal(np.column_stack([table.X, table.y]), numbers / 4)

@@ -1,0 +1,454 @@
+"""Commands on tables: what they print and write agrees with the models that they save."""
+
+import hashlib
+import io
+import json
+import shlex
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import command
+
+import rfgp
+from rfgp.datasets import CATALOG, Entry
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning"),  # few rows, short searches
+    pytest.mark.filterwarnings("ignore::graphs.GraphWarning"),
+]
+
+DATA = Path(__file__).parents[3] / "data"
+QUICK = "--num-train 40 --num-test 10 --draws 1 --size 8"
+SMALL = "--kernel \"RBF(name='rbf')\" --approximation RandomFeatures(16) --no-compare --out o"
+MODEL = "o/model.safetensors"
+
+
+def write(folder, name="t.csv", **columns):
+    pd.DataFrame(columns).to_csv(folder / name, index=False)
+
+
+def read(text):
+    return pd.read_csv(io.StringIO(text))
+
+
+def assert_columns(found, **expected):
+    """Compare columns of predictions, which have eleven digits."""
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-7, err_msg=name)
+
+
+def waves(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng, rng.uniform(-2, 2, n)
+
+
+# --- fit and predict ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A folder with the model of a table that has text, dates and a gap, and the printed figures."""
+    folder, (rng, _) = tmp_path_factory.mktemp("shop"), waves()
+    size, color = rng.uniform(1, 9, 120), np.array(["red", "green", "blue"])[np.arange(120) % 3]
+    price = 3 * size + 10 * (color == "red") + 0.1 * np.arange(120) + 0.1 * rng.standard_normal(120)
+    size[7] = np.nan
+    days = [f"2026-01-{1 + i % 28:02d}" for i in range(120)]
+    write(folder, size=size, color=color, day=days, note=[f"n{i}" for i in range(120)], price=price)
+    return folder, json.loads(command(f"fit t.csv {SMALL} --missing drop --drop note --json", folder).out)
+
+
+def test_fit_prints_figures_and_writes_model_and_report(shop):
+    folder, figures = shop
+    assert figures["train"] + figures["test"] == 119
+    assert figures["rmse"] < 0.5 * figures["target_sd"]
+    assert set(figures["files"]) == {"model", "report"}
+    gp = rfgp.load(folder / MODEL)
+    assert gp.num_observations == 119
+    assert gp.fit_report.converged == figures["converged"]
+    assert "t.csv, target price" in (folder / "o" / "report.html").read_text()
+    with pytest.raises(rfgp.NotFittedError):
+        gp.exact()
+
+
+def test_predict_prints_and_scores(shop, tmp_path):
+    folder, _ = shop
+    found = read(command(f"predict {MODEL} t.csv", folder).out)
+    assert list(found) == ["row", "mean", "sd", "observed_sd", "low", "high"]
+    assert len(found) == 119
+    figures = json.loads(command(f"predict {MODEL} t.csv --out {tmp_path / 'p.csv'} --json", folder).out)
+    assert (figures["rows"], figures["left_out"]) == (119, 1)
+    assert 0.8 < figures["coverage_95"] <= 1
+
+
+def test_predict_reads_other_tables_like_the_fitted_one(shop, tmp_path):
+    folder, _ = shop
+    (tmp_path / "n.csv").write_text(
+        "day,color,extra,size\n2026-01-03,blue,x,4.5\n2026-01-04,red,y,\n2026-02-05,red,z,2\n"
+    )
+    answer = command(f"predict {folder / MODEL} n.csv --out p.csv", tmp_path)
+    assert "1 row with missing values was left out" in " ".join(answer.out.split())
+    law = rfgp.load(folder / MODEL).predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]).dropna())
+    low, high = law.observed().interval(0.95)
+    assert_columns(pd.read_csv(tmp_path / "p.csv"), row=[0, 2], mean=law.mean, sd=law.std, low=low, high=high)
+
+
+LIKELIHOODS = {"poisson": "Rootogram", "bernoulli": "Reliability", "gamma": "Calib"}
+"""Likelihoods and a picture of their reports."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LIKELIHOODS, "categorical"])
+def test_likelihoods_are_fitted_and_predict(name, tmp_path):
+    rng, x = waves(120)
+    f = 2 * np.sin(2 * x)
+    kinds = np.array(["blue", "green", "red"])[np.digitize(x, [-0.7, 0.7])]
+    y = {
+        "poisson": rng.poisson(np.exp(f)),
+        "bernoulli": (rng.uniform(size=120) < 1 / (1 + np.exp(-2 * f))).astype(int),
+        "gamma": rng.gamma(3.0, np.exp(f) / 3),
+        "categorical": kinds,
+    }[name]
+    write(tmp_path, x=x, y=y)
+    figures = json.loads(command(f"fit t.csv --likelihood {name} {SMALL} --json", tmp_path).out)
+    found, observed = (
+        read(command(f"predict {MODEL} t.csv", tmp_path).out),
+        rfgp.load(tmp_path / MODEL).predict({"x": x}),
+    )
+    if name == "categorical":
+        assert figures["classes"] == ["blue", "green", "red"]
+        assert figures["accuracy"] > figures["most_frequent"]
+        shares = observed.observed().probabilities
+        assert_columns(found, **{f"p_{kind}": shares[:, i] for i, kind in enumerate(figures["classes"])})
+        assert (found["class"] == kinds).mean() > 0.9
+        return
+    low, high = observed.observed().quantile([0.025, 0.975])
+    assert_columns(found, mean=observed.observed().mean, low=low, high=high)
+    assert LIKELIHOODS[name] in (tmp_path / "o" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_targets_of_two_classes_are_recognized(tmp_path):
+    rng, x = waves(80)
+    one = x + 0.5 * rng.standard_normal(80) > 0
+    write(tmp_path, x=x, y=np.where(one, "yes", "no"))
+    assert "--likelihood bernoulli" in command(f"fit t.csv {SMALL}", tmp_path, 1).err
+    answer = command(f"fit t.csv --likelihood bernoulli --inference laplace {SMALL}", tmp_path)
+    assert "y is 1 for yes and 0 for no" in answer.err
+    assert (rfgp.load(tmp_path / MODEL).predict({"x": x}).observed().mean[one] > 0.5).mean() > 0.8
+    write(tmp_path, x=x, y=one.astype(int))
+    assert "--likelihood bernoulli" in command(f"fit t.csv {SMALL}", tmp_path).err
+
+
+def orders(folder, n=120):
+    """Write a table of dates, texts, numbers, gaps and an identifier; return its rows."""
+    rng, _ = waves()
+    stores, effects = np.array(["north", "south", "east", "west"]), np.array([0.0, 1.0, -1.0, 2.0])
+    frame = pd.DataFrame({"order no": [f"A{i:03d}" for i in range(n)], "store": stores[np.arange(n) % 4]})
+    frame["day"] = (np.datetime64("2026-01-01") + np.arange(n)).astype(str)
+    frame["price"] = rng.uniform(1, 2, n).round(4)
+    season = np.cos(2 * np.pi * np.arange(n) / 7)
+    frame["units"] = (season + effects[np.arange(n) % 4] + 0.05 * rng.standard_normal(n)).round(4)
+    frame.loc[3, "units"] = np.nan
+    frame.loc[5, "price"] = np.nan
+    frame.to_csv(folder / "t.csv", index=False)
+    return frame
+
+
+KERNEL = "RBF((day, price), name='trend') + Periodic(day, period=7, name='week') + Group(store)"
+
+
+@pytest.mark.slow
+def test_a_kernel_reads_its_columns_and_predicts_by_terms(tmp_path):
+    frame = orders(tmp_path)
+    options = "--missing mean --approximation trend=RandomFeatures(16) --seed 3 --no-compare --with-data --out o"
+    answer = command(f'fit t.csv --target units --kernel "{KERNEL}" {options}', tmp_path)
+    assert "conditioned on 119 of 120 rows" in " ".join(answer.out.split())
+    gp = rfgp.load(tmp_path / MODEL)
+    assert [*gp.terms] == ["trend", "week", "group(store)"]
+    assert gp.terms["trend"].approximation == rfgp.RandomFeatures(16)
+    assert gp.seed == 3
+    new = frame.loc[[7, 9], ["store", "price", "day", "order no"]].assign(store=["nobody yet", "north"])
+    new.to_csv(tmp_path / "n.csv", index=False)
+    found = read(command(f"predict {MODEL} n.csv --terms --id 'order no' --id store", tmp_path).out)
+    begin = ["row", "order no", "store", "mean", "sd", "observed_sd", "low", "high", "trend_mean", "trend_sd"]
+    assert list(found)[:10] == begin
+    assert list(found["order no"]) == ["A007", "A009"]
+    law = gp.predict(new.assign(day=pd.to_datetime(new.day)))
+    assert_columns(found, mean=law.mean)
+    for name in gp.terms:
+        effect = law.terms[name].centered()
+        assert_columns(found, **{f"{name}_mean": effect.mean, f"{name}_sd": effect.std})
+    new[:1].to_csv(tmp_path / "n.csv", index=False)
+    assert "two rows" in command(f"predict {MODEL} n.csv --terms", tmp_path, 1).err
+    assert "the name of a result" in command(f"predict {MODEL} n.csv --id mean", tmp_path, 2).err
+    assert "Did you mean 'order no'?" in command(f"predict {MODEL} n.csv --id 'ordr no'", tmp_path, 1).err
+
+
+def test_a_kernel_without_columns_reads_the_others(tmp_path):
+    orders(tmp_path)
+    options = "--target units --missing drop --drop 'order no' --no-compare --approximation Exact --out o"
+    command(f"fit t.csv {options} --kernel \"RBF(name='all') + Group(store)\"", tmp_path)
+    gp = rfgp.load(tmp_path / MODEL)
+    assert gp.kernel.terms()[0].factors[0].columns == ("day", "price")
+    assert gp.num_observations == 118
+
+
+@pytest.mark.slow
+def test_neighbors_are_saved_with_their_rows(tmp_path):
+    rng, x = waves(60)
+    write(tmp_path, a=x, b=rng.uniform(-1, 1, 60), y=np.sin(3 * x))
+    options = "--approximation 'smooth=InducingPoints(12), local=Vecchia(8)' --no-compare --out o"
+    command(f"fit t.csv --kernel \"RBF(name='smooth') + Matern((a, b), nu=0.5, name='local')\" {options}", tmp_path)
+    gp = rfgp.load(tmp_path / MODEL)
+    assert gp.terms["local"].approximation == rfgp.Vecchia(8)
+    assert gp.exact().num_observations == 60
+
+
+@pytest.mark.slow
+def test_new_levels_and_gaps_are_predicted_as_in_python(tmp_path):
+    frame = orders(tmp_path)
+    frame.loc[[8, 12], "store"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = "--target units --drop 'order no' --missing mean --approximation Exact --no-compare --out o"
+    command(f"fit t.csv {options}", tmp_path)
+    gp = rfgp.load(tmp_path / MODEL)
+    (tmp_path / "n.csv").write_text(frame.iloc[6:14].to_csv(index=False))
+    answer = command(f"predict {MODEL} n.csv", tmp_path)
+    law = gp.predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]))
+    assert not answer.err
+    assert_columns(read(answer.out), mean=law.mean, sd=law.std)
+    write(tmp_path, "n.csv", price=[1.5, 1.5], day=["2026-02-01"] * 2, store=["abroad", "north"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        answer = command(f"predict {MODEL} n.csv", tmp_path)
+    assert "NewLevelWarning: Column 'store' has 1 level" in answer.err
+    with pytest.warns(rfgp.NewLevelWarning, match="abroad"):
+        law = gp.predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]))
+    assert law.std[0] > law.std[1]
+    assert_columns(read(answer.out), mean=law.mean)
+
+
+@pytest.mark.slow
+def test_logarithms_are_predicted_in_the_units_of_the_target(tmp_path):
+    rng, x = waves(200)
+    y = np.exp(2 * x + 0.2 * rng.standard_normal(200))
+    write(tmp_path, x=x, y=y)
+    answer = command(f"fit t.csv --log {SMALL} --json", tmp_path)
+    assert json.loads(answer.out)["title"] == "t.csv, target log of y"
+    assert "No --target: it is the last column, y." in answer.err
+    figures = json.loads(command(f"predict {MODEL} t.csv --out p.csv --json", tmp_path).out)
+    assert 0.9 < figures["coverage_95"] <= 1
+    law = rfgp.load(tmp_path / MODEL).predict({"x": x})
+    mean = np.exp(law.mean + law.observed().variance / 2)
+    sd = np.sqrt(np.expm1(law.variance)) * np.exp(law.mean + law.variance / 2)
+    high = np.exp(law.mean + 1.959963984540054 * law.observed().std)
+    assert_columns(pd.read_csv(tmp_path / "p.csv"), mean=mean, sd=sd, high=high)
+    (note,) = [
+        note for note in json.loads(command(f"fit t.csv {SMALL} --json", tmp_path).out)["notes"] if "--log" in note
+    ]
+    assert note.startswith("y is positive")
+    write(tmp_path, x=[*x, 0.0], y=[*y, 0.0])
+    assert "'y' has 1 value not above 0" in command(f"fit t.csv --log {SMALL}", tmp_path, 1).err
+
+
+@pytest.mark.slow
+def test_exposures_scale_counts_in_fits_and_predictions(tmp_path):
+    rng, x = waves(200)
+    hours = rng.choice([1.0, 5.0, 20.0], 200)
+    write(tmp_path, x=x, hours=hours, visits=rng.poisson(np.exp(0.5 + np.sin(2 * x)) * hours))
+    line = "fit t.csv --likelihood poisson --kernel RBF(x) --no-compare --out o --json"
+    wrong, right = (json.loads(command(f"{line} {more}", tmp_path).out) for more in ("", "--exposure hours"))
+    assert right["rmse"] < 0.5 * wrong["rmse"]
+    assert right["rmse"] < min(right["baselines"].values()) < min(wrong["baselines"].values())
+    law = rfgp.load(tmp_path / MODEL).predict({"x": x})
+    for options, exposure in (("", hours), ("--exposure 2", 2.0)):
+        found = read(command(f"predict {MODEL} t.csv {options}", tmp_path).out)
+        assert_columns(found, mean=law.observed(exposure=exposure).mean)
+    assert "must be positive" in command(f"predict {MODEL} t.csv --exposure x", tmp_path, 1).err
+
+
+@pytest.mark.parametrize(("option", "name"), [("--noise-column", "noise"), ("--weight-column", "sample_weight")])
+def test_columns_of_noise_and_weights_are_no_inputs(option, name, tmp_path):
+    rng, x = waves(60)
+    given = rng.choice([0.7, 1.3], 60)
+    y = np.sin(2 * x) + np.sqrt(given) * rng.standard_normal(60)
+    write(tmp_path, x=x, given=given, y=y)
+    line = "fit t.csv --approximation Exact --no-compare --out o --kernel RBF()"
+    command(f"{line} {option} given", tmp_path)
+    gp = rfgp.load(tmp_path / MODEL)
+    assert gp.kernel.terms()[0].factors[0].columns == ("x",)
+    mean = gp.predict({"x": x}).mean
+    np.testing.assert_allclose(gp.condition({"x": x}, y, **{name: given}).predict({"x": x}).mean, mean, rtol=1e-9)
+    assert np.abs(gp.condition({"x": x}, y).predict({"x": x}).mean - mean).max() > 1e-3
+    assert "Did you mean 'given'" in command(f"{line} {option} givn", tmp_path, 1).err
+
+
+@pytest.mark.slow
+def test_a_column_keeps_rows_together_and_is_no_input(tmp_path):
+    rng, a = waves(240)
+    write(tmp_path, station=[f"s{i % 24}" for i in range(240)], a=a, b=rng.uniform(size=240), level=np.sin(2 * a))
+    answer = command(f"fit t.csv {SMALL} --holdout-by station --json", tmp_path)
+    assert "held out by station, in 24 groups. It is not an input" in answer.err
+    figures = json.loads(answer.out)
+    assert (figures["test"], figures["test_groups"]) == (20, 2)
+    assert rfgp.load(tmp_path / MODEL).kernel.terms()[0].factors[0].columns == ("a", "b")
+    assert "cannot be assessed: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
+    command(f"fit t.csv {SMALL} --drop station --holdout last", tmp_path)
+    assert "held-out part, the last in their order" in (tmp_path / "o" / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A folder with a saved model `m` of columns a and b, for tables that are read like its own."""
+    folder = tmp_path_factory.mktemp("small")
+    rows = np.random.default_rng(0).standard_normal((40, 3)).round(4)
+    write(folder, a=rows[:, 0], b=rows[:, 1], c=rows[:, 2])
+    command(f"fit t.csv {SMALL}", folder)
+    return folder / MODEL
+
+
+def test_gaps_and_marks_of_a_table_to_predict(small, tmp_path):
+    gp = rfgp.load(small)
+    (tmp_path / "gap.csv").write_text("a,b\n1,2\n1,\n,2\n3,4\n")
+    err = command(f"predict {small} gap.csv", tmp_path, 1).err
+    assert "column 'a' has 1 missing or infinite value, the first in row 2 (missing). Use --missing drop." in err
+    assert "column 'b' has 1 missing" in err
+    found = read(command(f"predict {small} gap.csv --missing drop", tmp_path).out)
+    assert_columns(found, row=[0, 3], mean=gp.predict({"a": [1.0, 3.0], "b": [2.0, 4.0]}).mean)
+    (tmp_path / "marks.csv").write_text("a;b\n1,5;-\nNA;1\n1,5;2\n")
+    found = read(command(f"predict {small} marks.csv --missing drop --decimal , --missing-mark=-", tmp_path).out)
+    assert_columns(found, row=[2], mean=gp.predict({"a": [1.5], "b": [2.0]}).mean)
+    assert "--decimal ," in command(f"predict {small} marks.csv", tmp_path, 1).err
+    (tmp_path / "n.csv").write_text('a;b\n"1,200";2\n')
+    found = read(command(f"predict {small} n.csv --thousands ,", tmp_path).out)
+    assert_columns(found, mean=gp.predict({"a": [1200.0], "b": [2.0]}).mean)
+
+
+def test_names_in_a_file_cannot_steer_the_terminal(tmp_path):
+    (tmp_path / "t.csv").write_text("a,\x1b]0;owned\x07y\n" + "".join(f"{i},{i % 4}\n" for i in range(30)))
+    answer = command(f"fit t.csv {SMALL}", tmp_path)
+    assert not {"\x1b", "\x07"} & {*answer.out, *answer.err}
+
+
+def test_a_public_data_set_takes_the_given_options(monkeypatch, tmp_path):
+    content = b"".join(b"%d %d %d\n" % (i, i % 7, i % 5) for i in range(60))
+    names, digest = ("A", "B", "C"), hashlib.sha256(content).hexdigest()
+    entry = Entry("tiny", "table", "uci/tiny.txt", "a/b", "c", "tiny.txt", len(content), digest, 60, "Tiny.", names)
+    monkeypatch.setitem(CATALOG, "tiny", entry)
+    monkeypatch.setenv("RFGP_DATA_DIR", str(tmp_path))
+    (tmp_path / "tiny.txt").write_bytes(content)
+    figures = json.loads(command(f"fit tiny --target A --drop C {SMALL} --json", tmp_path).out)
+    assert figures["title"] == "tiny, target A"
+    assert len(figures["hyperparameters"]["rbf.lengthscale"]) == 1
+
+
+# --- compare, advise, datasets -----------------------------------------------------------------------------------
+
+
+def test_compare_prints_a_table_and_writes_files(tmp_path):
+    out = command(f"compare {DATA / 'table.csv'} {QUICK} --out o", tmp_path).out
+    for word in ("exact", "iid", "kernel err", "KL, nats", "test RMSE", "NLPD", "40 training and 10 test"):
+        assert word in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert (tmp_path / "o" / "table.png").stat().st_size > 10_000
+    printed = json.loads(command(f"compare {DATA / 'table.csv'} {QUICK} --json", tmp_path).out)
+    written = json.loads((tmp_path / "o" / "table.json").read_text())
+    assert len(printed["draws"]) == len(written["draws"]) == 4
+    assert [draw["kl"] for draw in printed["draws"]] == [draw["kl"] for draw in written["draws"]]
+
+
+@pytest.mark.slow
+def test_compare_takes_a_kernel_and_names_a_poor_model(tmp_path):
+    rng, x = waves(80)
+    store = rng.choice(["a", "b"], 80)
+    y = np.sin(2 * x) + (store == "a") + 0.1 * rng.standard_normal(80)
+    write(tmp_path, x=x, store=store, y=y, nothing=rng.standard_normal(80))
+    answer = command(f"compare t.csv {QUICK} --target y --kernel 'RBF(x) + Group(store)' --json", tmp_path)
+    (exact,) = json.loads(answer.out)["exact"]
+    assert exact["r_squared"] > 0.9
+    assert "store" in exact["hyperparameters"]
+    assert "poor" not in answer.err
+    answer = command(f"compare t.csv {QUICK} --target nothing --kernel RBF(x) --json", tmp_path)
+    assert json.loads(answer.out)["exact"][0]["r_squared"] < 0.2
+    assert "poor model" in answer.err
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder, (rng, a) = tmp_path_factory.mktemp("plain"), waves(80)
+    b = rng.uniform(-1, 1, 80)
+    write(folder, a=a, b=b, y=np.sin(2 * a) * b + 0.1 * rng.standard_normal(80))
+    return folder
+
+
+@pytest.mark.slow
+def test_the_advised_command_fits_the_average_that_was_selected(plain):
+    out = command("advise t.csv --target y --seed 5 --memory 1GB", plain).out
+    frame = pd.read_csv(plain / "t.csv")
+    selection = rfgp.GP(seed=5).select(frame[["a", "b"]], frame.y)
+    assert all(trial.name in out for trial in selection.trials)
+    assert selection.reason in out
+    (line,) = [line.removeprefix("Type: rfgp ") for line in out.splitlines() if line.startswith("Type: ")]
+    assert line.endswith("--memory 1GB --seed 5")
+    command(f"{line} --no-compare --out o", plain)
+    gp = rfgp.load(plain / MODEL)
+    assert gp.selection.parts.keys() == selection.parts.keys()
+    assert len(gp.members) == len(selection.parts) > 1
+    assert "average" in command(f"predict {MODEL} t.csv --terms", plain, 1).err
+
+
+@pytest.mark.slow
+def test_the_advised_command_reads_the_same_table(plain):
+    lines = (plain / "t.csv").read_text().replace(",", ";").splitlines()[1:]
+    rows = [f"{line};{'ab'[i % 2]}" for i, line in enumerate(lines)]
+    (plain / "marks.csv").write_text("\n".join(["a;b;y;kind", *rows, "-;1;2;a"]))
+    options = "--target y --missing-mark - --missing mean --approximation RandomFeatures(16) --time-limit 1min --json"
+    found = json.loads(command(f"advise marks.csv {options}", plain).out)
+    words = shlex.split(found["command"])
+    assert {"--missing-mark=-", "--missing=mean", "--kernel", "--approximation"} <= {*words}
+    assert "--time-limit" not in words
+    command(shlex.join(words[1:]) + " --no-compare --out o", plain)
+    (term,) = rfgp.load(plain / MODEL).kernel.terms()
+    assert term.factors[0].columns == ("a", "b", "kind=a", "kind=b")
+
+
+def test_a_time_limit_is_kept_and_figures_are_for_programs(plain):
+    found = json.loads(command("advise t.csv --time-limit 1e-6s --json", plain).out)
+    assert {*found} == {"best", "weights", "reason", "candidates", "baselines", "command"}
+    assert sum("predicted time" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
+
+
+@pytest.mark.slow
+def test_features_of_graphs_and_meshes_are_advised(tmp_path):
+    nodes = "".join(f'node [ id {i} label "{i}" ]' for i in range(40))
+    edges = "".join(f"edge [ source {i} target {i + 1} ]" for i in range(39))
+    (tmp_path / "g.gml").write_text(f"graph [ {nodes} {edges} ]")
+    out = command("advise g.gml", tmp_path).out
+    assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
+    assert "the cheapest, because none is within the limits" in command("advise g.gml --time-limit 1e-9s", tmp_path).out
+    sizes = sorted(each["bytes"] for each in json.loads(command("advise g.gml --json", tmp_path).out)["candidates"])
+    found = json.loads(command(f"advise g.gml --json --memory {sizes[0] + 1}", tmp_path).out)
+    kept = [each for each in found["candidates"] if not each["status"]]
+    assert 0 < len(kept) < len(found["candidates"])
+    assert found["best"] == min(kept, key=lambda each: each["error_of_the_kernel"])["name"]
+    (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nv 2 0 1\nf 1 2 3\nf 2 4 3\nf 2 5 4\n")
+    assert "Type: rfgp mesh" in command("advise m.obj", tmp_path).out
+
+
+def test_a_skewed_target_gets_a_hint_of_its_logarithm(tmp_path):
+    _, x = waves(60)
+    for y, count in ((np.exp(3 + x), 1), (5 + np.sin(2 * x), 0)):
+        write(tmp_path, x=x, price=y)
+        assert command(f"fit t.csv {SMALL}", tmp_path).err.count("(--log)") == count
+
+
+def test_datasets_are_listed_and_checked(tmp_path):
+    out = command("datasets", tmp_path).out
+    assert all(name in out for name in ("power-plant", "pems", "cora", "idler_riser"))
+    assert len(json.loads(command("datasets --json", tmp_path).out)) == len(CATALOG)
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "airfoil.csv.gz").write_bytes(b"wrong")
+    assert "sha256" in command("datasets airfoil --folder .", tmp_path, 1).err

@@ -1,0 +1,349 @@
+"""The energy coupling: minima of the energy by closed forms, products of kernels, and the cache of directions."""
+
+import hashlib
+import itertools
+import multiprocessing
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from checks import assert_mean
+from scipy import special, stats
+
+import rfgp
+from rfgp import couplings, spectra, theory
+from rfgp.couplings import Energy
+from rfgp.couplings.energy import store
+
+F64 = torch.float64
+GAUSSIAN, MATERN, ROUGH = spectra.Gaussian(), spectra.Matern(1.5), spectra.Matern(0.5)
+
+
+def average(t, d, sign):
+    """The mean of cos (or cosh, if the sign is 1) of t times a coordinate of a uniform direction, in 3 or 5 dims."""
+    s, c = (t.sin(), t.cos()) if sign < 0 else (t.sinh(), t.cosh())
+    return s / t if d == 3 else 3 * sign * (t * c - s) / t**3
+
+
+def default_distances(kind):
+    z = np.linspace(0.3, 3.0, 10)
+    square = np.exp(-(z**2))
+    if kind == "fourier":
+        return z, 2 / (1 - square) ** 2  # an independent frequency has the variance (1 - k^2)^2 / 2
+    return z, np.exp(-(z**2)) * 2 / np.expm1(z**2) ** 2  # and a pair of cosh (exp(v^2) - 1)^2 / 2
+
+
+def energy_of(unit, norms, weights, kind, table):
+    """The second moment of the kernel estimate over rotations, a sum over pairs of frequencies."""
+    omega, d, total = unit * norms[:, None], unit.shape[1], 0.0
+    i, j = torch.triu_indices(len(unit), len(unit), 1)
+    for z, strength in zip(*table, strict=True):
+        far, near = ((omega[i] + sign * omega[j]).norm(dim=1) * z for sign in (1, -1))
+        sign = -1 if kind == "fourier" else 1
+        pairs = average(far, d, sign) + average(near, d, sign)
+        total = total + strength * (weights[i] * weights[j] * pairs).sum()
+    return total
+
+
+def steepness(unit, *arguments):
+    """The length of the energy's gradient along the sphere."""
+    free = unit.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(energy_of(free, *arguments), free)
+    return float((slope - (slope * unit).sum(1, keepdim=True) * unit).norm())
+
+
+def random_unit(n, d):
+    rows = np.random.default_rng(5).standard_normal((n, d))
+    return torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+class TestEnergy:
+    @pytest.mark.parametrize(
+        ("options", "m", "d"),
+        [
+            ({}, 12, 3),
+            ({}, 14, 5),
+            ({"features": "laplace"}, 20, 3),
+            ({"distances": [[0.7, 1.0], [2.0, 3.0]]}, 12, 3),
+            ({"features": "laplace", "distances": [[0.5, 1.0], [1.0, 0.2]]}, 20, 5),
+            ({"proposal_histogram": [1.0, 2.0, 4.0, 1.0]}, 11, 3),
+            ({"weighted": True}, 12, 3),
+        ],
+        ids=str,
+    )
+    def test_directions_are_a_minimum_of_the_energy(self, options, m, d):
+        """Its gradient nearly vanishes, by closed forms of averages over the sphere."""
+        made = Energy(**options)
+        solved, kind = made.solution(m, d), made.features
+        n = m if kind == "fourier" else m // 2
+        u, heights = (np.arange(n) + 0.5) / n, np.array(made.proposal_histogram or [1.0])
+        edges = np.r_[0, np.cumsum(heights / heights.sum())]
+        bins = np.searchsorted(edges, u, side="right") - 1
+        inner = np.interp(u, edges, np.linspace(0, 1, len(edges)))
+        norms, weights = stats.chi(d).ppf(inner), heights.mean() / heights[bins]
+        b = solved.proposal_scale
+        weights = weights * stats.chi(d).pdf(b * norms) * b / stats.chi(d).pdf(norms)
+        table = default_distances(kind)
+        if made.distances is not None:
+            z, strengths = np.array(made.distances).T
+            table = z, strengths * (np.exp(-(z**2)) if kind == "laplace" else 1.0)
+        rest = torch.from_numpy(b * norms), torch.from_numpy(weights), kind, table
+        assert steepness(solved.unit(), *rest) < 0.02 * steepness(random_unit(n, d), *rest)
+        assert (b == 1) is not made.weighted
+
+    @pytest.mark.parametrize(
+        ("d", "n", "z", "bound"),
+        [(2, 64, 1.5, 0.02), (5, 80, 1.0, 0.03), pytest.param(8, 128, 1.5, 0.10, marks=pytest.mark.slow)],
+    )
+    def test_errors_fall_far_below_those_of_independent_frequencies(self, d, n, z, bound):
+        ratios = []
+        for weighted in (False, True):
+            solved = Energy(weighted=weighted).solution(n, d)
+            b, u = solved.proposal_scale, (np.arange(n) + 0.5) / n
+            norms = b * stats.chi(d).ppf(u)
+            weights = stats.chi(d).pdf(norms) * b / stats.chi(d).pdf(norms / b)
+            omega, k = solved.unit().numpy() * norms[:, None], np.exp(-(z**2) / 2)
+            squares = [((omega[:, None] + sign * omega) ** 2).sum(2) for sign in (1, -1)]
+            pairs = sum(special.hyp0f1(d / 2, -square * z**2 / 4) for square in squares) / 2
+            mean = (weights * special.hyp0f1(d / 2, -(norms**2) * z**2 / 4)).mean()
+            ratios.append((weights @ pairs @ weights / n**2 - 2 * k * mean + k**2) / ((1 - k**2) ** 2 / 2 / n))
+            assert weighted is (1.02 < b < 1.6)
+        assert ratios[0] < bound
+        assert ratios[1] < 0.6 * ratios[0]
+
+    def test_up_to_d_directions_are_orthogonal(self):
+        rows = Energy().sample(6, 8, seed=0).dense()
+        gram = rows @ rows.T
+        assert float((gram - gram.diagonal().diag()).abs().max()) < 1e-12
+
+    @pytest.mark.slow
+    def test_large_ensembles_start_from_blocks_and_say_so_once(self):
+        with pytest.warns(rfgp.CouplingWarning, match="copies of one block"):
+            found = Energy().solution(1301, 2)
+        assert found.num_blocks > 1
+        assert found.directions.shape == (1301, 2)
+        assert found.num_steps < 300
+        draw = Energy().sample(1301, 2, seed=1)  # it does not warn again
+        assert theory.rotated_error(draw, [1.0]) < 0.01 * theory.independent_variance([1.0], 1301)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            Energy().sample(64, 4, seed=0)
+        assert not caught
+
+    def test_solving_reports_progress_and_takes_full_effort(self):
+        steps = []
+        made = Energy(distances=[[1.3, 1.0]]).solve(13, 3, progress=lambda done, total: steps.append((done, total)))
+        assert steps == [(k + 1, len(steps)) for k in range(len(steps))]
+        assert len(steps) == 300
+        assert made.effort == "full"
+        assert made.solution(13, 3).num_blocks == 1
+
+
+TWO, WIDE, LINES = [(GAUSSIAN, 2), (MATERN, 1)], [(GAUSSIAN, 3), (ROUGH, 2)], [(MATERN, 1), (ROUGH, 1)]
+MIXED = [(MATERN, 1), (GAUSSIAN, 2), (ROUGH, 1), (GAUSSIAN, 1)]
+
+
+def product_kernel(factors, x):
+    blocks = np.split(x, np.cumsum([d for _, d in factors])[:-1], axis=1)
+    each = [s.kernel(torch.from_numpy(np.linalg.norm(b, axis=1))) for (s, _), b in zip(factors, blocks, strict=True)]
+    return np.prod(np.array(each), axis=0)
+
+
+def product_draws(made, factors, m, repeats, seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [made.sample_product(m, factors, generator=generator) for _ in range(repeats)]
+    return torch.stack([f.dense() for f in drawn]).numpy(), torch.stack([f.weights for f in drawn]).numpy()
+
+
+def product_table(measures, grid):
+    """Return distances of each factor, and the inverse variances of one frequency there, as weights."""
+    z = np.array([z for z in itertools.product(grid, repeat=len(measures)) if any(z)])
+    single, double = (
+        np.prod([s.kernel(torch.from_numpy(c * column)) for s, column in zip(measures, z.T, strict=True)], axis=0)
+        for c in (1, 2)
+    )
+    strengths = 1 / ((1 + double) / 2 - single**2)
+    return z, strengths / strengths.sum()
+
+
+class TestProducts:
+    """Frequencies of products of kernels on different columns."""
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("made", "factors", "m"),
+        [
+            (Energy(), WIDE, 3),
+            (Energy(), LINES, 5),
+            (Energy(), MIXED, 2),
+            (Energy(weighted=True), TWO, 3),
+            (couplings.Orthogonal(), MIXED, 3),
+            (couplings.Sobol(), MIXED, 3),
+        ],
+        ids=str,
+    )
+    def test_rows_have_the_distribution_of_the_product(self, made, factors, m):
+        """The first row, half of the rows and all of them estimate the product; sines have mean 0."""
+        x = np.random.default_rng(1).uniform(-1.5, 1.5, (5, sum(d for _, d in factors)))
+        omega, weights = product_draws(made, factors, m, 1000)
+        angles, w = omega @ x.T, weights[:, :, None]
+        for part in (slice(0, 1), slice(0, (m + 1) // 2), slice(None)):
+            assert_mean((w * np.cos(angles))[:, part].mean(1), product_kernel(factors, x))
+            assert_mean((w * np.sin(angles))[:, part].mean(1), np.zeros(5))
+
+    def test_norms_of_each_factor_are_stratified(self):
+        m = 7
+        omega = Energy().sample_product(m, WIDE, seed=0).dense()
+        edges = torch.arange(1, m, dtype=F64) / m
+        for (measure, d), block in zip(WIDE, omega.split([3, 2], dim=1), strict=True):
+            norms, bounds = block.norm(dim=1).sort().values, measure.radial_quantile(edges, d)
+            assert (norms[:-1] <= bounds * (1 + 1e-9)).all()
+            assert (norms[1:] >= bounds * (1 - 1e-9)).all()
+
+    def test_directions_are_a_minimum_of_the_energy(self):
+        measures = (GAUSSIAN, MATERN)
+        drawn = Energy(effort="full").sample_product(10, [(measure, 3) for measure in measures], seed=0)
+        norms = [block.norm(dim=1, keepdim=True) for block in drawn.dense().split(3, dim=1)]
+        z, strengths = product_table(measures, (0.0, 0.6, 1.2, 2.0, 3.0))
+        i, j = torch.triu_indices(10, 10, 1)
+
+        def slope(units):
+            free = [unit.clone().requires_grad_() for unit in units]
+            omega, total = [r * unit for r, unit in zip(norms, free, strict=True)], 0.0
+            for pair, strength in zip(z, strengths, strict=True):
+                for sign in (1, -1):
+                    lengths = [(w[i] + sign * w[j]).norm(dim=1) * value for w, value in zip(omega, pair, strict=True)]
+                    total = (
+                        total + strength * (average(lengths[0] + 1e-9, 3, -1) * average(lengths[1] + 1e-9, 3, -1)).sum()
+                    )
+            slopes = torch.autograd.grad(total, free)
+            along = [g - (g * unit).sum(1, keepdim=True) * unit for g, unit in zip(slopes, units, strict=True)]
+            return float(torch.cat(along).norm())
+
+        units = [block / r for block, r in zip(drawn.dense().split(3, dim=1), norms, strict=True)]
+        assert slope(units) < 0.05 * slope([random_unit(10, 3), random_unit(10, 3).flip(0)])
+
+    @pytest.mark.slow
+    def test_no_flipped_sign_lowers_the_energy_of_single_columns(self):
+        measures = (MATERN, ROUGH, MATERN)
+        drawn = Energy(weighted=True).sample_product(9, [(measure, 1) for measure in measures], seed=0)
+        omega, weights = drawn.dense().numpy(), drawn.weights.numpy()
+        z, strengths = product_table(measures, (0.0, 0.9, 2.0))
+        signs = np.array(list(itertools.product((1, -1), repeat=3)))
+
+        def energy(rows):
+            return sum(strengths @ (weights @ np.cos(rows @ (z * sign).T)) ** 2 for sign in signs) / len(signs)
+
+        for i, a in itertools.product(range(9), (1, 2)):
+            flipped = omega.copy()
+            flipped[i, a] *= -1
+            assert energy(flipped) >= energy(omega) * (1 - 1e-12)
+
+    @pytest.mark.parametrize("factors", [WIDE, LINES, MIXED], ids=str)
+    def test_a_seed_gives_one_draw(self, factors):
+        first, again, other = (Energy().sample_product(33, factors, seed=s).dense() for s in (0, 0, 1))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    def test_gaussian_factors_are_one_ensemble(self):
+        joint = Energy().sample_product(16, [(GAUSSIAN, 1), (GAUSSIAN, 2)], seed=0)
+        assert torch.equal(joint.dense(), Energy().sample(16, 3, seed=0).dense())
+
+    def test_options_change_the_draw(self):
+        quick, *others = (
+            Energy(**options).sample_product(16, TWO, seed=0).dense()
+            for options in ({}, {"effort": "full"}, {"distances": [[1.0, 1.0]]})
+        )
+        assert not any(torch.equal(quick, other) for other in others)
+
+
+class TestCache:
+    """Solved directions are kept in files, which may be damaged or shared between processes."""
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
+        monkeypatch.setattr(store, "memory", {})
+        return tmp_path / "energy"
+
+    def directions(self, n=20):
+        return Energy().solution(n, 3).directions
+
+    def test_solutions_are_kept_and_read_again(self, folder):
+        first = self.directions()
+        (path,) = folder.iterdir()
+        content = path.read_bytes()
+        self.directions(21)
+        (other,) = set(folder.iterdir()) - {path}
+        assert Energy().solution(20, 3).directions is first  # from memory
+        store.memory.clear()
+        np.testing.assert_array_equal(self.directions(), first)
+        assert path.read_bytes() == content
+        reversed_rows = store.Solution(first[::-1], 1.0, 3, 1)
+        store.write(path.stem, reversed_rows)
+        store.memory.clear()
+        np.testing.assert_array_equal(self.directions(), first[::-1])  # what a sound file has is not solved again
+        assert other.exists()
+
+    @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "zip", "shape"])
+    def test_damaged_files_are_solved_again(self, folder, damage):
+        first = self.directions()
+        (path,) = folder.iterdir()
+        content = path.read_bytes()
+        if damage == "shape":
+            store.write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
+        else:
+            middle = len(content) // 2
+            bit = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+            damaged = {"bit": bit, "cut": content[:100], "empty": b"", "zip": hashlib.sha256(b"PK").digest() + b"PK"}
+            path.write_bytes(damaged[damage])
+        store.memory.clear()
+        np.testing.assert_array_equal(self.directions(), first)
+        assert path.read_bytes() == content
+
+    @pytest.mark.slow
+    def test_each_option_has_a_file_of_its_own(self, folder):
+        variants = [
+            (Energy(), 12, 3, GAUSSIAN),
+            (Energy(), 13, 3, GAUSSIAN),
+            (Energy(), 12, 4, GAUSSIAN),
+            (Energy(), 12, 3, MATERN),
+            (Energy(), 12, 3, spectra.Matern(2.5)),
+            (Energy(weighted=True), 12, 3, GAUSSIAN),
+            (Energy(proposal_scale=1.2), 12, 3, GAUSSIAN),
+            (Energy("laplace"), 24, 3, GAUSSIAN),
+            (Energy(proposal_histogram=[1.0, 2.0]), 12, 3, GAUSSIAN),
+            (Energy(distances=[[1.0, 1.0]]), 12, 3, GAUSSIAN),
+            (Energy(distances=[[1.0, 1.0], [2.0, 1.0]]), 12, 3, GAUSSIAN),
+        ]
+        for made, m, d, spectrum in variants:
+            made.solution(m, d, spectrum=spectrum)
+        assert len(list(folder.iterdir())) == len(variants)
+
+    def test_common_sizes_come_with_the_package(self, folder):
+        for m, d in [(256, 2), (256, 20), (512, 2), (512, 11), (512, 20)]:
+            assert Energy().solution(m, d).directions.shape == (m, d)
+        assert not folder.exists()
+
+    def test_a_folder_that_cannot_be_written_is_reported(self, tmp_path, monkeypatch):
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "file"))
+        with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR"):
+            Energy().sample(20, 3, seed=0)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(self):
+        with store.lock:
+            context = multiprocessing.get_context("fork")
+            queue = context.Queue()
+            worker = context.Process(target=lambda: queue.put(Energy().sample(4, 3, seed=0).shape))
+            held = threading.Thread(target=worker.start)
+            held.start()
+            held.join()
+            try:
+                assert queue.get(timeout=60) == (4, 3)
+            finally:
+                worker.kill()
