@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, check_joint_fits
 from rfgp.inference.mixture import MixturePosterior
-from rfgp.inference.new_levels import NoisyDistribution, blocks_with_new_levels, with_new_levels
+from rfgp.inference.new_levels import HeteroscedasticDistribution, blocks_with_new_levels, with_new_levels
 from rfgp.solvers import Posterior
 
 Terms = str | Sequence[str]
@@ -50,7 +50,7 @@ class ConditionedGP:
         if self.derivative_column is not None:
             return latent
         if self.posterior.noise_process is not None:
-            latent = NoisyDistribution(self.posterior, inputs, self.memory)
+            latent = HeteroscedasticDistribution(self.posterior, inputs, self.memory)
         return with_new_levels(latent, self.posterior.prior, self.names, inputs, self.memory)
 
     def of(self, *terms: str) -> "ConditionedGP":

@@ -79,8 +79,8 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
-class NoisyDistribution(LatentDistribution):
-    """The posterior distribution of a function whose log noise includes the effects of new levels."""
+class HeteroscedasticDistribution(LatentDistribution):
+    """The posterior of a function with a log noise of its own, which has the prior variance of new levels."""
 
     @property
     def noise(self) -> Distribution | None:

@@ -45,6 +45,8 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
         raise InvalidArgumentError(f"only sigma walks must have a permutation of 2 to {_MAX_QUANTILES} quantiles")
     if (tuples is not None) != (lengths == "learned"):
         raise InvalidArgumentError("only learned walks must have a table of tuples")
+    if not isinstance(limits, list | int | None):
+        raise InvalidArgumentError("the hops of walks must be a number, or a list of limits")
     hops = HopRule(np.array(limits)) if isinstance(limits, list) else limits
     drawn = {"permutation": permutation, "tuples": tuples, "exact_hops": hops}
     return {name: value for name, value in drawn.items() if value is not None}

@@ -1,7 +1,7 @@
 """Predicted costs of fits, in operations and bytes.
 
 A predicted time may be off by a factor of two, because the number of evaluations varies. Candidates differ by factors
-of ten to a thousand. The predicted memory is an upper bound.
+of ten to a thousand. The predicted memory is meant as an upper bound.
 """
 
 from dataclasses import dataclass

@@ -44,12 +44,3 @@ def assert_mean_of_normals(samples, expected):
     z = np.abs(z_scores(samples, expected))
     most = stats.t.isf(ALARM / (2 * z.size), len(samples) - 1)
     assert z.max() < most, f"largest |t| = {z.max():.1f} of {most:.1f} at {np.unravel_index(z.argmax(), z.shape)}"
-
-
-def fails(check, *arguments):
-    """Whether a check raises AssertionError: what a planted error must bring about."""
-    try:
-        check(*arguments)
-    except AssertionError:
-        return True
-    return False
