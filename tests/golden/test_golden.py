@@ -1,5 +1,6 @@
-"""Results of all cases are those of `golden.json`."""
+"""Results of all cases are those of `golden.json`, and a result that changes is found."""
 
+import numpy as np
 import pytest
 
 import rfgp
@@ -23,6 +24,27 @@ def test_results_are_those_of_the_file(name):
 
 def test_every_result_of_the_file_has_a_case():
     assert set(KNOWN["results"]) == {parameter.values[0] for parameter in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "size"),
+    [("models/exact", "mean", 1e-9), ("fits/exact", "log marginal likelihood", 1e-5), ("draws/kinds", "laplace", 1e-9)],
+)
+def test_a_changed_result_is_found(name, key, size):
+    known = KNOWN["results"][name]
+    less, more = (np.multiply(known[key], 1 + factor * size) for factor in (0.1, 10.0))
+    assert results.differences(name, {**known, key: less}, known) == []
+    assert results.differences(name, {**known, key: more}, known)
+    assert results.differences(name, {key: known[key]}, known)
+
+
+def test_solved_directions_are_compared_on_their_processor_alone():
+    name = "draws/functions"
+    known = KNOWN["results"][name]
+    changed = {key: np.multiply(value, 1.1) for key, value in known.items()}
+    assert results.differences(name, changed, known)
+    assert results.differences(name, changed, known, is_here=False) == []
+    assert set(KNOWN["results"]) >= results.SOLVED
 
 
 def test_every_model_and_likelihood_has_a_case():
