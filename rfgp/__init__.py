@@ -86,10 +86,10 @@ if TYPE_CHECKING:
     from rfgp.loading import load as load
     from rfgp.models import ExactGP as ExactGP
     from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
-    from rfgp.models.fields import MeshGP as MeshGP
-    from rfgp.models.fields import RoadGP as RoadGP
     from rfgp.models.gp import GP as GP
     from rfgp.models.graph import GraphGP as GraphGP
+    from rfgp.models.graph import MeshGP as MeshGP
+    from rfgp.models.graph import RoadGP as RoadGP
 
     __version__: str
 
@@ -171,8 +171,8 @@ _HOMES = {
     "GP": "rfgp.models.gp",
     "GraphGP": "rfgp.models.graph",
     "InducingPoints": "rfgp.approximations",
-    "MeshGP": "rfgp.models.fields",
-    "RoadGP": "rfgp.models.fields",
+    "MeshGP": "rfgp.models.graph",
+    "RoadGP": "rfgp.models.graph",
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
     "RandomFeatures": "rfgp.approximations",

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from rfgp.errors import ModelFileError
-from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.fitted import Fitted
 from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
+from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read

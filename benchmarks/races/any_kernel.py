@@ -14,7 +14,7 @@ import torch
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.approximations import neighbors
+from rfgp.approximations import inducing_points as neighbors
 
 SMOOTH = k.RBF(("t", "p", "q"), lengthscale=(3.0, 1.0, 1.0), name="near")
 SEASON = k.Periodic("t", 6.28, lengthscale=1.0)

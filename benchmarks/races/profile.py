@@ -75,9 +75,9 @@ ALWAYS = {
 """Names of C functions by kinds, wherever they are called."""
 
 FOLDERS = {
-    "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/parts.py"),
+    "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/role.py"),
     "neighbors": (
-        *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/kernel_neighbors.py", "rfgp/fitting/neighbor"),
+        *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/neighbors.py", "rfgp/fitting/neighbor"),
         *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),

@@ -3,14 +3,14 @@
 from rfgp.approximations.equispaced_fourier import EquispacedFourier as EquispacedFourier
 from rfgp.approximations.exact import Exact as Exact
 from rfgp.approximations.inducing_points import InducingPoints as InducingPoints
+from rfgp.approximations.inducing_points import Vecchia as Vecchia
 from rfgp.approximations.measured import MeasuredFeatures as MeasuredFeatures
-from rfgp.approximations.neighbors import Vecchia as Vecchia
 from rfgp.approximations.nodes import Chebyshev as Chebyshev
 from rfgp.approximations.nodes import RandomWalks as RandomWalks
 from rfgp.approximations.nodes import RationalPrecision as RationalPrecision
 from rfgp.approximations.nodes import Taylor as Taylor
 from rfgp.approximations.nodes import TruncatedSpectrum as TruncatedSpectrum
-from rfgp.approximations.parsing import parse as parse
+from rfgp.approximations.planning import parse as parse
 from rfgp.approximations.random_features import RandomFeatures as RandomFeatures
 from rfgp.approximations.role import Approximation as Approximation
 from rfgp.approximations.role import TermCost as TermCost

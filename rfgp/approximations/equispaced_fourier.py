@@ -8,17 +8,14 @@ import numpy as np
 
 from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.weights import Residual
+from rfgp.blocks.role import Residual
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.role import Values
-from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, label_of
+from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
 from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
 from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.lattice import Floats
-from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, supports
+from rfgp.lattices.lattice import CUT_PER_TOLERANCE, Floats, active_modes, supports
 from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 

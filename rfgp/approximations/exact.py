@@ -7,28 +7,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.approximations.node_features import ExactFeatures
-from rfgp.approximations.nodes import node_term, nodes_of
-from rfgp.approximations.parts import FinitePart, TermCovariance
+from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
     Approximation,
+    FinitePart,
     TermCost,
+    TermCovariance,
     TermData,
     TermGram,
     TermPrior,
+    WeightTermPrior,
     parameter_names,
     weights_memory,
 )
-from rfgp.approximations.weights import WeightTermPrior
 from rfgp.blocks import KernelBlock, Prior
-from rfgp.blocks.kernel import MAX_CELLS, Side
+from rfgp.blocks.role import MAX_CELLS, Side
 from rfgp.columns import ColumnKind
 from rfgp.counts import counted
 from rfgp.grams import stationary_gram
-from rfgp.kernels.role import Values
-from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
+from rfgp.kernels.role import OUTPUTSCALE, BoundTerm, ColumnSummary, Term, Values, constants_of
 from rfgp.limits import limits
 
 MAX_FUNCTIONS = 1000

@@ -19,17 +19,15 @@ from graphs.advice import (
     sparse_factor_candidate,
 )
 from graphs.kernels import GraphKernel
-from rfgp.approximations.node_features import (
+from rfgp.approximations.nodes import (
     NONZEROS_PER_WALKER,
     DrawnFeatures,
     ExactFeatures,
-    NodeFeatures,
-    SpectrumFeatures,
-)
-from rfgp.approximations.nodes import (
     NodeApproximation,
+    NodeFeatures,
     NodeTerm,
     RandomWalks,
+    SpectrumFeatures,
     node_term,
     nodes_of,
     with_exact_hops_of,

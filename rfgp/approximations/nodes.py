@@ -1,28 +1,770 @@
-"""Approximations of kernels on the nodes of a graph."""
+"""Approximations of kernels on the nodes of a graph, and of their products with kernels on columns."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 import graphs
+from graphs.advice import Advice
+from graphs.couplings import Sigma, Tuples
+from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import precision_order
+from graphs.precisions import RationalField, default_num_terms, resolvent_field
+from rfgp import features as feature_maps
 from rfgp import random
-from rfgp.approximations.node_features import NodeFeatures, make_features, same_hops
-from rfgp.approximations.node_products import (
-    NodeProductTerm,
-    build_product,
-    columns_of,
-    cost_of_product,
-    unsupported_columns_reason,
-)
-from rfgp.approximations.node_terms import NodeTerm as NodeTerm
-from rfgp.approximations.node_terms import node_term as node_term
-from rfgp.approximations.node_terms import nodes_of as nodes_of
 from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior
+from rfgp.approximations.role import (
+    Approximation,
+    TermCost,
+    TermData,
+    TermPrior,
+    WeightTermPrior,
+    scale_name,
+    weights_memory,
+)
+from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
+from rfgp.blocks.role import NewLevels
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.terms import label_of
+from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
+from rfgp.kernels.role import BoundTerm, ColumnSummary, Term, Values, label_of
+from rfgp.limits import limits
+from rfgp.sparse import SparseValues, gram
+
+# --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
+
+FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
+"""The kinds of features. "auto" selects one by a rule or by its measured error."""
+NONZEROS_PER_WALKER = 4
+"""The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
+
+_RECENT = 2
+"""The number of sets of positions whose features are cached."""
+
+
+class NodeFeatures(ABC):
+    """Interface: features of nodes for a family of graph kernels.
+
+    Attributes:
+        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
+    """
+
+    name: str
+    is_sparse = False
+    """Whether features are sparse: walks or a series."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the prior is that of the kernel itself."""
+        return self.name in ("exact", "precision")
+
+    @property
+    def size_options(self) -> dict[str, int]:
+        """The option of the size, as in the approximation: "degree" or "rank".
+
+        If the features have no such option, the dict is empty.
+        """
+        return {}
+
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks of the features, without nodes, or None."""
+        return None
+
+    @abstractmethod
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d.
+
+        Args:
+            theta: The parameters of the graph kernel, (p,).
+            outputscale: The output scale, 0-d.
+        """
+
+    def check(self, kernel: GraphKernel) -> None:
+        """Warn if these features are expected to be poor for a kernel."""
+
+    def spectral_error(self, kernel: GraphKernel) -> float | None:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None.
+
+        Args:
+            kernel: The graph kernel at its parameters.
+
+        Returns:
+            The error, or None if it is not computed for these features.
+        """
+        return None
+
+
+class ExactFeatures(NodeFeatures):
+    """The exact kernel, by the eigenvectors of the Laplacian."""
+
+    name = "exact"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
+        self._graph, self._kernel = graph, kernel
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
+        eigenvalues, eigenvectors = self._graph.spectrum
+        vectors = torch.from_numpy(eigenvectors)
+        values = outputscale * spectral_values(theta, self._kernel, eigenvalues)
+        covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
+        functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
+        return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
+
+
+def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+    """Return the covariance (n_a, n_b) of a kernel from its eigendecomposition.
+
+    The eigenvectors are (N, N) and the eigenvalues (N,).
+    """
+    return (vectors[a] * values) @ vectors[b].mT
+
+
+def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
+    """Return the variances (n_a,) of a kernel from its eigendecomposition.
+
+    The eigenvectors are (N, N) and the eigenvalues (N,).
+    """
+    return vectors[a].square() @ values
+
+
+class PrecisionFeatures(NodeFeatures):
+    """The exact kernel, by its sparse precision."""
+
+    name = "precision"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
+        self._graph, self._kernel = graph, kernel
+        self._field = resolvent_field(graph, precision_order(kernel))
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
+        shift, amplitude = resolvent_values(theta, self._kernel)
+        projector = partial(_selection, self._graph.num_nodes)
+        return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrecisionFeatures, (self._graph, self._kernel)
+
+
+def _selection(num_nodes: int, positions: Tensor) -> sp.csr_array:
+    """Return the matrix (n, N) that selects the values at positions (n,)."""
+    count = len(positions)
+    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, num_nodes))
+
+
+class RationalFeatures(NodeFeatures):
+    """A kernel of fractional order as a sum of fields with sparse precisions.
+
+    Args:
+        graph: The graph.
+        kernel: The family.
+        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
+    """
+
+    name = "rational"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
+        self._graph, self._kernel = graph, kernel
+        order, shift, *_ = kernel.resolvent()
+        self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior of the sum at theta (p,)."""
+        shift, amplitude = resolvent_values(theta, self._kernel)
+        projector = partial(_sum_of_fields, self.field)
+        return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
+
+    @property
+    def terms(self) -> int:
+        """The number of fields."""
+        return self.field.terms
+
+    @property
+    def size_options(self) -> dict[str, int]:
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
+        return {"degree": self.terms}
+
+    def spectral_error(self, kernel: GraphKernel) -> float:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
+        return self.field.error(kernel.resolvent().shift)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RationalFeatures, (self._graph, self._kernel, self.terms)
+
+
+def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
+    """Return the matrix that sums the values of all fields at positions (n,)."""
+    return field.projector(positions.numpy())
+
+
+class _SpectralFunctions(NamedTuple):
+    """Functions drawn from the prior V values V^T."""
+
+    vectors: Tensor  # (N, N)
+    values: Tensor  # (N,)
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n positions, (n, count)."""
+        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
+        weights *= self.values.sqrt()[:, None]
+        return lambda x: self.vectors[x] @ weights
+
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients.
+
+        The inputs are positions (n,), and the coefficients (n, p).
+        """
+        weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
+        return lambda x: self.vectors[x] @ weights
+
+
+class DrawnFeatures(NodeFeatures):
+    """Sparse features: a draw of walks, or a series.
+
+    Args:
+        name: "walks", "chebyshev" or "taylor".
+        draw: The `graphs.Walks` or `graphs.SeriesFeatures`, for any nodes.
+        kernel: The family.
+        seed: The seed of probes and of pathwise draws.
+    """
+
+    is_sparse = True
+
+    def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
+        self.name, self.draw, self._kernel = name, draw, kernel
+        self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
+        self._recent: tuple[
+            tuple[bytes, feature_maps.WalkFeatures], ...
+        ] = ()  # replaced, never changed: threads may share it
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior of the sparse features at theta (p,)."""
+        times = None
+        if isinstance(self.draw, graphs.SeriesFeatures):
+            times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
+        size = self.draw.graph.num_nodes, self._seed
+        return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
+
+    @property
+    def size_options(self) -> dict[str, int]:
+        """{"degree": degree of the series}, or an empty dict for walks."""
+        return {"degree": self.draw.max_length} if isinstance(self.draw, graphs.SeriesFeatures) else {}
+
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks of the features, without nodes, or None."""
+        return self.draw if isinstance(self.draw, graphs.Walks) else None
+
+    def check(self, kernel: GraphKernel) -> None:
+        """Warn if walks have a large or infinite variance for a kernel."""
+        if self.walks is not None:
+            self.walks.check_second_moment(kernel)
+
+    def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
+        """Return the features of positions (n,) at theta (p,).
+
+        If `keep` is True, their draw is cached.
+        """
+        features = self._at(positions, keep)
+        return SparseValues(features(theta), features.walks.pattern)
+
+    def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
+        key = positions.numpy().tobytes()
+        for other, features in self._recent:
+            if other == key:
+                return features
+        features = self._map.at(self.draw.graph.as_nodes(positions.numpy()))
+        if keep:
+            self._recent = (*self._recent[1 - _RECENT :], (key, features))
+        return features
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_recent": ()}
+
+
+def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
+    """Return Phi of all nodes times a matrix (N, p), at kernel parameters theta (p,)."""
+    return draw.matmul(kernel.with_values(theta), right)
+
+
+class SpectrumFeatures(NodeFeatures):
+    """Dense features on the leading eigenvectors of the Laplacian.
+
+    They belong to its r smallest eigenvalues.
+
+    Args:
+        draw: `graphs.SpectralFeatures`.
+        kernel: The family.
+    """
+
+    name = "spectrum"
+
+    def __init__(self, draw: graphs.SpectralFeatures, kernel: GraphKernel) -> None:
+        self.draw, self._kernel = draw, kernel
+        self._vectors = torch.as_tensor(draw.eigenvectors)
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior of V root(eigenvalues) at theta (p,)."""
+        return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
+
+    @property
+    def size_options(self) -> dict[str, int]:
+        """{"rank": number of eigenvectors}."""
+        return {"rank": len(self.draw.eigenvalues)}
+
+    def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
+        root = function_of_kernel(theta, self._kernel, self.draw.weights, self.draw.weights_jacobian)
+        return self._vectors[positions] * root
+
+
+def make_features(
+    name: str, graph: graphs.Graph, kernel: GraphKernel, seed: int, options: Mapping[str, Any]
+) -> NodeFeatures:
+    """Return features of one kind. `graphs` raises errors about their options.
+
+    Args:
+        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
+        graph: The graph.
+        kernel: The family, and the kernel that walks are tuned to.
+        seed: The seed of walks.
+        options: Options of `graphs.sample_walks`, and `degree` and `rank`. If None, the latter two follow from
+            `max_nonzeros`.
+    """
+    options = dict(options)
+    degree, rank, walkers = options.pop("degree", None), options.pop("rank", None), options.get("num_walkers", 16)
+    budget = options.get("max_nonzeros") or (
+        NONZEROS_PER_WALKER * walkers if isinstance(walkers, int | np.integer) else 64
+    )
+    if name == "exact":
+        return ExactFeatures(graph, kernel)
+    if name == "precision":
+        return PrecisionFeatures(graph, kernel)
+    if name == "rational":
+        return RationalFeatures(graph, kernel, degree)
+    if name == "walks":
+        options["max_nonzeros"] = budget
+        return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
+    if name == "spectrum":
+        chosen = min(budget, graph.num_nodes) if rank is None else rank
+        return SpectrumFeatures(graphs.spectral_features(graph, [], chosen), kernel)
+    make = {"chebyshev": graphs.chebyshev_features, "taylor": graphs.taylor_features}[name]
+    chosen = graphs.max_series_degree(graph, budget) if degree is None else degree
+    return DrawnFeatures(name, make(graph, [], chosen), kernel, seed)
+
+
+def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
+    """Return the options with which another seed draws walks of the same distribution.
+
+    Args:
+        walks: The walks.
+
+    Returns:
+        The exact hops, and the permutation or tuples of the coupling of lengths if it has them.
+    """
+    settings = walks.settings
+    chosen: dict[str, Any] = {"exact_hops": settings.exact_hops}
+    if isinstance(settings.length_coupling, Sigma):
+        chosen["permutation"] = settings.length_coupling.permutation
+    if isinstance(settings.length_coupling, Tuples):
+        chosen["tuples"] = settings.length_coupling.tuples
+    return chosen
+
+
+def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
+    """Return whether exact hops of features and of walks follow the same rule.
+
+    Args:
+        features: The features. Only walks have a rule.
+        walks: The walks.
+    """
+    if features.walks is None:
+        return False
+    hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)
+    first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
+    return bool(first == second)
+
+
+# --- Terms of kernels on the nodes of a graph, by features of nodes --------------------------------------------------
+
+
+def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the graph of a term, its kernel, and the paths of its parameters.
+
+    Args:
+        data: The term and the rows. One factor of the term is on nodes.
+
+    Returns:
+        The graph, the kernel at the hyperparameters of the data, and the paths in the order of the kernel.
+    """
+    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is ColumnKind.NODE)
+    paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
+    return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
+
+
+def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
+    """Return a term with features of nodes.
+
+    Args:
+        data: The term.
+        features: The features.
+        advice: The measured errors that selected the features. If None, they were not measured.
+    """
+    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTerm(TermPrior):
+    """A kernel on nodes by features.
+
+    Attributes:
+        term: The term.
+        features: The features.
+        paths: The paths of the parameters of the graph kernel, in its order.
+        scale: The path of the variance. If None, it is 1.
+        advice: The measured errors that selected the features. If None, they were not measured.
+    """
+
+    term: BoundTerm
+    features: NodeFeatures
+    paths: tuple[str, ...]
+    scale: str | None
+    advice: Advice | None = None
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path. It does not depend on the columns."""
+        theta = kernel_parameters(self.paths, values)
+        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
+        prior = self.features.prior(theta, scale)
+        ((_, (column,), _),) = self.term.parts()
+        name = self.term.name
+        return Prior(
+            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
+            tuple(_kernel_at(b, column, name) for b in prior.kernels),
+            tuple(
+                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
+                for b in prior.graph_features
+                if isinstance(b, SparseWeightBlock)
+            ),
+            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
+        )
+
+    def has_basis_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same features."""
+        return isinstance(other, NodeTerm) and other.features is self.features
+
+
+def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
+    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
+
+    Args:
+        paths: The paths of the parameters, in the order of the kernel.
+        values: The hyperparameters by path.
+    """
+    parameters = [values[path].double() for path in paths]
+    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
+
+
+def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
+    """Return a block of a covariance of positions as a block of rows.
+
+    The block gets the name of a term.
+    """
+    functions = block.functions
+    return replace(
+        block,
+        covariance=partial(_between_nodes, block.covariance, column),
+        variances=partial(at_nodes, block.variances, column),
+        functions=None if functions is None else NodeFunctions(functions, column),
+        name=name,
+    )
+
+
+def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
+    return function(position_of(column, a), position_of(column, b), *parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFunctions:
+    """Functions drawn from a prior over positions, as functions of rows.
+
+    Attributes:
+        functions: The functions of positions.
+        column: The column of the nodes.
+    """
+
+    functions: Any
+    column: int
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of rows (n, D), (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of their weights.
+        """
+        return partial(at_nodes, self.functions.draw(count, generator), self.column)
+
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients.
+
+        Args:
+            inputs: The rows, (n, D).
+            coefficients: The coefficients, (n, p).
+        """
+        return partial(
+            at_nodes, self.functions.kernel_expansion(position_of(self.column, inputs), coefficients), self.column
+        )
+
+
+def position_of(column: int, inputs: Tensor) -> Tensor:
+    """Return the positions (n,) of the nodes of rows (n, D).
+
+    Args:
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+    """
+    return inputs[:, column].long()
+
+
+def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
+    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
+
+    Args:
+        function: The function of positions.
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+        rest: Further arguments of the function.
+        options: Further arguments of the function by name.
+
+    Returns:
+        The result of the function.
+    """
+    return function(position_of(column, inputs), *rest, **options)
+
+
+# --- Products of a kernel on the nodes of a graph and kernels on columns, by features of both ------------------------
+
+MAX_FUNCTIONS = 4096
+"""The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
+BYTES_OF_DRAWS = 512.0
+"""The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
+
+
+def columns_of(data: TermData) -> TermData:
+    """Return the product of the factors of a term that are on columns.
+
+    Factors on nodes are omitted.
+
+    Args:
+        data: The term and the rows.
+    """
+    parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
+    term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
+    return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
+
+
+def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str | None:
+    """Return why a product of kernels on columns has no features, or None.
+
+    The result is a clause after "because".
+
+    Args:
+        columns: The random features of stationary kernels.
+        data: The product.
+    """
+    all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
+    reason = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
+    if reason is not None:
+        return reason
+    size = columns.cost(data).num_features
+    if size > MAX_FUNCTIONS:
+        return (
+            f"its kernels on columns have {size:,} functions, and at most {MAX_FUNCTIONS:,} are multiplied by "
+            "features of nodes. Use SparsePrecision(), InducingPoints() or Exact()."
+        )
+    return None
+
+
+def build_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
+    """Return a product with features of nodes and of columns.
+
+    Args:
+        data: The term.
+        features: The features of nodes.
+        columns: The random features of stationary kernels on columns.
+        seed: The seed of the features of nodes. The seed of the columns is derived from it.
+    """
+    columns_term = columns.build(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
+    assert isinstance(columns_term, WeightTermPrior)
+    return NodeProductTerm(data.term, features, nodes_of(data)[2], columns_term)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProductTerm(TermPrior):
+    """A product of a kernel on nodes and kernels on columns.
+
+    It has the products of their features.
+
+    Attributes:
+        term: The term.
+        features: The features of nodes.
+        paths: The paths of the parameters of the graph kernel, in its order.
+        columns: The product of the kernels on columns with their features, and with the variance of the term.
+    """
+
+    term: BoundTerm
+    features: NodeFeatures
+    paths: tuple[str, ...]
+    columns: WeightTermPrior
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, given all columns."""
+        theta = kernel_parameters(self.paths, values)
+        nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
+        (dense,) = self.columns.at(values, columns).weights
+        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
+        block = nodes.graph_features[0] if nodes.graph_features else nodes.weights[0]
+        assert not isinstance(block, SparseProductBlock)
+        new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)
+        if isinstance(block, WeightBlock):
+            features = ProductFeatures(partial(at_nodes, block.features, column), dense.features)
+            size, parameters = block.num_features * dense.num_features, (theta, *dense.parameters)
+            product = replace(dense, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
+            return Prior(weights=(product,))
+        at, position = partial(at_nodes, block.at, column), partial(position_of, column)
+        block = replace(block, at=at, times=None, position=position, variance=dense.prior_variance)
+        rest = dense.parameters, new_levels, self.term.name
+        sparse = SparseProductBlock(block, dense.features, dense.num_features, *rest)
+        return Prior(graph_features=(sparse,))
+
+    def has_basis_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same features."""
+        if not isinstance(other, NodeProductTerm) or other.features is not self.features:
+            return False
+        return other.columns is self.columns
+
+    def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
+        """Return the term with the harmonics that other hyperparameters need.
+
+        Args:
+            data: The term, at the other hyperparameters.
+            columns: The random features of stationary kernels on columns.
+            seed: The seed of the features of nodes.
+        """
+        column_data = columns_of(data)
+        if not columns.depends_on_hyperparameters(column_data):
+            return self
+        redrawn = build_product(data, self.features, columns, seed)
+        sizes = [[part.functions(data.columns).size for part in term.columns.parts] for term in (self, redrawn)]
+        return self if sizes[0] == sizes[1] else redrawn
+
+
+@dataclass(frozen=True, eq=False)
+class ProductFeatures:
+    """Products of dense features of nodes and of columns.
+
+    Attributes:
+        nodes: Maps rows (n, D), and the parameters of the graph kernel, to the features (n, r) of their nodes.
+        columns: Maps rows, and all other parameters, to the features (n, F) of their columns.
+    """
+
+    nodes: Callable[..., Tensor]
+    columns: Callable[..., Tensor]
+
+    def __call__(self, x: Tensor, theta: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the products (n, r F) for rows (n, D), parameters theta (p,) and others."""
+        left, right = self.nodes(x, theta), self.columns(x, *parameters)
+        return (left[:, :, None] * right[:, None, :]).flatten(1)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLevels:
+    """The covariance of a product between rows with new levels.
+
+    The kernel on nodes is approximated by its features.
+
+    Attributes:
+        nodes: The features of positions, without a variance.
+        column: The index of the column of the nodes.
+        others: The covariance of new levels of the product of the kernels on columns.
+    """
+
+    nodes: SparseWeightBlock | WeightBlock
+    column: int
+    others: NewLevels
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1.
+
+        Args:
+            a: The rows, (n, D).
+            b: The rows, (m, D).
+            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
+        """
+        out = self.others.covariance(a, b, *parameters[1:])
+        rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
+        if not len(rows):
+            return out
+        node_covariance = self._between(a[rows], b[columns], parameters[0])
+        return out.index_put((rows[:, None], columns), out[rows][:, columns] * node_covariance)
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D), for a variance of 1.
+
+        Args:
+            a: The rows, (n, D).
+            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
+        """
+        out = self.others.variances(a, *parameters[1:])
+        rows = out.nonzero()[:, 0]
+        if not len(rows):
+            return out
+        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.column, a[rows]))
+        return out.index_put((rows,), out[rows] * nodes)
+
+    def _between(self, a: Tensor, b: Tensor, theta: Tensor) -> Tensor:
+        """Return the covariance (n, m) of the nodes of rows."""
+        left, right = (position_of(self.column, x) for x in (a, b))
+        block: Any = self.nodes
+        if isinstance(block, WeightBlock):
+            node_covariance: Tensor = block.features(left, theta) @ block.features(right, theta).mT
+            return node_covariance
+        left_features, right_features = (block.at(x, False, theta) for x in (left, right))
+        return gram(left_features.values, left_features.pattern, right_features.values, right_features.pattern)
+
+
+def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> TermCost:
+    """Return the cost of the products of features of nodes and of columns.
+
+    Args:
+        columns: The random features of stationary kernels on columns.
+        data: The term.
+        kind: The kind of features of nodes.
+        budget: The number of features of a node.
+    """
+    size, n = columns.cost(columns_of(data)).num_features, data.num_rows
+    nodes = nodes_of(data)[0].num_nodes
+    if kind == "spectrum":
+        rank = min(budget, nodes)
+        return TermCost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
+    memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
+    memory += BYTES_OF_DRAWS * size * nodes if n > limits().max_dense else 8.0 * n**2
+    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
+    return TermCost(n, memory, note)
+
+
+# --- Approximations of kernels on the nodes of a graph ---------------------------------------------------------------
 
 _NO_OPTIONS = ("seed", "columns")
 """The fields that are not options of the features of nodes."""
@@ -38,7 +780,7 @@ class NodeApproximation(Approximation):
     """An approximation of a kernel on nodes, alone or times kernels on columns.
 
     Attributes:
-        kind: The kind of features, of `rfgp.approximations.node_features`.
+        kind: The kind of features, of `rfgp.approximations.nodes`.
         count: The name of the option that is a positive integer.
         columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
             finitely many functions use these, and periodic kernels their harmonics. If None, products raise.

@@ -6,21 +6,22 @@ from typing import Any
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.approximations.parts import FactorFeatures, FinitePart, SpectralPart
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
     Approximation,
+    FactorFeatures,
+    FinitePart,
+    SpectralPart,
     TermCost,
     TermData,
     TermPrior,
+    WeightTermPrior,
     num_weights,
     weights_memory,
 )
-from rfgp.approximations.weights import WeightTermPrior
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.role import Factor
-from rfgp.kernels.terms import label_of, of_prefix
+from rfgp.kernels.role import Factor, label_of, of_prefix
 
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""

@@ -8,12 +8,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.blocks.kernel import KernelBlock, PriorFunctions
 from rfgp.blocks.neighbors import NeighborBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
-from rfgp.blocks.role import LatentBlock, detached
-from rfgp.blocks.sparse_products import SparseBlock
-from rfgp.blocks.weights import WeightBlock, Weights
+from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, WeightBlock, Weights, detached
+from rfgp.blocks.sparse_weights import SparseBlock
 from rfgp.grams import Gram
 
 B = TypeVar("B", bound=LatentBlock)

@@ -172,8 +172,8 @@ def _of_graph(
     request.check()
     known_input(file, "advise")
     import graphs
-    from rfgp.regression.graph import advised_selection
-    from rfgp.regression.selection_report import Budget
+    from rfgp.regression.graphs import advised_selection
+    from rfgp.regression.report import Budget
 
     with progress(visible=visible) as report:
         report("Reading", 0, 0)

@@ -168,7 +168,7 @@ class TableModel:
     def _columns(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         """The columns of the kernel, None if a factor reads all, and those that are levels."""
         from rfgp.columns import ColumnKind
-        from rfgp.kernels.terms import requests_of
+        from rfgp.kernels.role import requests_of
 
         terms = self.kernel.terms()
         requests = requests_of(terms)

@@ -14,7 +14,7 @@ from rfgp.counts import not_finite
 from rfgp.errors import DataError
 from rfgp.messages import short_repr
 from rfgp.number_texts import NumberFormat, example_of, numbers_remedy
-from rfgp.rows.cells import Problem
+from rfgp.rows.arrays import Problem
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from rfgp.columns.requests import Key
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.messages import did_you_mean, listed, one_line, short_repr
-from rfgp.rows.arrays import OutputFormat
-from rfgp.rows.names import names_of
+from rfgp.rows.arrays import OutputFormat, names_of
 
 NODE_KEY = "node"
 """The key of a sequence of node labels."""

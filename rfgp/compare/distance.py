@@ -12,9 +12,9 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.gp import GP
 from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.selection_report import FLOPS_PER_SECOND, MEMORY
+from rfgp.regression.report import FLOPS_PER_SECOND, MEMORY
 from rfgp.rows import gathered
-from rfgp.solvers.exact_marginals import MAX_POINTS, ExactMarginals, exact_marginals, step_operations
+from rfgp.solvers.iterative.operator import MAX_POINTS, ExactMarginals, exact_marginals, step_operations
 
 STEPS = 15
 """The steps of conjugate gradients by which seconds are predicted. There may be more."""
@@ -65,7 +65,7 @@ def distance_from_exact(
     Both models have the same hyperparameters.
 
     The exact posterior at a sample of points is computed by conjugate gradients without a matrix
-    (`rfgp.solvers.exact_marginals`). This takes O(n^2) time and O(n) memory, while `exact()` takes O(n^3) and O(n^2).
+    (`rfgp.solvers.iterative.operator`). This takes O(n^2) time and O(n) memory, `exact()` O(n^3) and O(n^2).
 
     Args:
         model: The model, with a Gaussian likelihood, one output and its rows in memory.

@@ -20,7 +20,7 @@ from rfgp import couplings, metrics
 from rfgp.approximations import Approximation, Chebyshev, InducingPoints, RandomFeatures, RandomWalks
 from rfgp.approximations import Exact as ExactTerm
 from rfgp.approximations.measured import has_small_precision
-from rfgp.approximations.node_features import NONZEROS_PER_WALKER
+from rfgp.approximations.nodes import NONZEROS_PER_WALKER
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
@@ -28,7 +28,7 @@ from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.prediction import Prediction
 from rfgp.kernels import Kernel
-from rfgp.models import ExactGP, Process
+from rfgp.models import ExactGP
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import repeat_groups
@@ -149,10 +149,10 @@ def _approximated(exact: GP, features: str) -> str:
     return found
 
 
-def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
+def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], GP]:
     """Return a factory of processes with frequencies for rows (n, d)."""
 
-    def make(size: int, seed: int) -> Process[Any]:
+    def make(size: int, seed: int) -> GP:
         coupling = couplings.DataAdapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
         return exact.with_approximation(RandomFeatures(size, kind=features, coupling=coupling, seed=seed))
 
@@ -245,7 +245,7 @@ class Case(NamedTuple):
 
     approximate: Callable[[str, int, int], tuple[Prediction, Callable[[], Any]]]
     kernel: Any
-    process: Process[Any]
+    process: GP
     exact: Prediction
     observed: NDArray[np.float64]
     drawn_once: tuple[str, ...] = ()  # methods without randomness
@@ -258,7 +258,7 @@ def row_case(
     rows: Any,  # (n, d)
     features: str,
     start: float,
-    named: Mapping[str, Callable[[int, int], Process[Any]]] | None = None,
+    named: Mapping[str, Callable[[int, int], GP]] | None = None,
     others: Mapping[str, Approximation] | None = None,
     term: str | None = None,
 ) -> tuple[Case, Exact]:
@@ -278,7 +278,7 @@ def row_case(
     prediction, first = exact.predict(X), term or exact.spec.terms[0].name
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-        gp: Process[Any]
+        gp: GP
         if named is not None and method in named:
             gp = named[method](size, seed)
         else:

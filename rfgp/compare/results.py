@@ -1,13 +1,13 @@
 """Results of a comparison: the scores of all draws, their means and standard errors."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.inference.prediction import Prediction
-from rfgp.models import Process
+from rfgp.models.gp import GP
 
 
 class Estimate(NamedTuple):
@@ -116,7 +116,7 @@ class Example:
         ('iid', (10,))
     """
 
-    process: Process[Any]
+    process: GP
     observed: NDArray[np.float64]
     exact: Prediction
     approximate: Prediction

@@ -10,10 +10,10 @@ import numpy as np
 from distributed import Client
 
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
-from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.regression import GPState
 
-M = TypeVar("M", bound=Process[Any])
+M = TypeVar("M", bound=GP)
 
 
 class Predicted(NamedTuple):
@@ -80,7 +80,7 @@ def fit(
     return gp.fit(Partitions(X, y, noise, sample_weight, client=client), **options)
 
 
-def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
+def predict(gp: GP, X: Any, *, observed: bool = False) -> Predicted:
     """Return means and variances at the rows of a Dask collection, computed on the workers on demand.
 
     They are those of the model at the time of the call. The mean and the variance are computed separately, so the mean

@@ -20,7 +20,7 @@ from rfgp.effects.variables import (
 )
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import check_known
-from rfgp.kernels.terms import Term
+from rfgp.kernels.role import Term
 from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
 from rfgp.models.gp import GP
 from rfgp.tables import Table

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from rfgp.columns import ColumnKind
 from rfgp.columns.containers import read_cells
 from rfgp.columns.days import to_days
-from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule
@@ -213,7 +212,7 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
     return cells
 
 
-def columns_of(model: Process[Any], path: str) -> list[str]:
+def columns_of(model: GP, path: str) -> list[str]:
     """Return the columns of the factor that has a given hyperparameter.
 
     The noise, the mean and output scales have no columns.

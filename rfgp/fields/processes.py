@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 import graphs
 from graphs.builders.roads import RoadSegment
 from rfgp.fields.field import Field, check_field
-from rfgp.models.fields import MeshGP, RoadGP
-from rfgp.models.graph import GraphGP
-from rfgp.models.process import Process
+from rfgp.models.gp import GP
+from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 
 FIGURES = ("mean", "sd", "observed_sd", "low", "high")
 """The names in files of five figures: mean and standard deviation of the field, and standard deviation and ends of the
@@ -103,7 +102,7 @@ def whittle_matern(
     return MeshGP(graphs.MeshField(field.mesh, alpha), within=within, seed=seed)
 
 
-def observed_inputs(model: Process[Any], field: Field) -> Any:
+def observed_inputs(model: GP, field: Field) -> Any:
     """Return the inputs of the observations of a field for a model.
 
     Args:
@@ -130,7 +129,7 @@ def observed_inputs(model: Process[Any], field: Field) -> Any:
     return positions if _is_field_alone(model) else field.frame(positions, field.graph.index(field.nodes))
 
 
-def node_inputs(model: Process[Any], field: Field) -> Any:
+def node_inputs(model: GP, field: Field) -> Any:
     """Return the inputs of all nodes of a field for a model.
 
     Args:
@@ -155,7 +154,7 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
     return positions if _is_field_alone(model) else field.frame(positions, np.arange(field.graph.num_nodes))
 
 
-def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
+def posterior_at_nodes(model: GP, field: Field) -> NodePosterior:
     """Return the predictions of a fitted model at all nodes of a field.
 
     Args:
@@ -183,14 +182,14 @@ def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
     )
 
 
-def _figures(model: Process[Any], inputs: Any) -> NDArray[np.float64]:  # (5, n)
+def _figures(model: GP, inputs: Any) -> NDArray[np.float64]:  # (5, n)
     """Return the figures of predictions at inputs, in the order of `FIGURES`."""
     latent: Any = model.predict(inputs)
     observed = latent.observed()
     return np.stack([latent.mean, latent.std, np.sqrt(observed.variance), *observed.quantile([0.025, 0.975])])
 
 
-def _along_roads(model: Process[Any], field: Field) -> NDArray[np.float64] | None:
+def _along_roads(model: GP, field: Field) -> NDArray[np.float64] | None:
     """Return the figures (5, S) of segments with the further inputs of their own roads, or None without any."""
     if field.roads is None or not field.columns:
         return None
@@ -198,5 +197,5 @@ def _along_roads(model: Process[Any], field: Field) -> NDArray[np.float64] | Non
     return np.asarray(_figures(model, field.frame(np.array(ends))).reshape(len(FIGURES), -1, 2).mean(axis=2))
 
 
-def _is_field_alone(model: Process[Any]) -> bool:
+def _is_field_alone(model: GP) -> bool:
     return isinstance(model, RoadGP | MeshGP)

@@ -15,7 +15,6 @@ from rfgp.blocks import Prior
 from rfgp.grams import Gram
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.spec import spec_of
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import onepass
 from rfgp.solvers.choice import is_low_rank
@@ -45,7 +44,7 @@ class ClosedForm:
             state: The model state.
             rows: The rows.
         """
-        spec, space = spec_of(state), state.hyperparameters.space
+        spec, space = state.spec, state.hyperparameters.space
         if not spec.is_gaussian or space.extra_tensors or not rows.is_homoscedastic:
             return None
         prior = state.prior()

@@ -15,8 +15,8 @@ from rfgp.fitting.maximize import Plan
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.spec import ModelSpec, variance_paths
-from rfgp.regression.spec import spec_of as spec_of
+from rfgp.regression.changes import variance_paths
+from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows, repeat_groups, rows_in_memory
 from rfgp.solvers.lowrank import LinearModel
 
@@ -70,7 +70,7 @@ class TermFit:
     @property
     def spec(self) -> ModelSpec:
         """The specification of the model."""
-        return spec_of(self.state)
+        return self.state.spec
 
     @property
     def values(self) -> ParameterValues:
@@ -163,7 +163,7 @@ def with_new_basis(state: GPState) -> GPState:
     Args:
         state: The model state. Bases that do not depend on the hyperparameters are kept.
     """
-    spec, values = spec_of(state), state.hyperparameters
+    spec, values = state.spec, state.hyperparameters
     return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 

@@ -29,10 +29,10 @@ from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
-from rfgp.inference.composite import prefixed
+from rfgp.inference.mixture import prefixed
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
-from rfgp.regression.spec import block_scales, learnable_basis
+from rfgp.regression.changes import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 

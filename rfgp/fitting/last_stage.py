@@ -10,14 +10,14 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from rfgp.columns import ColumnKind
-from rfgp.fitting.context import TermFit, of_observations, spec_of
+from rfgp.fitting.context import TermFit, of_observations
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import Outcome
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import block_scales, variance_paths
-from rfgp.regression.spec.diagnostics import STRUCTURED_ROWS
+from rfgp.regression.changes import block_scales, variance_paths
+from rfgp.regression.diagnostics import STRUCTURED_ROWS
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import NORMAL_RANGE, unit_of
 from rfgp.solvers import Inference
@@ -197,7 +197,7 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> Lef
     errors = (rows.targets - mean) / variance.sqrt()
     log_prob = normal_log_prob(rows.targets, mean, variance).mean()
     jacobian = state.scaling.targets.log_jacobian(1) / rows.num_outputs
-    schema = spec_of(state).schema
+    schema = state.spec.schema
     has_numeric_columns = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_numeric_columns else math.nan

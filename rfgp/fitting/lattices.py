@@ -23,7 +23,7 @@ from torch import Tensor
 from rfgp.approximations import Approximation, EquispacedFourier, SparsePrecision, Vecchia
 from rfgp.approximations.planning import AUTO
 from rfgp.fitting.average_information import STEP, Floats, Scoring
-from rfgp.fitting.context import TermFit, spec_of
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.last_stage import with_leave_one_out_scores
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
@@ -140,7 +140,7 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
         state: The model state.
         approximations: The approximations of the terms by name. If None, those of the state.
     """
-    spec, names = spec_of(state), list[str]()
+    spec, names = state.spec, list[str]()
     for data in spec.term_data(state.hyperparameters, state.num_observations):
         approximation = (approximations or spec.approximations)[data.term.name]
         if isinstance(approximation, EquispacedFourier) and approximation.unsupported_reason(data) is not None:

@@ -26,7 +26,7 @@ from torch.distributions import Normal
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
-from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
+from rfgp.fitting.context import HELD_OUT, TermFit
 from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import if_finite
 from rfgp.fitting.maximize import Plan
@@ -36,8 +36,8 @@ from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
-from rfgp.regression.base_spec import NOISE_BOUNDS
-from rfgp.regression.spec import some_terms, values_of_terms, with_basis_of, with_learned
+from rfgp.regression.changes import some_terms, values_of_terms, with_basis_of, with_learned
+from rfgp.regression.options import NOISE_BOUNDS
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
@@ -165,7 +165,7 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
     for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
         values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
         reports.append(report)
-        learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
+        learned = with_learned(start.spec, {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
         learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
         steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
@@ -180,7 +180,7 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
 
 def _with_fewer(state: GPState) -> GPState:
     """Return a state with at most n / (10 d) learned frequencies."""
-    spec, values, count = spec_of(state), state.hyperparameters, state.num_observations
+    spec, values, count = state.spec, state.hyperparameters, state.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
         name, approximation = data.term.name, changed[data.term.name]
@@ -195,7 +195,7 @@ def _with_fewer(state: GPState) -> GPState:
 
 def _without_neighbors(state: GPState) -> GPState:
     """Return a state of the terms without neighbors, with a larger least noise."""
-    spec, near = spec_of(state), neighbors_of(state.prior()).names
+    spec, near = state.spec, neighbors_of(state.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
     values = values_of_terms(alone, state.hyperparameters)
     noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
@@ -207,18 +207,18 @@ def _without_neighbors(state: GPState) -> GPState:
 
 def _with_neighbors(state: GPState, alone: GPState) -> GPState:
     """Return a state with the features of `alone`, and neighbors of least variance."""
-    values, spec = state.hyperparameters, spec_of(state)
+    values, spec = state.hyperparameters, state.spec
     near = neighbors_of(state.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
-    return state.replace(spec=with_basis_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least}))
+    return state.replace(spec=with_basis_of(spec, alone.spec), hyperparameters=values.replaced({**raw, **least}))
 
 
 def _half_noise_to_neighbors(alone: GPState) -> GPState:
     """Return a state with half of the noise moved to neighbors."""
     values, half = alone.hyperparameters, math.log(0.5)
-    near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
+    near, terms = neighbors_of(alone.prior()).names, alone.spec.terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]
     longest = next(values.raw[name] for prefix in of_features if (name := f"{prefix}lengthscale") in values.raw)
     neighbor_terms = [term for term in terms if term.name in near]

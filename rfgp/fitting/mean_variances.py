@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
-from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec, mean_variance, parameters_of_nodes, spec_of
+from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec
+from rfgp.regression.starts import mean_variance, parameters_of_nodes
 from rfgp.rows import Block, Rows, rows_in_memory
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,7 @@ class MeanVariances:
             state: The model state.
             rows: The rows. The first rows in memory are used.
         """
-        spec = spec_of(state)
+        spec = state.spec
         if spec.is_gaussian:
             return None
         parameters = parameters_of_nodes(spec.terms)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
-from rfgp.fitting.context import spec_of
 from rfgp.fitting.frequencies import MAX_SCALE
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.likelihoods.real import normal_log_prob
@@ -17,7 +16,7 @@ from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
-from rfgp.solvers.whitened import WhitenedSolver, whitened
+from rfgp.solvers.whitened import WhitenedSolver, whitened_inference
 from rfgp.threads import in_one_thread
 
 MAX_ROWS_SHARED_NEIGHBORS = 2**12
@@ -71,7 +70,7 @@ class NeighborFit:
     @property
     def spec(self) -> ModelSpec:
         """The specification of the model."""
-        return spec_of(self.state)
+        return self.state.spec
 
     @property
     def has_residual(self) -> bool:
@@ -145,7 +144,7 @@ class NeighborFit:
         if self.plan.most_rows is not None and len(self.rows) > MAX_CHECKED:
             wider = replace(self, most=limits().neighbor_rows)._objective(values, alone=False)
             return float(wider.log_likelihood(values).value) / wider.count
-        every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
+        every = whitened_inference(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def has_gained(self, report: FitReport) -> bool:

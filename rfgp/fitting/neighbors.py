@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import torch
 
-from rfgp.fitting.context import TermFit, spec_of, with_new_basis
+from rfgp.fitting.context import TermFit, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.last_stage import if_finite, left_out
 from rfgp.fitting.maximize import TIME_OVER, Plan
@@ -33,7 +33,7 @@ from rfgp.fitting.neighbor_fit import (
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import learnable_basis, with_learned
+from rfgp.regression.changes import learnable_basis, with_learned
 from rfgp.rows import gathered
 from rfgp.threads import in_one_thread
 
@@ -90,7 +90,7 @@ def _search(fit: NeighborFit) -> SearchEnd:
     begin, before = fit.state.hyperparameters, list[FitReport]()
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
-        fit = fit.with_spec(spec_of(with_new_basis(fit.state.replace(hyperparameters=begin))))
+        fit = fit.with_spec(with_new_basis(fit.state.replace(hyperparameters=begin)).spec)
     elif fit.size > 2 * FIRST_ROWS and fit.shares_neighbors:
         begin, before = rounds(replace(fit, most=FIRST_ROWS), begin, FIRST_ROUNDS)
     values, reports = rounds(fit, begin, FIRST_ROUNDS)
@@ -112,7 +112,7 @@ def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[
     for _ in range(MAX_RENEWALS if reports[-1].stages else 0):
         if fit.plan.is_over():
             break
-        spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
+        spec = with_new_basis(fit.state.replace(hyperparameters=values)).spec
         if spec is fit.spec:
             break
         values_found, last = fit.with_spec(spec).search(values, ", points selected again")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.basis import learn_basis
-from rfgp.fitting.context import TermFit, spec_of, with_new_basis
+from rfgp.fitting.context import TermFit, with_new_basis
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import fit_coarsely, grow
@@ -23,9 +23,9 @@ from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.observing import inference_of, left_out_observations
-from rfgp.regression.spec import with_basis_of
-from rfgp.regression.state import at_starting_values
+from rfgp.regression.changes import with_basis_of
+from rfgp.regression.spec import inference_of
+from rfgp.regression.state import at_starting_values, left_out_observations
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
@@ -90,7 +90,7 @@ def _is_white(state: GPState) -> bool:
     values, quantities = state.hyperparameters, state.hyperparameters.space.quantities
     names = [
         f"{prefix}lengthscale"
-        for term in spec_of(state).terms
+        for term in state.spec.terms
         for factor, _, prefix in term.parts()
         if factor.measure is not None
     ]
@@ -132,7 +132,7 @@ def with_few(state: GPState) -> GPState:
     Args:
         state: The model state.
     """
-    spec, count = spec_of(state), len(state.require_rows(purpose="a fit"))
+    spec, count = state.spec, len(state.require_rows(purpose="a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
     if count > MAX_ROWS or changed == spec.approximations or spec.noise_process is not None:
@@ -173,9 +173,7 @@ def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport]
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
-    initial = initial.with_spec(
-        with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.state))
-    )
+    initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else with_new_basis(initial.state).spec)
     values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
     fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
     return fit.state, reports, fit.state.infer(rows)
@@ -183,7 +181,7 @@ def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport]
 
 def _cheaper(state: GPState) -> GPState:
     """Return the state by Laplace's approximation, or with a Gaussian likelihood."""
-    spec = spec_of(state)
+    spec = state.spec
     if "laplace" in spec.options.likelihood.approximations:
         return state.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
@@ -194,7 +192,7 @@ def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str
     """Return values with the free ones found, also for the kernel of a noise process."""
     reached = cheaper.hyperparameters
     of_terms = {name: reached.value(name) for name in reached.space.names if name in free}
-    scales = {term.outputscale for term in spec_of(cheaper).terms}
+    scales = {term.outputscale for term in cheaper.spec.terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
     return values.with_values(**of_terms, **of_noise)

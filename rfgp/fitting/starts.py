@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, in_search_precision, spec_of, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
 from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
 from rfgp.fitting.scales import (
     can_profile,
@@ -22,7 +22,7 @@ from rfgp.fitting.scales import (
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.spec.starts import repetitions
+from rfgp.regression.starts import repetitions
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 
@@ -407,7 +407,7 @@ def _starts(
     for noise in noises:
         changed = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
         values = initial.replaced(changed)
-        yield spec_of(state).normalized(values, rows)
+        yield state.spec.normalized(values, rows)
 
 
 def _likelihood(state: GPState, values: ParameterValues, rows: Block) -> Tensor:

@@ -11,7 +11,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.basis import fit_basis_functions, learn_basis
-from rfgp.fitting.context import TermFit, spec_of, with_new_basis
+from rfgp.fitting.context import TermFit, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
@@ -86,7 +86,7 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 def _fit(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a model of terms by the search for its terms, rows and likelihood."""
     rows, prior = state.require_rows(purpose="a fit"), state.prior()
-    if is_one_field(spec_of(state)):
+    if is_one_field(state.spec):
         return _fit_field(state, plan)
     if state.spec.is_gaussian and any(name.endswith("period") for name in state.hyperparameters.space.free(plan.fixed)):
         state = state.replace(hyperparameters=with_likelier_periods(TermFit.of(state, plan)))
@@ -151,9 +151,9 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         for _ in range(MAX_CHANGES):
             if plan.is_over():
                 break
-            ((before,), again) = spec_of(state).term_priors, with_new_basis(state)
+            ((before,), again) = state.spec.term_priors, with_new_basis(state)
             state = again
-            if spec_of(again).term_priors[0].has_basis_of(before):
+            if again.spec.term_priors[0].has_basis_of(before):
                 break
             state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
             report = more.merged_with([report, more])

@@ -16,12 +16,12 @@ from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memory
-from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
-from rfgp.kernels.terms import check_points, requests_of
+from rfgp.kernels.role import Key, check_points, requests_of
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.options import ModelOptions
+from rfgp.regression.spec import ModelSpec
 from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 

@@ -20,9 +20,9 @@ from rfgp.gpytorch.covariances import BatchOfPriors, have_equal_values, is_one_e
 from rfgp.gpytorch.drawn import DrawnTerms
 from rfgp.gpytorch.kernels import LINEAR_STRATEGY, from_bytes
 from rfgp.kernels import Kernel
-from rfgp.kernels.terms import unused
+from rfgp.kernels.role import unused
 from rfgp.paths import find_path, find_paths
-from rfgp.regression.spec import ModelOptions
+from rfgp.regression.options import ModelOptions
 from rfgp.torch_context import with_torch_defaults
 
 

@@ -1,21 +1,195 @@
-"""Joint Gaussian distributions of standardized latent values, computed lazily."""
+"""Distributions of standardized latent values, computed lazily, and marginal distributions of observations."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphs.checks import check_fits, counted
+from rfgp import random
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.caching import ResultCache
-from rfgp.kernels.matrix import COPIES
+from rfgp.kernels.role import COPIES
 from rfgp.solvers import Posterior
-from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.role import LatentOperator
+from rfgp.threads import computed
+from rfgp.torch_context import with_torch_defaults
+
+# --- Conversion of arguments and results of predictions between arrays and tensors -----------------------------------
+
+
+def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
+    """Return a result (...) like a template, or as a numpy array.
+
+    Args:
+        value: The result, of any shape (...).
+        template: A tensor with the dtype and device of the result.
+        as_numpy: Whether the caller passed numpy arrays.
+    """
+    value = (value.detach() if as_numpy else value).to(template)
+    return value.cpu().numpy() if as_numpy else value
+
+
+def read_real(name: str, values: Any) -> Tensor:
+    """Return the caller's numbers as a tensor (...).
+
+    Args:
+        name: The name of the argument, for messages.
+        values: The caller's numbers, of any shape (...).
+
+    Raises:
+        InvalidArgumentError: If they are not numbers.
+    """
+    try:
+        return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name} must be an array of numbers: {str(error)[:100]}.") from error
+
+
+@with_torch_defaults()
+def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
+    """Return values y as a tensor like a mean, (n,) or (n, k), or a single value, ().
+
+    Args:
+        y: The values, an array or one number.
+        mean: The mean, (n,) or (n, k).
+        may_be_one: Whether y may be one number. The default is False.
+
+    Raises:
+        InvalidArgumentError: If y is not an array of numbers, or has another shape.
+    """
+    values = read_real("y", y).to(mean)
+    if values.shape != mean.shape and not (may_be_one and values.ndim == 0):
+        raise InvalidArgumentError(
+            f"y must have the shape of the mean, {tuple(mean.shape)}, got {tuple(values.shape)}. Give one value for "
+            "each value of the prediction."
+        )
+    return values
+
+
+def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
+    """Return probabilities, () or (q,).
+
+    Args:
+        name: The name of the argument, for messages.
+        values: One number or several, (q,).
+        like: A tensor with the dtype and device of the result.
+
+    Raises:
+        InvalidArgumentError: If they are not numbers strictly between 0 and 1.
+    """
+    p = read_real(name, values).to(like)
+    if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
+        raise InvalidArgumentError(f"{name} must be strictly between 0 and 1, got {values!r}.")
+    return p
+
+
+def check_level(level: Any) -> float:
+    """Return the level of an interval.
+
+    Args:
+        level: One number.
+
+    Raises:
+        InvalidArgumentError: If it is not one number strictly between 0 and 1.
+    """
+    p = check_probabilities("level", level, torch.empty(0, dtype=torch.float64))
+    if p.ndim:
+        raise InvalidArgumentError(f"level must be one number, got {level!r}. Use quantile for several.")
+    return float(p)
+
+
+def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
+    """Return the number of draws, and a generator for them.
+
+    Args:
+        num_samples: The number of draws.
+        seed: The seed. If both are None, the system's entropy is used.
+        generator: The generator, instead of a seed.
+
+    Raises:
+        InvalidArgumentError: If the number is negative, or both a seed and a generator are given.
+    """
+    return check_count("num_samples", num_samples, least=0), random.chosen(seed, generator, random.Role.FUNCTIONS)
+
+
+# --- A cache of results that is safe with gradients ------------------------------------------------------------------
 
 T = TypeVar("T")
+
+
+class ResultCache:
+    """A cache of results by name that is safe with gradients.
+
+    - A result that requires a gradient is not kept, because a backward pass may free its graph.
+    - A result computed with gradients disabled is returned only while they are disabled.
+    - A tensor made in inference mode is not kept.
+
+    No lock is held during a computation. Threads may compute the same result twice, but all get the same one. A copy or
+    a pickle of a cache is empty.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.inference.distributions import ResultCache
+        >>> cache = ResultCache()
+        >>> cache.get("sum", lambda: torch.ones(3).sum())
+        tensor(3.)
+        >>> cache.get("sum", lambda: torch.zeros(3).sum())
+        tensor(3.)
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, bool], Any] = {}
+
+    def get(self, name: str, compute: Callable[[], T], *, keep: bool = True) -> T:
+        """Return the result of a name, and compute it if necessary.
+
+        Args:
+            name: The name of the result.
+            compute: A function that returns the result.
+            keep: Whether to keep the result. If False, it is computed at every call. The default is True.
+        """
+        if not keep:
+            return compute()
+        modes = (True,) if torch.is_grad_enabled() else (False, True)
+        for mode in modes:
+            if (name, mode) in self._results:
+                result: T = self._results[name, mode]
+                return result
+        return self.put(name, compute())
+
+    def put(self, name: str, result: T) -> T:
+        """Keep a result if that is safe, and return the kept result or else the given one.
+
+        Args:
+            name: The name of the result.
+            result: The result, a tensor or a nested tuple or list of tensors.
+        """
+        if any(tensor.requires_grad or tensor.is_inference() for tensor in _tensors_in(result)):
+            return result
+        cached: T = self._results.setdefault((name, torch.is_grad_enabled()), result)
+        return cached
+
+    def __reduce__(self) -> tuple[type["ResultCache"], tuple[()]]:
+        return ResultCache, ()
+
+
+def _tensors_in(result: Any) -> Iterator[Tensor]:
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, tuple | list):
+        for part in result:
+            yield from _tensors_in(part)
+
+
+# --- Joint Gaussian distributions of standardized latent values, computed lazily -------------------------------------
 
 ENTRIES = 2**22
 """The maximum number of entries of the projection of a chunk of points."""
@@ -457,3 +631,173 @@ def quantiles_by_bisection(
         is_low = cdf(middle) < p
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
     return high
+
+
+# --- Marginal distributions of observations: mixtures of normal or Student-t distributions ---------------------------
+
+NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+_MAX_STEPS = 80
+"""The maximum number of steps of a search for a quantile."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalMixture:
+    """Marginal distributions of observations at n points: mixtures of Student-t or normal distributions.
+
+    Attributes:
+        weights: The weights of the members, (c,).
+        means: Their means, (c, n).
+        variances: Their predictive variances, (c, n).
+        nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
+        df: The degrees of freedom, or inf.
+        floor: The smallest squared scale.
+        ceiling: The largest part of a predictive variance that is scaled. Far from all rows the prior variance is kept.
+
+    Examples:
+        >>> one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+        >>> mixture = MarginalMixture(one[0], zero, one, zero, math.inf)
+        >>> round(mixture.quantile(torch.tensor([0.975], dtype=torch.float64)).item(), 3)
+        1.96
+    """
+
+    weights: Tensor
+    means: Tensor
+    variances: Tensor
+    nodes: Tensor
+    df: float
+    floor: float = 0.0
+    ceiling: float = math.inf
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (n,)."""
+        parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
+        return torch.logsumexp(torch.stack(parts), dim=0)
+
+    def interval_log_prob(self, y: Tensor, width: float) -> Tensor:
+        """Return log(P(y - width / 2 < Y < y + width / 2) / width), (n,)."""
+        total = torch.zeros_like(y)
+        for w, mean, square in self._parts():
+            scale, left, half = square.sqrt(), -(y - mean).abs(), 0.5 * width
+            mass = (_cdf(left + half, scale, self.df) - _cdf(left - half, scale, self.df)) / width
+            density = _t_log_prob(y - mean, square, self.df).exp()
+            total = total + w * torch.where(half < 1e-3 * scale, density, mass)
+        return total.clamp_min(1e-300).log()
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (n,)."""
+        parts = (w * _cdf(y - mean, square.sqrt(), self.df) for w, mean, square in self._parts())
+        return sum(parts, start=torch.zeros_like(y))
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (n,), by Newton steps within brackets.
+
+        The last step is differentiable.
+        """
+        with torch.no_grad():
+            standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
+            ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
+            low, high = ends.amin(0), ends.amax(0)
+            y, tolerance = (low + high) / 2, 1e-13 * (1 + ends.abs().amax(0))
+            for _ in range(_MAX_STEPS):
+                excess = self.cdf(y) - p
+                low, high = torch.where(excess < 0, y, low), torch.where(excess < 0, high, y)
+                newton = y - excess / self.log_prob(y).exp()
+                is_inside = (newton > low) & (newton < high)
+                new = torch.where(is_inside, newton, (low + high) / 2)
+                done, y = bool(((new - y).abs() <= tolerance).all()), new
+                if done:
+                    break
+        if not (self.means.requires_grad or self.variances.requires_grad or self.nodes.requires_grad):
+            return y
+        return y - (self.cdf(y) - p) / self.log_prob(y).exp().detach()
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return the means and variances, (n,) each."""
+        mean = self.weights @ self.means
+        spread = self.weights @ (self.means - mean).square()
+        return mean, spread + variance_ratio(self.df) * (self.weights @ self.expected_squares())
+
+    def expected_squares(self) -> Tensor:
+        """Return the means over g of the squared scales of each member, (c, n)."""
+        return self.variances + (factors(self.nodes) - 1) * self.variances.clamp_max(self.ceiling) + self.floor
+
+    def _parts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the weight of each part, 0-d, with its means and squared scales (n,)."""
+        node_weights = NODE_WEIGHTS if len(self.nodes) > 1 else self.weights.new_ones(1)
+        for w, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
+            for q, g in zip(node_weights, self.nodes, strict=True):
+                yield w * q, mean, variance + g.expm1() * variance.clamp_max(self.ceiling) + self.floor
+
+
+def factors(nodes: Tensor) -> Tensor:
+    """Return the means of e^g (n,), given the nodes of g, (q, n)."""
+    return NODE_WEIGHTS @ nodes.exp() if len(nodes) > 1 else nodes[0].exp()
+
+
+def variance_ratio(df: float) -> float:
+    """Return the variance of Student's t relative to its squared scale, for more than two degrees of freedom."""
+    return 1.0 if math.isinf(df) else df / (df - 2)
+
+
+def _t_log_prob(r: Tensor, square: Tensor, df: float) -> Tensor:
+    """Return the log densities of Student's t, or a normal distribution, with squared scales (...)."""
+    if math.isinf(df):
+        return -0.5 * ((2 * math.pi * square).log() + r.square() / square)
+    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df)
+    return constant - 0.5 * square.log() - (df + 1) / 2 * (r.square() / (df * square)).log1p()
+
+
+def _on_numpy(function: Any, df: float, values: Tensor) -> Tensor:
+    return torch.as_tensor(function(df, values.detach().cpu().numpy())).to(values)
+
+
+class _StudentCdf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, df: float) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.df = df
+        return _on_numpy(special.stdtr, df, z)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return grads[0] * _t_log_prob(z, torch.ones_like(z), ctx.df).exp(), None
+
+
+def _cdf(difference: Tensor, scale: Tensor, df: float) -> Tensor:
+    """Return the probabilities (...) of at most `difference` from the mean, with scales that may be 0 if normal."""
+    if math.isinf(df):
+        return normal_cdf(difference, scale)
+    student: Any = _StudentCdf
+    out: Tensor = student.apply(difference / scale, df)
+    return out
+
+
+class ByMarginals:
+    """Densities, probabilities and quantiles of a `Prediction` by its marginal distributions."""
+
+    @abstractmethod
+    def marginals(self) -> MarginalMixture:
+        """Return the marginal distributions of the values in the user's units."""
+
+    def cdf(self: Any, y: Any) -> Any:
+        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
+        mean = self.mean_tensor()
+        marginals, values = self.marginals(), check_values(y, mean, may_be_one=True).expand_as(mean)
+        return self._out(marginals.cdf(values.to(marginals.means)))
+
+    @computed
+    def quantile(self: Any, probability: Any) -> Any:
+        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
+        marginals, mean = self.marginals(), self.mean_tensor()
+        p = check_probabilities("probability", probability, mean)
+        levels = (level.to(marginals.means).expand_as(mean) for level in p.reshape(-1))
+        quantiles = torch.stack([marginals.quantile(level) for level in levels])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
+
+    def log_prob(self: Any, y: Any) -> Any:
+        """Return the log density of each value (n,) under its marginal distribution."""
+        marginals = self.marginals()
+        return self._out(marginals.log_prob(check_values(y, self.mean_tensor()).to(marginals.means)))

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.conditioned import ConditionedGP, Terms
 from rfgp.inference.distributions import (
     Distribution,
     InputBlocks,
@@ -26,8 +25,15 @@ from rfgp.inference.distributions import (
     check_joint_fits,
     in_memory,
 )
-from rfgp.inference.mixture import MixtureDistribution, MixturePosterior
-from rfgp.inference.new_levels import LevelBlock, WithNewLevels, blocks_with_new_levels
+from rfgp.inference.mixture import (
+    ConditionedGP,
+    LevelBlock,
+    MixtureDistribution,
+    MixturePosterior,
+    Terms,
+    WithNewLevels,
+    blocks_with_new_levels,
+)
 from rfgp.solvers import Posterior
 
 MAX_JOINT = 2**13

@@ -1,29 +1,472 @@
-"""Weighted mixtures of Gaussian processes with one output."""
+"""Gaussian processes given data: mixtures, posteriors of several functions, and new levels."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior
+from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import read_draws
-from rfgp.inference.composite import numbered
 from rfgp.inference.distributions import (
+    ByMarginals,
     Distribution,
     InputBlocks,
     LatentDistribution,
+    MarginalMixture,
+    check_joint_fits,
+    concatenated,
+    in_memory,
+    read_draws,
 )
-from rfgp.inference.marginals import ByMarginals, MarginalMixture
-from rfgp.inference.new_levels import with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
+from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
-from rfgp.solvers.role import Functions, Shape
+from rfgp.solvers.lowrank.posterior import Extensions
+from rfgp.solvers.role import Functions, LatentOperator, Shape
 from rfgp.threads import computed
+
+# --- Posteriors composed of the posteriors of several functions ------------------------------------------------------
+
+T = TypeVar("T")
+
+NOISE_PREFIX = "noise"
+"""The prefix of the names of the tensors of a noise process."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentFunctions(Posterior):
+    """The posterior of C independent functions.
+
+    Attributes:
+        functions: The posterior of each function, with one output.
+        prior: The prior of the first function.
+    """
+
+    functions: tuple[Posterior, ...]
+    prior: Prior = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", self.functions[0].prior)
+
+    @property
+    def width(self) -> int:
+        """The number of entries of one point in memory, for all functions."""
+        return sum(function.width for function in self.functions)
+
+    def project(self, inputs: Tensor) -> tuple[Any, ...]:
+        """Return the projections of n points, such as (n, F), one for each function."""
+        return tuple(function.project(inputs) for function in self.functions)
+
+    def mean(self, projected: tuple[Any, ...]) -> Tensor:
+        """Return the posterior means, (n, C)."""
+        return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
+
+    def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the marginal posterior variances, (n, C)."""
+        pairs = zip(self.functions, projected, strict=True)
+        return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
+
+    def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the posterior covariances of each function between points, (n, n, C)."""
+        pairs = zip(self.functions, projected, strict=True)
+        return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
+
+    def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
+        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.functions, projected, strict=True))
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior.
+
+        Returns:
+            A map of the inputs of n points to (count, n, C).
+        """
+        samples = [function.sample_functions(count, generator) for function in self.functions]
+        return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values at n points, (count, b, C) at b of them, or None if a function has no weights."""
+        samples = [function.sample_values(num_points, count, generator) for function in self.functions]
+        known = [sample for sample in samples if sample is not None]
+        if len(known) < len(samples):
+            return None
+        return lambda inputs: torch.cat([sample(inputs) for sample in known], dim=2)
+
+    @property
+    def num_functions(self) -> int:
+        """The number C of functions."""
+        return len(self.functions)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of all functions, with names such as "0.weights"."""
+        return numbered(function.tensors() for function in self.functions)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all functions by name."""
+        return numbered(function.shapes(n, 1) for function in self.functions)
+
+    def of(self, names: Sequence[str]) -> "IndependentFunctions":
+        """Return the posterior of the sum of some terms of each function."""
+        return IndependentFunctions(tuple(function.of(names) for function in self.functions))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariances (n, n, C) between two sums of terms of each function."""
+        parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
+        return torch.stack(parts, dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class HeteroscedasticPosterior(Posterior):
+    """The posterior of a function f and, independently, of its log noise g.
+
+    Predictions are those of f. `LatentDistribution.noise` is the distribution of g.
+
+    Attributes:
+        function: The posterior of f.
+        noise_process: The posterior of g.
+        prior: The prior of f.
+    """
+
+    function: Posterior
+    noise_process: Posterior = field()
+    prior: Prior = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", self.function.prior)
+
+    @property
+    def width(self) -> int:
+        """The number of entries of one point in memory."""
+        return self.function.width
+
+    def project(self, inputs: Tensor) -> Any:
+        """Return the projection of n points for f, such as (n, F)."""
+        return self.function.project(inputs)
+
+    def mean(self, projected: Any) -> Tensor:
+        """Return the posterior mean of f, (n, 1)."""
+        return self.function.mean(projected)
+
+    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the marginal posterior variances of f, (n,)."""
+        return self.function.variance(inputs, projected)
+
+    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the posterior covariance of f, (n, n)."""
+        return self.function.covariance(inputs, projected)
+
+    def root(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return a matrix R (n, r) such that R R^T is the covariance of f."""
+        return self.function.root(inputs, projected)
+
+    def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, 1) and the marginal variances (n,) of f."""
+        return self.function.moments(inputs, projected)
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance (n, n) of f as products and solves, or None if it must be formed."""
+        return self.function.operator(inputs)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions f from the posterior.
+
+        Returns:
+            A map of the inputs of n points to (count, n, 1).
+        """
+        return self.function.sample_functions(count, generator)
+
+    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
+        """Draw weights for values of f at n points, (count, b, 1) at b of them, or None."""
+        return self.function.sample_values(num_points, count, generator)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of f and g by name.
+
+        Those of g have names such as "noise.weights".
+        """
+        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of f and g by name."""
+        return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
+
+    def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
+        """Return the posterior of the sum of some terms of f."""
+        return replace(self, function=self.function.of(names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between two sums of terms of f."""
+        return self.function.cross_covariance(inputs, first, second)
+
+
+def block_diagonal(
+    blocks: Iterable[Tensor],  # (n, r) each
+) -> Tensor:  # (C n, C r)
+    """Return the block-diagonal matrix of the given blocks.
+
+    Args:
+        blocks: The blocks, (a_i, b_i) each.
+    """
+    out: Tensor = torch.block_diag(*blocks)
+    return out
+
+
+def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return values by name, with a prefix and a dot before the names.
+
+    Args:
+        prefix: The prefix.
+        values: The values by name, such as tensors (...).
+    """
+    return {f"{prefix}.{name}": value for name, value in values.items()}
+
+
+def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """Return values (...) of several posteriors by name, with the index of the posterior as a prefix.
+
+    Args:
+        values: The tensors (...) by name of each posterior.
+    """
+    tensors: dict[str, T] = {}
+    for number, part in enumerate(values):
+        tensors |= prefixed(str(number), part)
+    return tensors
+
+
+def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Return tensors grouped by the part of their names before the last dot, or "".
+
+    Args:
+        tensors: The tensors (...) by name.
+
+    Examples:
+        >>> from rfgp.inference.mixture import tensors_by_prefix
+        >>> tensors_by_prefix({"weights": 1, "noise.weights": 2})
+        {'': {'weights': 1}, 'noise': {'weights': 2}}
+    """
+    by_prefix: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        prefix, _, last = name.rpartition(".")
+        by_prefix.setdefault(prefix, {})[last] = tensor
+    return by_prefix
+
+
+# --- Predictions at levels that are not in the training rows ---------------------------------------------------------
+
+LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
+"""A block that may have new levels."""
+CHUNK_SIZE = 2**14
+"""The number of rows of a block of inputs."""
+FUNCTION_COST = 2**15
+"""The square of the number of points beyond which a draw as a function costs less than a root, per draw.
+
+A root of 300 points takes as long as 3 draws as functions, and one of 2,000 points as long as 120."""
+
+
+class LevelEffects(Protocol):
+    """Interface: the effects of new levels."""
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances at n inputs, (n,).
+
+        Args:
+            a: The inputs, (n, D).
+        """
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance of two sets of inputs, (n_a, n_b).
+
+        Args:
+            a: The first inputs, (n_a, D).
+            b: The second inputs, (n_b, D).
+        """
+
+
+def with_new_levels(
+    base: Distribution, prior: Prior, names: Sequence[str] | None, inputs: Tensor | InputBlocks, memory: float | None
+) -> Distribution:
+    """Return a distribution at n inputs that includes the effects of new levels.
+
+    Args:
+        base: The posterior distribution without new levels.
+        prior: The prior.
+        names: The names of the terms of the predicted sum. If None, all of them.
+        inputs: The inputs, (n, D), or blocks of them.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+    """
+    effects = blocks_with_new_levels(prior, names)
+    weights = (block for block in prior.weights if block in effects)
+    on_lattices = tuple(block for block in weights if isinstance(block.new_levels, LatticeDesign))
+    return WithNewLevels(base, effects, inputs, on_lattices, memory) if effects else base
+
+
+def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
+    """Return the blocks of a prior that may have new levels.
+
+    Args:
+        prior: The prior.
+        names: The names of the blocks. If None, all of them.
+    """
+    products = [block for block in prior.graph_features if isinstance(block, SparseProductBlock)]
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
+    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
+
+
+class HeteroscedasticDistribution(LatentDistribution):
+    """The posterior of a function with a log noise of its own, which has the prior variance of new levels."""
+
+    @property
+    def noise(self) -> Distribution | None:
+        """The distribution of the log noise at the points, or None for constant noise."""
+        base, process = super().noise, self.posterior.noise_process
+        if base is None or process is None:
+            return base
+        return self._cached(
+            "noise of new levels", lambda: with_new_levels(base, process.prior, None, self.inputs, self.memory)
+        )
+
+
+def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs, (n, D) or (n,).
+        memory: The memory limit in bytes. If None, the memory of this machine.
+
+    Raises:
+        MemoryBudgetError: If the covariance does not fit into memory.
+    """
+    check_joint_fits(len(inputs), memory)
+    new = (block.new_covariance(inputs, inputs) for block in prior.weights)
+    return sum(new, start=prior.kernel(inputs, inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class WithNewLevels(Distribution):
+    """The sum of a posterior distribution and independent effects of new levels.
+
+    Attributes:
+        base: The posterior distribution without new levels.
+        effects: The effects of new levels, one for each block with levels.
+        inputs: The points, (n, D), or blocks of them.
+        on_lattices: The effects that are those of points outside the box of a lattice.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+    """
+
+    base: Distribution
+    effects: tuple[LevelEffects, ...]
+    inputs: Tensor | InputBlocks
+    on_lattices: tuple[WeightBlock, ...] = ()
+    memory: float | None = None
+
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points, or None if it is not known before they are read."""
+        return self.base.num_points
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether an input of the distribution requires a gradient."""
+        return self.base.requires_grad
+
+    @property
+    def noise(self) -> Distribution | None:
+        """The distribution of the log noise at the points, or None for constant noise."""
+        return self.base.noise
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw values from the joint distribution, (count, n, k).
+
+        Effects of many points outside the box of a lattice are drawn as functions.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        values, rows = self.base.sample(count, generator), self._rows()
+        if not len(rows):
+            return values
+        k, rest = values.shape[2], self
+        if self.on_lattices and len(rows) ** 2 > FUNCTION_COST * count:
+            functions = Extensions.of_blocks(self.on_lattices, count, k, generator)
+            values = values.index_add(1, rows, functions.evaluate(in_memory(self.inputs)[rows]).to(values))
+            others = tuple(effect for effect in self.effects if effect not in self.on_lattices)
+            rest = replace(self, effects=others, on_lattices=())
+            rows = rest._rows() if others else rows[:0]
+        root = rest._new_root(rows)
+        standard = torch.randn(count, k, root.shape[1], generator=generator, dtype=root.dtype)
+        return values.index_add(1, rows, (standard @ root.mT).mT.to(values))
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C)."""
+        covariance, new = self.base.function_covariance(), self._new_variance()
+        return covariance + torch.diag_embed(new[:, None].expand(covariance.shape[:2]))
+
+    def _mean(self) -> Tensor:
+        return self.base.mean()
+
+    def _variance(self) -> Tensor:
+        base, new = self.base.variance(), self._new_variance()
+        return base + (new[:, None] if base.ndim > 1 else new)
+
+    def _covariance(self) -> Tensor:
+        base, rows = self.base.covariance(), self._rows()
+        if not len(rows):
+            return base
+        new = self._new_covariance(rows)
+        return base.index_put((rows[:, None], rows), new[..., None] if base.ndim > 2 else new, accumulate=True)
+
+    def _root(self) -> Tensor:
+        base, rows = self.base.root(), self._rows()
+        if not len(rows):
+            return base
+        part = self._new_root(rows)
+        new_root = part.new_zeros(len(in_memory(self.inputs)), part.shape[1]).index_put((rows,), part)
+        if len(base) == len(new_root):
+            return torch.cat([base, new_root], dim=1)
+        functions = torch.eye(len(base) // len(new_root), dtype=new_root.dtype)
+        copies = torch.kron(functions, new_root)
+        return torch.cat([base, copies], dim=1)
+
+    def _new_variance(self) -> Tensor:
+        return self._total(lambda effect, x: effect.new_variance(x))
+
+    def _rows(self) -> Tensor:
+        """Return the indices of the points with new levels, (r,)."""
+        return self._new_variance().detach().nonzero()[:, 0]
+
+    def _new_covariance(self, rows: Tensor) -> Tensor:
+        """Return the covariance of new levels at some points, (r, r)."""
+        check_joint_fits(len(rows), self.memory)
+        x = in_memory(self.inputs)[rows]
+        first, *others = (effect.new_covariance(x, x) for effect in self.effects)
+        return sum(others, start=first)
+
+    def _new_root(self, rows: Tensor) -> Tensor:
+        """Return a root (r, q) of the covariance of new levels at some points."""
+        if not len(rows):
+            return torch.zeros(0, 0, dtype=torch.float64)
+        covariance = self._new_covariance(rows)
+        if not self.on_lattices:
+            return covariance_root(covariance)
+        values, vectors = torch.linalg.eigh(covariance)  # a difference of two matrices, whose rounding may be negative
+        root: Tensor = vectors * values.clamp_min(0).sqrt()
+        return root
+
+    def _total(self, evaluate: Callable[[LevelEffects, Tensor], Tensor]) -> Tensor:
+        """Return the sum over the effects."""
+        if isinstance(self.inputs, Tensor):
+            return torch.stack([evaluate(effect, self.inputs) for effect in self.effects]).sum(0)
+        chunks = self.inputs.blocks(CHUNK_SIZE)
+        return concatenated(torch.stack([evaluate(effect, x) for effect in self.effects]).sum(0) for x in chunks)
+
+
+# --- Weighted mixtures of Gaussian processes with one output ---------------------------------------------------------
 
 NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
 NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
@@ -357,3 +800,137 @@ class MixturePrediction(ByMarginals, Prediction):
         for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
+
+
+# --- A Gaussian process given data, of all terms or of some terms ----------------------------------------------------
+
+Terms = str | Sequence[str]
+"""The name of a term, or the names of several."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedGP:
+    """The posterior of a sum of terms, which are the blocks of its prior.
+
+    Attributes:
+        posterior: The posterior.
+        names: The names of the terms of the sum. If None, all terms.
+        derivative_column: The index of the column in which the function is differentiated. If None, it is not
+            differentiated.
+        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+    """
+
+    posterior: Posterior
+    names: tuple[str, ...] | None = None
+    derivative_column: int | None = None
+    memory: float | None = None
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of all terms of the prior."""
+        return self.posterior.prior.names
+
+    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
+        """Return the distribution of the latent function at n inputs.
+
+        Args:
+            inputs: The points, (n, d), or positions (n,), or blocks of them.
+        """
+        if isinstance(self.posterior, MixturePosterior):
+            return self.posterior.at(inputs, self.memory)
+        latent = LatentDistribution(self.posterior, inputs, self.memory)
+        if self.derivative_column is not None:
+            return latent
+        if self.posterior.noise_process is not None:
+            latent = HeteroscedasticDistribution(self.posterior, inputs, self.memory)
+        return with_new_levels(latent, self.posterior.prior, self.names, inputs, self.memory)
+
+    def of(self, *terms: str) -> "ConditionedGP":
+        """Return the process of the sum of some terms.
+
+        Args:
+            terms: The names of the terms.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        names = self._checked(terms)
+        return replace(self, posterior=self.posterior.of(names), names=tuple(names))
+
+    def differentiated(self, column: int) -> "ConditionedGP":
+        """Return the process of the derivative of the function in a column.
+
+        Args:
+            column: The index of the column among those of the inputs.
+
+        Raises:
+            InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
+        """
+        return replace(self, posterior=self.posterior.differentiated(column), derivative_column=column)
+
+    def without(self, *terms: str) -> "ConditionedGP":
+        """Return the process of the sum of all other terms.
+
+        Args:
+            terms: The names of the terms that are left out.
+
+        Raises:
+            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
+                terms.
+        """
+        left_out = self._checked(terms)
+        return self.of(*(name for name in self.terms if name not in left_out))
+
+    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
+        """Return the posterior covariance between two sums of terms at n inputs.
+
+        Args:
+            inputs: The points, (n, d) or (n,).
+            first: The names of the terms of the first sum, along the rows, or one name.
+            second: The names of the terms of the second sum, along the columns, or one name.
+
+        Returns:
+            The covariance (n, n), or (n, n, C) for C functions that do not share it.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
+        check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
+        both = [name for name in names[0] if name in names[1]]
+        blocks = blocks_with_new_levels(self.posterior.prior, both)
+        base = self.posterior.cross_covariance(inputs, *names)
+        new = (block.new_covariance(inputs, inputs) for block in blocks)
+        return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw standardized functions from the posterior, without the prior mean.
+
+        Effects of levels without training rows are 0 in the draws. `at` includes their prior variance.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A function of the inputs (n, d), or positions (n,), to values (count, n, k), or (count, n, C) for C
+            functions.
+
+        Raises:
+            InvalidArgumentError: If the posterior cannot draw functions, as with nearest neighbors, residuals, exact
+                kernels on tables, or averages of models.
+        """
+        return self.posterior.sample_functions(count, generator)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the saved tensors (...) by name."""
+        return self.posterior.tensors()
+
+    def _checked(self, terms: Sequence[str]) -> list[str]:
+        unknown = [name for name in terms if name not in self.terms]
+        if unknown or not terms:
+            given = ", ".join(map(repr, unknown)) if unknown else "none"
+            raise InvalidArgumentError(
+                f"Terms must be among {', '.join(map(repr, self.terms))}, got {given}. Name at least one of them."
+            )
+        return list(terms)

@@ -2,29 +2,142 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import unsupported
-from rfgp.inference.arguments import (
+from rfgp.inference.distributions import (
+    Distribution,
+    LinearFunctionals,
+    ResultCache,
+    check_joint_fits,
     check_level,
     check_probabilities,
     check_values,
     in_caller_form,
+    normal_cdf,
     read_draws,
     read_real,
 )
-from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, LinearFunctionals, check_joint_fits, normal_cdf
-from rfgp.inference.operators import ObservedOperator
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
+from rfgp.solvers.role import LatentOperator
 from rfgp.threads import computed
 from rfgp.torch_context import unlisted
+
+# --- Implicit covariances of predictions, with products, solves and draws --------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedOperator:
+    """The covariance c^2 (S + D) of observations in the user's units.
+
+    Attributes:
+        latent: The covariance S of the latent values.
+        noise: The diagonal of D (n,), positive.
+        scale: The scale c.
+    """
+
+    latent: LatentOperator
+    noise: Tensor
+    scale: float
+
+    @classmethod
+    def of(cls, latent: LatentOperator, noise: Tensor, scale: float) -> "ObservedOperator":
+        """Return the covariance of observations.
+
+        Args:
+            latent: The covariance S of the latent values.
+            noise: The noise variance, () or (n,).
+            scale: The scale c.
+        """
+        return cls(latent, noise.detach().double().cpu().expand(len(latent)), scale)
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return c^2 (S + D) v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return self.scale**2 * (self.latent.times(v) + self.noise[:, None] * v)
+
+    def solve(self, v: Tensor) -> Tensor:
+        """Return (S + D)^-1 v / c^2, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return self.latent.solve(v, self.noise) / self.scale**2
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from N(0, c^2 (S + D)).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            The draws, (n, count).
+        """
+        standard = torch.randn(len(self.noise), count, generator=generator, dtype=torch.float64)
+        return self.scale * (self.latent.draw(count, generator) + self.noise.sqrt()[:, None] * standard)
+
+
+# --- Error messages for operations that a distribution does not support ----------------------------------------------
+
+NO_EXPOSURE = "exposure requires a likelihood of counts, or of positive values around e^f."
+NO_LOGARITHM = (
+    "Observations under this likelihood are not exponentials of Gaussian values. Use predict(X).observed() instead."
+)
+NO_COVARIANCE = (
+    "Observations under this likelihood have no covariance in closed form. Use that of many samples, or that of the "
+    "latent function, predict(X).covariance."
+)
+NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form. Use many samples instead."
+
+
+def check_closed_form(has_closed_form: bool, message: str) -> None:
+    """Raise unless sums, exponentials and covariances of values have a closed form.
+
+    Args:
+        has_closed_form: Whether they have one.
+        message: The error message.
+
+    Raises:
+        InvalidArgumentError: If they have none.
+    """
+    if not has_closed_form:
+        raise InvalidArgumentError(message)
+
+
+def _raise_unsupported(message: str, prediction: Any) -> NoReturn:
+    """Raise an error for the observations of a prediction."""
+    raise InvalidArgumentError(message)
+
+
+raise_unsupported_functionals = partial(
+    _raise_unsupported,
+    "Functionals of the latent function have no observations under this likelihood. Use observations at the points, "
+    "predict(X).observed().sample(...), instead.",
+)
+raise_unsupported_terms = partial(
+    _raise_unsupported,
+    "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
+    "predict(X).observed() of all terms.",
+)
+raise_unsupported_derivative = partial(
+    _raise_unsupported, "A derivative has no observations. Use its latent distribution."
+)
+raise_unsupported_integrals = partial(
+    _raise_unsupported, "An integral has no observations. Use its latent distribution."
+)
+
+
+# --- Joint Gaussian and log-normal predictions at some points, in the user's units -----------------------------------
 
 
 @unlisted(
@@ -100,7 +213,7 @@ class Prediction:
             observed = self._cache.get("observed", lambda: of_observations(self))
             return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
-            raise InvalidArgumentError(unsupported.NO_EXPOSURE)
+            raise InvalidArgumentError(NO_EXPOSURE)
         if self.scales is not None:
             scaled: Prediction = self._cache.get("observed", lambda: self.scales.observed(self))
             return scaled
@@ -236,7 +349,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: If the weights have another shape or are not finite, or there is no closed form.
         """
-        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_SUMS)
+        check_closed_form(self._has_closed_form, NO_SUMS)
         mean = self.latent.mean()
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
@@ -246,13 +359,13 @@ class Prediction:
         noise, shift = self._with_moments().noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)
-        of_observations = None if self.of_observations is None else unsupported.raise_unsupported_functionals
+        of_observations = None if self.of_observations is None else raise_unsupported_functionals
         prediction = replace(self, latent=latent, location=0 * self.location, noise=noise, calibrated_ends=None)
         return replace(prediction, of_observations=of_observations, scales=None)
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
-        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_LOGARITHM)
+        check_closed_form(self._has_closed_form, NO_LOGARITHM)
         return LogNormal(self)
 
     @computed
@@ -315,7 +428,7 @@ class Prediction:
     @computed
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
-        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_COVARIANCE)
+        check_closed_form(self._has_closed_form, NO_COVARIANCE)
         covariance, noise = self.latent.covariance(), _noise(self)
         if covariance.ndim == 3:  # functions with covariances of their own
             return self.scale**2 * covariance
@@ -380,7 +493,7 @@ class LogNormal:
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
-        unsupported.check_closed_form(self.log.of_observations is None, unsupported.NO_LOGARITHM)
+        check_closed_form(self.log.of_observations is None, NO_LOGARITHM)
         return LogNormal(self.log.observed())
 
     @property

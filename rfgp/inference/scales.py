@@ -18,10 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.inference.arguments import read_draws
-from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, InputBlocks, in_memory
-from rfgp.inference.marginals import NODES, ByMarginals, MarginalMixture, variance_ratio
+from rfgp.inference.distributions import (
+    NODES,
+    ByMarginals,
+    Distribution,
+    InputBlocks,
+    MarginalMixture,
+    ResultCache,
+    in_memory,
+    read_draws,
+    variance_ratio,
+)
 from rfgp.inference.mixture import MixtureDistribution
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods.role import drawing

@@ -1,26 +1,403 @@
-"""Kernels of Whittle-Matern fields on roads and on surfaces."""
+"""Kernels of Whittle-Matern fields on roads and on surfaces, and their domains."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
-from rfgp.autograd import Array, is_differentiated, numpy_function
+from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
+from graphs.checks import is_number, short_repr
+from graphs.precisions import MarkovField
+from graphs.precisions.mesh import too_far_message
+from rfgp.autograd import Array, as_array, is_differentiated, numpy_function
 from rfgp.columns import ColumnKind
 from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
-from rfgp.kernels.arguments import Key, bounds_in
-from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import LatentField, Projector, Values
-from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.role import ColumnSummary, Key, LatentField, Projector, Values, bounds_in
 from rfgp.parameters import Hyperparameter
 from rfgp.spectra.spectrum import positive
+
+# --- Domains of fields, surfaces or roads, and the matrices that read a field at inputs ------------------------------
+
+PointProjector = Callable[[Array], sp.csr_array]
+"""Maps inputs (n, d) to the sparse matrix A (n, N) by which they read the field."""
+T = TypeVar("T")
+
+_STEPS = 2.0**40
+"""The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
+
+EDGE = 1e-9
+"""The barycentric weight below which a point is on an edge. It exceeds the rounding errors of points on one."""
+
+
+class _Recent(Generic[T]):
+    """A thread-safe cache of the results for the last two arrays (n, d)."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[bytes, T], ...] = ()
+
+    def find(self, points: Array, compute: Callable[[], T]) -> T:
+        """Return the result for inputs (n, d), computed if it is not in the cache."""
+        key = points.tobytes()
+        for cached_key, cached in self._kept:
+            if cached_key == key:
+                return cached
+        result = compute()
+        self._kept = (*self._kept[-1:], (key, result))
+        return result
+
+
+class Domain(ABC):
+    """A field and the meaning of its inputs (n, d)."""
+
+    what: str
+    """The noun for inputs in messages."""
+    subject: str
+    """The first words of a message about its connected components."""
+    joining: str
+    """A sentence for messages about how to join components."""
+    is_refined = False
+    """Whether the field has values only at some places, so that inputs need `refine`."""
+
+    @property
+    @abstractmethod
+    def num_columns(self) -> int:
+        """The number of columns d of inputs."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> float:
+        """About the distance from one end to the other, in the units of the lengthscale."""
+
+    @property
+    @abstractmethod
+    def field(self) -> MarkovField:
+        """The field, without inputs among its values."""
+
+    @abstractmethod
+    def check(self, points: Array) -> None:
+        """Check that inputs (n, d) lie in the domain.
+
+        Raises:
+            DataError: If an input lies outside. The message names the first and the reason.
+        """
+
+    @abstractmethod
+    def projector(self, points: Array) -> sp.csr_array:
+        """Return A (n, N) of inputs (n, d), for `field`.
+
+        Raises:
+            InvalidArgumentError: If the field has values only at some places. See `refine`.
+        """
+
+    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
+        """Return the field with inputs (n, d) among its values, and its projector."""
+        return self.field, self.projector
+
+    def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        """Return the projection of inputs to a field, and their conditional variances.
+
+        Args:
+            field: A field from `refine`.
+            values: Its parameters, (p,).
+            points: Inputs, (n, d), which need not be among its values.
+
+        Returns:
+            A (n, N), and the variances (n,) of f given the field's values, in units of its variance.
+        """
+        return self.projector(points), np.zeros(len(points))
+
+    @abstractmethod
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Return the derivatives of the projections of inputs (n, d) in each of their columns, (n, N) each.
+
+        Raises:
+            NotDifferentiableError: If the projection has no derivative.
+        """
+
+    @abstractmethod
+    def description(self) -> str:
+        """Return the field in words."""
+
+    @abstractmethod
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the domain as texts and tensors (...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeshDomain(Domain):
+    """Points (n, 3) near a surface or (n, 2) in a plane, projected to a mesh.
+
+    Attributes:
+        mesh: The field.
+        within: The largest distance of a point from the surface, in the mesh's units. If None, a tenth of the diagonal
+            of its box.
+
+    Raises:
+        InvalidArgumentError: If `within` is not a positive number.
+    """
+
+    mesh: graphs.MeshField
+    within: float | None = None
+    what = "points"
+    subject = "The mesh has"
+    joining = " If parts should be one, merge their vertices where they touch."
+
+    def __post_init__(self) -> None:
+        if self.within is not None and not (is_number(self.within) and self.within > 0):
+            raise InvalidArgumentError(
+                f"within must be a positive number or None, got {short_repr(self.within)}. math.inf allows any "
+                "distance."
+            )
+
+    @property
+    def num_columns(self) -> int:
+        """3, or 2 on a mesh of the plane."""
+        return int(self.mesh.vertices.shape[1])
+
+    @property
+    def extent(self) -> float:
+        """The diagonal of the mesh's box."""
+        return self.mesh.max_distance / DEFAULT_LIMIT_FRACTION
+
+    @property
+    def field(self) -> graphs.MeshField:
+        """The field."""
+        return self.mesh
+
+    @property
+    def limit(self) -> float:
+        """The largest distance of a point from the surface."""
+        return self.mesh.max_distance if self.within is None else float(self.within)
+
+    def check(self, points: Array) -> None:
+        """Check that points (n, d) are finite and close to the surface.
+
+        Points close to a vertex pass. The others are projected, the farthest first.
+
+        Args:
+            points: The points, (n, d).
+
+        Raises:
+            DataError: If a point is not finite, or farther from the surface than the limit.
+        """
+        _named(lambda: self.mesh.read_points(points))
+        distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
+        doubtful = np.flatnonzero(np.isinf(distances) & np.isfinite(self.limit))
+        if len(doubtful):
+            distances, _ = self._vertices.query(points[doubtful])
+            worst = doubtful[[int(distances.argmax())]]
+            for rows in (worst, doubtful):
+                exact_distances = self.mesh.locate(points[rows]).distances
+                if exact_distances.max() > self.limit:
+                    raise DataError(
+                        too_far_message(int(rows[exact_distances.argmax()]), float(exact_distances.max()), self.limit)
+                    )
+
+    def projector(self, points: Array) -> sp.csr_array:
+        """Return the barycentric weights of the nearest points, (n, V)."""
+        return self._recent.find(points, lambda: self._located(points))
+
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Return the derivatives (n, V) of barycentric weights in each coordinate of points (n, d), within faces.
+
+        With the edges E (d, 2) from the first corner of a face, E^+ (p - corner) are the weights of the other two.
+
+        Raises:
+            NotDifferentiableError: If a nearest point is on an edge or a vertex, where the derivative has a jump.
+        """
+        location = self.mesh.locate(points)
+        at_edge = location.barycentric.min(axis=1, initial=1.0) < EDGE
+        if at_edge.any():
+            raise NotDifferentiableError(
+                f"X must not require gradients on the edges of a mesh, got row {int(at_edge.argmax())} on one (rows "
+                "count from 0). Use points within faces, or predict(X.detach())."
+            )
+        corners = self.mesh.faces[location.faces]
+        edges = self.mesh.vertices[corners[:, 1:]] - self.mesh.vertices[corners[:, :1]]  # (n, 2, d)
+        others = np.linalg.pinv(edges).swapaxes(1, 2)  # (n, 2, d)
+        of_corners = np.concatenate([-others.sum(axis=1, keepdims=True), others], axis=1)
+        readers = [self.mesh.projector_at_vertices(corners[:, corner]) for corner in range(3)]
+        return [
+            sum(sp.diags_array(of_corners[:, corner, column]) @ readers[corner] for corner in range(3))
+            for column in range(points.shape[1])
+        ]
+
+    def _located(self, points: Array) -> sp.csr_array:
+        location = self.mesh.locate(points)
+        return self.mesh.projector(location.faces, location.barycentric)
+
+    @cached_property
+    def _recent(self) -> "_Recent[sp.csr_array]":
+        return _Recent()
+
+    @cached_property
+    def _vertices(self) -> KDTree:
+        return KDTree(self.mesh.coordinates)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mesh": self.mesh, "within": self.within}
+
+    def description(self) -> str:
+        """Return the field in words."""
+        return (
+            f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface (by linear finite elements, with a "
+            "derivative of zero across boundaries), exactly"
+        )
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, a limit if one was given, vertices (V, d) and faces (F, 3)."""
+        yield f"mesh alpha={self.mesh.alpha}" + ("" if self.within is None else f" within={self.within}")
+        yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
+
+
+@dataclass(frozen=True, eq=False)
+class RoadDomain(Domain):
+    """Positions (n, 2) on roads: the number of a road, and the fraction of its length.
+
+    Attributes:
+        roads: The field, at its vertices.
+    """
+
+    roads: graphs.RoadField
+    what = "positions"
+    subject = "The roads have"
+    joining = " Roads meet where they share points; snap= joins points that nearly meet."
+    is_refined = True
+
+    @property
+    def num_columns(self) -> int:
+        """2."""
+        return 2
+
+    @cached_property
+    def extent(self) -> float:
+        """The diagonal of the box around all roads, or their total length if that is less."""
+        return min(self.roads.roads.lines.diagonal, self.roads.roads.total_length)
+
+    @property
+    def field(self) -> graphs.RoadField:
+        """The field at vertices."""
+        return self.roads
+
+    def check(self, points: Array) -> None:
+        """Check that positions (n, 2) are on the roads."""
+        _named(lambda: self.roads.roads.read_positions(points))
+
+    def projector(self, points: Array) -> sp.csr_array:
+        """Raise an error for positions (n, 2), because values are at vertices only.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
+
+    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
+        """Return the field refined at positions (n, 2), and its projector."""
+        return self._recent.find(points, lambda: self._refined(points))
+
+    def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        """Return the projection (n, N) of positions to segment ends, and variances (n,)."""
+        return field.conditional(values, _rounded(points))
+
+    def slopes(self, points: Array) -> list[sp.csr_array]:
+        """Raise an error for positions (n, 2).
+
+        Raises:
+            NotDifferentiableError: Always.
+        """
+        raise NotDifferentiableError(
+            "X must not require gradients for fields on roads, got X that does. Use predict(X.detach())."
+        )
+
+    def _refined(self, points: Array) -> tuple[MarkovField, PointProjector]:
+        distinct = np.unique(_rounded(points), axis=0)
+        return self._recent_positions.find(distinct, lambda: self._at_positions(distinct))
+
+    def _at_positions(self, distinct: Array) -> tuple[MarkovField, PointProjector]:
+        """Return the field with distinct positions (p, 2) among its values, cached for the same positions."""
+        field, index = self.roads.refine(distinct)
+        return field, _Selection(distinct, index, len(field.coordinates))
+
+    def description(self) -> str:
+        """Return the field in words."""
+        known = {"neumann": "a derivative of zero", "stationary": "stationary", "open": "no condition"}
+        ends = known[self.roads.boundary]
+        return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads ({ends} at free ends), exactly"
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, the boundary, edges (S,) and vertices (V, 2)."""
+        yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
+        network = self.roads.roads
+        parts = (*network.edges, network.edge_lengths, network.coordinates)
+        yield from (torch.from_numpy(np.array(part)) for part in parts)
+
+    @cached_property
+    def _recent(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
+        return _Recent()
+
+    @cached_property
+    def _recent_positions(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
+        return _Recent()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"roads": self.roads}
+
+
+@dataclass(frozen=True, eq=False)
+class _Selection:
+    """The projector of positions that are among the values of a field.
+
+    Attributes:
+        positions: The distinct positions (p, 2).
+        columns: The numbers of their values, (p,).
+        size: The number N of all values.
+    """
+
+    positions: Array
+    columns: NDArray[np.integer[Any]]
+    size: int
+
+    def __call__(self, points: Array) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions (n, 2)."""
+        pairs = np.concatenate([self.positions, _rounded(points)])
+        _, group = np.unique(pairs, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        column_of = np.empty(group.max() + 1, dtype=np.int64)
+        column_of[group[: len(self.positions)]] = self.columns
+        columns = column_of[group[len(self.positions) :]]
+        entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
+        return sp.csr_array(entries, shape=(len(points), self.size))
+
+
+def _rounded(points: Array) -> Array:
+    """Return positions (n, 2) as they were before they were standardized."""
+    road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
+    return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
+
+
+def _named(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except graphs.GraphError as error:
+        raise DataError(str(error)) from error
+
+
+def as_points(inputs: Tensor) -> Array:
+    """Return inputs (n, d) as float64."""
+    return np.ascontiguousarray(as_array(inputs))
+
+
+# --- Kernels of Whittle-Matern fields on roads and on surfaces -------------------------------------------------------
 
 START, BOUNDS = 0.05, (1e-4, 1e2)
 """The start and the bounds of the lengthscale, in extents of the roads or the surface."""

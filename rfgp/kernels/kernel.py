@@ -14,11 +14,23 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.arguments import Key, check_name, read_columns
-from rfgp.kernels.matrix import covariance_matrix
-from rfgp.kernels.role import Functions, LatentField, Values
-from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
+from rfgp.kernels.role import (
+    BoundTerm,
+    ColumnSummary,
+    Functions,
+    Key,
+    LatentField,
+    Term,
+    Values,
+    bind,
+    check_name,
+    constants_of,
+    covariance_matrix,
+    hyperparameters_of,
+    read_columns,
+    requests_of,
+    with_names,
+)
 from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr, changed_arguments
@@ -55,7 +67,7 @@ class Kernel(ABC):
     graph_kernel: ClassVar[Any] = None
     """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
     domain: ClassVar[Any] = None
-    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for ColumnKind.COORDINATE."""
+    """The domain of the points that the columns are, a `rfgp.kernels.fields.Domain`, for ColumnKind.COORDINATE."""
     embedding: ClassVar[Any] = None
     """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 

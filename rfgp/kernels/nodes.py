@@ -16,10 +16,8 @@ from graphs.precisions import resolvent_field
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.walks import resolvent_values, spectral_values
-from rfgp.kernels.arguments import Key, bounds_in
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import LatentField, Values
-from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.role import ColumnSummary, Key, LatentField, Values, bounds_in
 from rfgp.parameters import Hyperparameter
 
 NODE = "node"

@@ -5,13 +5,10 @@ from typing import Any, NamedTuple
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import Call, Chain, Entries, Name, Named, Reader, bound, check_known, constant, made
-from rfgp.kernels.additive import Additive
-from rfgp.kernels.arguments import Key
-from rfgp.kernels.finite import Constant, Linear, Polynomial
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.levels import Categorical, Coregionalization, Group
-from rfgp.kernels.periodic import Harmonics, Periodic
-from rfgp.kernels.stationary import RBF, Matern, RationalQuadratic, Stationary
+from rfgp.kernels.levels import Categorical, Constant, Coregionalization, Group, Linear, Polynomial
+from rfgp.kernels.role import Key
+from rfgp.kernels.stationary import RBF, Additive, Harmonics, Matern, Periodic, RationalQuadratic, Stationary
 from rfgp.messages import did_you_mean, listed, quoted, short_repr
 
 KERNELS: dict[str, type[Kernel]] = {

@@ -1,22 +1,130 @@
-"""Stationary kernels: functions of the difference of two rows in lengthscales."""
+"""Stationary kernels, their periodic and additive variants, and Matern kernels of one column as chains."""
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphs.precisions import ChainField
+from graphs.precisions.chains import place_knots
+from graphs.precisions.chains.knots import SPACING
 from rfgp import spectra
+from rfgp.autograd import Array, as_array
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
 from rfgp.grams import scaled_gram
-from rfgp.kernels.arguments import bounds_in, read_positives
-from rfgp.kernels.chains import ORDERS, ColumnField
-from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import LatentField, Values
-from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.kernel import Kernel, Sum
+from rfgp.kernels.role import (
+    ColumnSummary,
+    Functions,
+    Key,
+    LatentField,
+    Projector,
+    Term,
+    Values,
+    bounds_in,
+    label_of,
+    read_positives,
+)
 from rfgp.parameters import Hyperparameter
+from rfgp.special import scaled_bessel
 from rfgp.spectra import Spectrum
+from rfgp.spectra.spectrum import positive
+
+# --- Half-integer Matern kernels of one column as fields with a sparse precision -------------------------------------
+
+ORDERS = {0.5: 1, 1.5: 2, 2.5: 3}
+"""The number of latent values at a knot, by nu."""
+_RECENT = 4
+"""The number of chains that are kept, of rows and of points of predictions. Their analysis serves a whole fit."""
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnField:
+    """A Matern process of one column, at the distinct values of rows.
+
+    If values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
+    between knots, see `graphs.precisions.chains.knots`. The knot spacing follows the lengthscale by powers of 2.
+
+    Attributes:
+        order: The number of latent values at a knot, nu + 1/2.
+        spacing: The smallest distance of knots. If None, `at` selects it.
+    """
+
+    order: int
+    spacing: float | None = None
+    is_refined = True
+
+    @property
+    def field(self) -> Any:
+        """The process at one knot, 0."""
+        return _unplaced(self.order)
+
+    def at(self, values: Values) -> LatentField:
+        """Return the field with the knots for a lengthscale."""
+        kappa = math.sqrt(2 * self.order - 1) / float(values["lengthscale"].detach())
+        return replace(self, spacing=2.0 ** math.floor(math.log2(SPACING[self.order] / kappa)))
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the lengthscale (1,), and the factor 1."""
+        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Raise an error for rows a (n, 1), because the field has values only at knots.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError("Rows must be knots of the process of a column, got others. Use `refine` first.")
+
+    def refine(self, a: Tensor) -> tuple[Any, Projector]:
+        """Return the field with rows a (n, 1) between its knots, and its projector.
+
+        Raises:
+            InvalidArgumentError: If the field has no lengthscale yet. See `at`.
+        """
+        if self.spacing is None:
+            raise InvalidArgumentError("A process of a column must have a lengthscale, got none. Use `at` first.")
+        chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
+        return chain, partial(_read, chain)
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return the projection A (n, N) of rows to a refined field, and variances (n,)."""
+        reads, left = field.conditional(values, _values(a))
+        return reads, left
+
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
+        """Return the derivatives of the results of `between` in rows a (n, 1)."""
+        return [field.conditional_slopes(values, _values(a))]
+
+
+def _read(chain: ChainField, a: Tensor) -> sp.csr_array:
+    return chain.projector(_values(a))
+
+
+def _values(a: Tensor) -> Any:
+    return as_array(a)[:, 0].astype(np.float64)
+
+
+@lru_cache
+def _unplaced(order: int) -> ChainField:
+    return ChainField(np.zeros(1), order)
+
+
+@lru_cache(maxsize=_RECENT)
+def _chain(values: bytes, order: int, spacing: float) -> ChainField:
+    """Return the chain for distinct ascending values."""
+    return ChainField(place_knots(np.frombuffer(values), spacing), order, spacing)
+
+
+# --- Stationary kernels: functions of the difference of two rows in lengthscales -------------------------------------
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 """The bounds of a lengthscale, in standard deviations of the column."""
@@ -177,3 +285,345 @@ class RationalQuadratic(Stationary):
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.RationalQuadratic(self.alpha))
         super().__post_init__()
+
+
+# --- The periodic kernel, and its Fourier series ---------------------------------------------------------------------
+
+PERIODIC_BOUNDS = (0.05, 50.0)
+"""The bounds of the lengthscale: 0.05 needs about 70 harmonics, and 50 gives a variance of 4e-4."""
+PERIOD_BOUNDS = (0.5, 2.0)
+"""The bounds of a period that is learned, in starting periods."""
+TAIL = 1e-6
+"""The share of the variance that the Fourier series may miss."""
+MIN_HARMONICS = 4
+"""The minimum number of harmonics, so that a fit can shorten the lengthscale."""
+MAX_HARMONICS = 128
+"""The largest number of harmonics of the Fourier series, sufficient for `TAIL` at the smallest lengthscale."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Periodic(Kernel):
+    """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2).
+
+    Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
+
+    Attributes:
+        columns: The key of its column.
+        period: The period, in the column's units. For dates it is in days.
+        learn_period: Whether a fit changes the period, by at most a factor of 2.
+        lengthscale: The starting lengthscale, in units of the sine. If None, 1.
+        name: The name of the term. If None, the class and the column.
+
+    Raises:
+        InvalidArgumentError: If there are several columns, or a number is not positive.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> season = k.Periodic("month", period=12.0, lengthscale=1.0)
+        >>> round(season.matrix({"month": [1.0, 13.0]})[0, 1].item(), 6)
+        1.0
+    """
+
+    columns: Any = field()
+    period: float
+    learn_period: bool = field(default=False, kw_only=True)
+    lengthscale: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is None or len(self.columns) != 1:
+            raise InvalidArgumentError(f"Periodic must have one column, got {self.columns!r}. Add or multiply several.")
+        object.__setattr__(self, "period", positive("period", self.period))
+        if self.lengthscale is not None:
+            object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+
+    @staticmethod
+    def embedding(a: Tensor, values: Values) -> Tensor:
+        """Return positions (n, 2) on a circle, at which k is exp(-r^2 / 2)."""
+        angles = 2 * math.pi * a / values["period"]
+        return torch.cat([angles.cos(), angles.sin()], dim=1) / values["lengthscale"]
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The period, and the starting lengthscale if it was given."""
+        return {"lengthscale": self.lengthscale, "period": self.period}
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        sine = torch.sin(math.pi * (a - b.mT) / values["period"])
+        return torch.exp(-2 * (sine / values["lengthscale"]).square())
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the lengthscale and the period."""
+        unit, scale = torch.ones_like(columns.scale[0]), columns.scale[0]
+        period = self.period / scale
+        return {
+            "lengthscale": Hyperparameter(unit, unit, bounds_in(unit, PERIODIC_BOUNDS)),
+            "period": Hyperparameter(period, scale, bounds_in(period, PERIOD_BOUNDS), is_fixed=not self.learn_period),
+        }
+
+    def series(self, values: Values) -> "Harmonics":
+        """Return the kernel of the first harmonics, with all variance but `TAIL`."""
+        size = scaled_bessel(MAX_HARMONICS, values["lengthscale"].detach().double() ** -2)
+        missing = 1 - (2 * size.cumsum(0) - size[0])
+        count = min(int((missing > TAIL).sum()), MAX_HARMONICS)
+        return Harmonics(
+            self.columns,
+            self.period,
+            max(count, MIN_HARMONICS),
+            learn_period=self.learn_period,
+            lengthscale=self.lengthscale,
+            name=self.name,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Harmonics(Periodic):
+    """The first J harmonics of the periodic kernel: a sum of 2 J + 1 functions.
+
+    k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s) and s = lengthscale^-2. This follows
+    from exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
+
+    Source: Solin and Sarkka (2014), Explicit link between periodic covariance functions and state space models,
+    Section 3.2.
+
+    Attributes:
+        columns: The key of its column.
+        period: The period, in the column's units. For dates it is in days.
+        num_harmonics: The number J of harmonics.
+        learn_period: Whether a fit changes the period, by at most a factor of 2.
+        lengthscale: The starting lengthscale, in units of the sine. If None, 1.
+        name: The name of the term. If None, the class and the column.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> season = k.Harmonics("month", 12.0, num_harmonics=4, lengthscale=1.0)
+        >>> round(season.matrix({"month": [1.0, 13.0]})[0, 1].item(), 3)
+        1.0
+    """
+
+    num_harmonics: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_harmonics", check_count("num_harmonics", self.num_harmonics))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        angles = 2 * math.pi * (a - b.mT) / values["period"]
+        size = self._amplitudes(values).square()
+        return sum(((size[j] * (j * angles).cos()) for j in range(1, len(size))), start=size[0].expand(angles.shape))
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, 1)."""
+        return self._amplitudes(values).square().sum().expand(len(a))
+
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the 2 J + 1 cosines and sines."""
+        size = 2 * self.num_harmonics + 1
+        if self.learn_period:
+            return Functions(size, self._features)
+        return Functions(size, self._features, self._design, self._scale, ("period",))
+
+    def _features(self, a: Tensor, values: Values) -> Tensor:
+        """Return the cosines and sines phi (n, 2 J + 1) of rows a (n, 1)."""
+        return self._design(a, values) * self._scale(values).to(a.dtype)
+
+    def _design(self, a: Tensor, values: Values) -> Tensor:
+        """Return the cosines and sines (n, 2 J + 1) of rows a (n, 1), of amplitude 1."""
+        angles = 2 * math.pi * a / values["period"] * torch.arange(self.num_harmonics + 1, device=a.device)
+        return torch.cat([angles.cos(), angles.sin()[:, 1:]], dim=1)
+
+    def _scale(self, values: Values) -> Tensor:
+        """Return the amplitudes of cosines and sines, (2 J + 1,)."""
+        amplitude = self._amplitudes(values)
+        return torch.cat([amplitude, amplitude[1:]])
+
+    def _amplitudes(self, values: Values) -> Tensor:
+        """Return the roots of the shares c_j, (J + 1,)."""
+        size = scaled_bessel(self.num_harmonics, values["lengthscale"].double() ** -2)
+        return torch.cat([size[:1], 2 * size[1:]]).clamp_min(1e-300).sqrt()
+
+
+# --- Additive kernels: a term for each column and each pair, identified by zero mean (OAK) ---------------------------
+
+NODES = 64
+"""The number of quantiles that represent the distribution of a column."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Centered(Kernel):
+    """A kernel of one column, conditioned on a mean of 0 over the column.
+
+    It is k(x, z) - c(x) c(z) / C for the base kernel k. Here c(x) = E k(x, X) and C = E k(X, X'), with X uniform on
+    `points`.
+
+    Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
+
+    Attributes:
+        columns: The name or index of the column.
+        base: A kernel of one column of numbers.
+        points: Values (p,) in the units of the column that represent its distribution. If None, 64 quantiles of the
+            training rows, so that the kernel has no values before a fit.
+        name: The name of the term. If None, that of the base kernel.
+
+    Raises:
+        InvalidArgumentError: If `columns` is not the one column of the base kernel, or there are no points.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = k.Centered("x", k.RBF("x", lengthscale=1.0), points=(0.0, 1.0))
+        >>> abs(kernel.matrix({"x": [0.0, 1.0]}).sum().item()) < 1e-12
+        True
+    """
+
+    columns: Any = field()
+    base: Kernel
+    points: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is None or self.columns != self.base.columns or len(self.columns) != 1:
+            raise InvalidArgumentError(f"Centered must have the one column of its base kernel, got {self.columns!r}.")
+        if self.points is not None and not len(self.points):
+            raise InvalidArgumentError("points must have at least one value, or be None for quantiles, got none.")
+
+    @property
+    def starts(self) -> Any:
+        """The starts of the base kernel."""
+        return self.base.starts
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        points = values["points"].to(a)[:, None]
+        left, total = self._means(a, points, values)
+        right = left if b is a else self._means(b, points, values)[0]
+        return self.base.covariance(a, b, values) - left[:, None] * right / total
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, 1)."""
+        means, total = self._means(a, values["points"].to(a)[:, None], values)
+        return self.base.variances(a, values) - means.square() / total
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters of the base kernel."""
+        return self.base.hyperparameters(columns)
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the standardized points (p,) and the base kernel's constants.
+
+        Args:
+            columns: The training rows in the column of the kernel.
+
+        Raises:
+            InvalidArgumentError: If the kernel has no points, because it was not resolved with rows.
+        """
+        if self.points is None:
+            raise InvalidArgumentError(
+                f"{label_of(self)} must have points for its integrals, got none. Give points=, or use gp.kernel of a "
+                "fitted model."
+            )
+        points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
+        standardized = (points - columns.location[0]) / columns.scale[0]
+        return {**self.base.constants(columns), "points": standardized}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with quantiles of the rows as points, and with starts."""
+        base = self.base.resolved(columns, starts)
+        if self.points is not None:
+            return replace(self, base=base)
+        levels = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
+        points = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
+        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * points).tolist()))
+
+    def _means(self, a: Tensor, points: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        """Return c(a) (n,) and C, 0-d."""
+        total = self.base.covariance(points, points, values).mean()
+        return self.base.covariance(a, points, values).mean(1), total
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Additive(Kernel):
+    """A sum of one term for each column and, with order 2, for each pair of columns.
+
+    Each term has zero mean over the rows. The effects of single columns and of pairs are therefore identifiable.
+
+    Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Sections 3 and 4.
+
+    Attributes:
+        base: A function of a key that returns the kernel of one column, such as `k.RBF` or
+            `functools.partial(k.Matern, nu=2.5)`.
+        columns: The keys of its columns. If None, all columns but the target.
+        order: 1, or 2 for pairs of columns as well.
+        name: A prefix of the names of the terms. If None, "additive".
+
+    Raises:
+        InvalidArgumentError: If the order is neither 1 nor 2, or the base does not return a kernel.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> [term.name for term in k.Additive(columns=("a", "b"), order=2).terms()]
+        ['additive(a)', 'additive(b)', 'additive(a, b)']
+    """
+
+    base: Callable[[Key], Kernel] = RBF
+    order: int = 1
+
+    def __init__(
+        self,
+        base: Callable[[Key], Kernel] = RBF,
+        columns: Any = None,
+        order: int = 1,
+        *,
+        name: str | None = None,
+    ) -> None:
+        if isinstance(order, bool) or order not in (1, 2):
+            raise InvalidArgumentError(f"order must be 1 or 2, got {order!r}.")
+        if not callable(base):
+            raise InvalidArgumentError(
+                f"base must map the key of a column to a kernel, such as k.RBF does, got {base!r}."
+            )
+        for key, value in (("columns", columns), ("name", name), ("base", base), ("order", order)):
+            object.__setattr__(self, key, value)
+        self.__post_init__()
+
+    @property
+    def summands(self) -> tuple[Term, ...]:
+        """The terms, or the kernel itself before its columns are set."""
+        if self.columns is None:
+            return (Term((self,), self.name),)
+        factors = {key: Centered(key, self._base_of(key)) for key in self.columns}
+        prefix = self.name or "additive"
+        single = [Term((factor,), f"{prefix}({key})") for key, factor in factors.items()]
+        if self.order == 1:
+            return tuple(single)
+        pairs = itertools.combinations(factors, 2)
+        return (*single, *(Term((factors[a], factors[b]), f"{prefix}({a}, {b})") for a, b in pairs))
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the sum of the terms.
+
+        Args:
+            keys: All columns but the target.
+        """
+        return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Raise an error for rows (n, c), because the columns are not set yet.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError(
+            "Additive must know its columns, got None. Give columns=, or use gp.kernel after a fit."
+        )
+
+    def _base_of(self, key: Key) -> Kernel:
+        kernel = self.base(key)
+        if not isinstance(kernel, Kernel):
+            raise InvalidArgumentError(f"base must return a kernel, got {kernel!r} for the column {key!r}.")
+        return kernel

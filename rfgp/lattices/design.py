@@ -1,4 +1,7 @@
-"""Stationary terms on a lattice: features without hyperparameters, times prior standard deviations with them.
+"""Stationary terms on a lattice, evaluated by non-uniform fast Fourier transforms (finufft).
+
+Source: Barnett, Magland and af Klinteberg (2019), A parallel nonuniform fast Fourier transform library based on an
+"exponential of semicircle" kernel.
 
 The periodic process is valid only within the box of the rows. Outside, f is conditioned on its values at a few points
 U of the box that are as near as possible. Let W = k(x, U) k(U, U)^-1. Then
@@ -9,16 +12,72 @@ Far from the rows it has the prior.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import input_derivatives, mixed_derivatives
-from rfgp.lattices.lattice import Lattice, Modes
-from rfgp.lattices.spectral import SpectralProduct, Values
+from rfgp.lattices.lattice import Lattice, Modes, SpectralProduct, Values
+
+# --- Non-uniform fast Fourier transforms by finufft, in one to three columns and double precision --------------------
+
+Floats = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+PRECISION = 1e-13
+"""The relative error of a transform."""
+
+
+def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]) -> Complex:
+    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c.
+
+    The result is (2 K_1 + 1, ..., 2 K_d + 1).
+
+    Args:
+        angles: The angles a, (n, d), in radians.
+        strengths: The strengths c, (n,).
+        shape: The shape of the result. Its sizes are odd.
+    """
+    if not len(angles):
+        return np.zeros(tuple(shape), dtype=np.complex128)
+    result = _function("1", len(shape))(
+        *_columns(angles), np.ascontiguousarray(strengths), tuple(shape), isign=1, eps=PRECISION, nthreads=1
+    )
+    return np.asarray(result, dtype=np.complex128)
+
+
+def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
+    """Return sum_k C_k exp(i k . a_n) at n points, (n,).
+
+    Args:
+        angles: The angles a, (n, d), in radians.
+        coefficients: The coefficients C, (2 K_1 + 1, ..., 2 K_d + 1), from k = -K on.
+    """
+    if not len(angles):
+        return np.zeros(0, dtype=np.complex128)
+    result = _function("2", coefficients.ndim)(
+        *_columns(angles), np.ascontiguousarray(coefficients), isign=1, eps=PRECISION, nthreads=1
+    )
+    return np.asarray(result, dtype=np.complex128)
+
+
+def _function(kind: str, num_columns: int) -> Any:
+    import finufft
+
+    return getattr(finufft, f"nufft{num_columns}d{kind}")
+
+
+def _columns(angles: Floats) -> list[Floats]:
+    return [np.ascontiguousarray(column) for column in angles.T]
+
+
+# --- Stationary terms on a lattice ------------------------------------------------------------------------------------
 
 NEAREST, FARTHEST = 0.01, 4.0
 """The distances of the second and of the last point of U from the first in a column, in lengthscales."""

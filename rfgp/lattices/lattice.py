@@ -1,4 +1,4 @@
-"""Lattices of frequencies, and features of points by their modes.
+"""Lattices of frequencies, features by their modes, and plans of periods and bandwidths.
 
 With frequencies j h for integer vectors j, a stationary process on a box is nearly
 
@@ -12,13 +12,19 @@ regression from a billion data points, Eq. 3.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from torch import Tensor
+
+from rfgp.spectra import Gaussian, Matern, Spectrum
+
+# --- Lattices of frequencies, and features of points by their modes --------------------------------------------------
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -173,3 +179,334 @@ class Modes:
         angles = (2 * math.pi) * ((points - center) @ self.frequencies[1:].mT)
         root = math.sqrt(2)
         return torch.cat([torch.ones_like(points[:, :1]), root * angles.cos(), root * angles.sin()], dim=1)
+
+
+# --- Products of stationary kernels as spectral densities on a lattice -----------------------------------------------
+
+Values = Mapping[str, Tensor]
+IMAGES = 2
+"""The number of periods on each side whose images add to the variance of the periodic process."""
+
+
+@dataclass(frozen=True)
+class SpectralProduct:
+    """A product of stationary kernels on disjoint columns, of variance 1.
+
+    Attributes:
+        measures: The spectral measures of the kernels.
+        positions: The positions of the columns of each kernel among the d columns of the product.
+        prefixes: The prefixes of the hyperparameters of each kernel.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> product = SpectralProduct((spectra.Gaussian(),), ((0,),), ("",))
+        >>> values, x = {"lengthscale": torch.tensor(2.0)}, torch.tensor([[0.0], [2.0]]).double()
+        >>> product.kernel(x[:1], x, values).round(decimals=4)
+        tensor([[1.0000, 0.6065]], dtype=torch.float64)
+    """
+
+    measures: tuple[Spectrum, ...]
+    positions: tuple[tuple[int, ...], ...]
+    prefixes: tuple[str, ...]
+
+    @property
+    def num_columns(self) -> int:
+        """The number d of columns."""
+        return sum(map(len, self.positions))
+
+    def lengthscales(self, values: Values) -> Tensor:
+        """Return the lengthscale of each column, (d,), float64.
+
+        Args:
+            values: The hyperparameters by path.
+        """
+        out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
+        for columns, prefix in zip(self.positions, self.prefixes, strict=True):
+            values_of_columns = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(columns))
+            for column, lengthscale in zip(columns, values_of_columns.unbind(), strict=True):
+                out[column] = lengthscale
+        return torch.stack(out)
+
+    def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
+        """Return the log spectral density, (F,), float64.
+
+        It is the log density of omega = 2 pi l xi under the measures, plus log((2 pi)^d prod(l)).
+
+        Args:
+            frequencies: The frequencies xi in cycles per unit, (F, d).
+            values: The hyperparameters by path.
+        """
+        lengthscales = self.lengthscales(values)
+        omega = 2 * math.pi * frequencies * lengthscales
+        total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
+        pairs = zip(self.measures, self.positions, strict=True)
+        return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
+
+    def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m).
+
+        Args:
+            a: Points, (..., n, d).
+            b: Points, (..., m, d).
+            values: The hyperparameters by path.
+        """
+        lengthscales = self.lengthscales(values)
+        a, b = a / lengthscales, b / lengthscales
+        out = torch.ones((), dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            out = out * measure.kernel_between(a[..., list(columns)], b[..., list(columns)])
+        return out
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw frequencies of the kernels for lengthscales of 1.
+
+        Args:
+            count: The number of frequencies.
+            generator: A CPU generator.
+
+        Returns:
+            The frequencies in radians per unit, (count, d), float64.
+        """
+        out = torch.zeros(count, self.num_columns, dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            directions = torch.randn(count, len(columns), generator=generator, dtype=torch.float64)
+            quantiles = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+            norms = directions.norm(dim=1, keepdim=True)
+            out[:, list(columns)] = measure.radial_quantile(quantiles, len(columns)) * directions / norms
+        return out
+
+    def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
+        """Return the variance of the periodic process, 0-d.
+
+        It is the sum of k at the nearest images.
+
+        Args:
+            periods: The periods, (d,).
+            values: The hyperparameters by path.
+        """
+        steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
+        shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
+        return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
+
+    def measure_of(self, column: int) -> Spectrum:
+        """Return the measure of the factor that depends on a column.
+
+        Args:
+            column: The position of the column among the d columns.
+        """
+        return next(m for m, columns in zip(self.measures, self.positions, strict=True) if column in columns)
+
+
+# --- Plans of lattices: periods and bandwidths ------------------------------------------------------------------------
+
+CUT_PER_TOLERANCE = 100.0
+"""The n D_j / noise below which modes are omitted, in tolerances.
+
+`benchmarks/races/low_dimensions.py` measures held-out densities at 0.1, the default."""
+ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
+"""The correlation with the nearest image in tolerances, for Matern kernels up to each smoothness. Beyond, it is 1.
+
+Rough kernels would otherwise need periods several times as long, and as many more modes in each column."""
+SLACK = 1.25
+"""The factor by which lengthscales may change before a new lattice is planned."""
+_MAX_DISTANCE = 1e4
+"""The largest distance in lengthscales in the search for a correlation."""
+_MAX_CELLS = 4_000_000
+"""The maximum number of points of a lattice that are ranked by their spectral density."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatticePlan:
+    """A lattice with its modes, and the size that the tolerance requires.
+
+    Attributes:
+        modes: The modes.
+        num_wanted: The number of features that the tolerance requires. The modes may be fewer.
+        residual_variance: The variance that the modes omit, for a prior variance of 1.
+    """
+
+    modes: Modes
+    num_wanted: int
+    residual_variance: float
+
+
+def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
+    """Return the distance at which an isotropic kernel reaches a correlation.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        correlation: The correlation, in (0, 1).
+
+    Returns:
+        The distance in lengthscales.
+
+    Examples:
+        >>> round(distance_at_correlation(Gaussian(), 1e-3), 3)
+        3.717
+    """
+
+    def excess(r: float) -> float:
+        value = float(spectrum.kernel(torch.tensor([r], dtype=torch.float64)))
+        return math.log(max(value, 1e-300)) - math.log(correlation)
+
+    return float(brentq(excess, 1e-9, _MAX_DISTANCE)) if excess(_MAX_DISTANCE) < 0 else _MAX_DISTANCE
+
+
+def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
+    """Return the largest permitted correlation with the nearest periodic image.
+
+    It applies within the box of the rows.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        tolerance: The tolerance of the approximation.
+    """
+    if isinstance(spectrum, Gaussian):
+        return tolerance
+    nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
+    return min(0.1, tolerance * next((factor for most, factor in ROUGH if nu <= most), 1.0))
+
+
+def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
+    """Return the period (d,) of a product of kernels on a box of an extent (d,).
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        extent: The extent of the box, (d,).
+        tolerance: The tolerance of the approximation.
+    """
+    lengthscales = product.lengthscales(values).detach().numpy()
+    measures = [product.measure_of(column) for column in range(product.num_columns)]
+    distances = [distance_at_correlation(measure, image_correlation(measure, tolerance)) for measure in measures]
+    return np.asarray(extent + np.array(distances) * lengthscales)
+
+
+def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
+    """Return the largest index (d,) on each axis with a relevant mode.
+
+    D_j / variance of such a mode exceeds the level.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        period: The periods, (d,).
+        level: The level of D_j / variance.
+    """
+    widths = []
+    for column in range(product.num_columns):
+
+        def below(index: float, column: int = column) -> bool:
+            xi = torch.zeros(1, product.num_columns, dtype=torch.float64)
+            xi[0, column] = index / period[column]
+            return float(product.log_prob(xi, values)) - float(np.log(period).sum()) < math.log(level)
+
+        low, high = 0, 1
+        while not below(high) and high < 2**40:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if below(middle) else (middle, high)
+        widths.append(max(low, 1))
+    return np.array(widths, dtype=np.int64)
+
+
+def plan_lattice(
+    product: SpectralProduct,
+    values: Values,
+    column_indices: tuple[int, ...],
+    box: tuple[Floats, Floats],
+    level: float,
+    tolerance: float,
+    most: int,
+) -> LatticePlan:
+    """Return a lattice for a product of kernels on a box.
+
+    Args:
+        product: The product.
+        values: The hyperparameters by path.
+        column_indices: The indices of the columns of the product among those of the rows.
+        box: The lower and the upper ends of the box, (d,) each.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The correlation of a smooth kernel with its nearest image.
+        most: The maximum number of features. The modes with the largest D_j are kept.
+    """
+    low, high = box
+    wide, narrow = (_scaled(product, values, factor) for factor in (SLACK, 1 / SLACK))
+    period = periods(product, wide, high - low, tolerance)
+    half_widths = bandwidths(product, narrow, period, level)
+    half_widths = _within(half_widths, most)
+    lattice = Lattice(column_indices, low, high, 1 / period, half_widths)
+    return active_modes(product, values, lattice, level, most)
+
+
+def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, level: float, most: int) -> LatticePlan:
+    """Return the modes of a lattice for a product of kernels.
+
+    Args:
+        product: The product.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        most: The maximum number of features. The modes with the largest D_j are kept.
+    """
+    indices = half_space(lattice.half_widths)
+    scale = np.log(lattice.spacing).sum()
+    with torch.no_grad():
+        frequencies = torch.as_tensor(indices * lattice.spacing)
+        logs = product.log_prob(frequencies, values).numpy() + scale
+        at_zero = float(product.log_prob(torch.zeros(1, lattice.num_columns, dtype=torch.float64), values)) + scale
+    kept = np.flatnonzero(logs > math.log(level))
+    num_wanted = 2 * len(kept) + 1
+    if num_wanted > most:
+        kept = np.sort(kept[np.argsort(-logs[kept], kind="stable")[: max(most - 1, 2) // 2]])
+    total = float(product.periodic_variance(torch.as_tensor(1 / lattice.spacing), values))
+    residual_variance = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
+    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, residual_variance)
+
+
+def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
+    """Return whether a lattice for other hyperparameters suffices for these.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The tolerance of the approximation.
+    """
+    period = 1 / lattice.spacing
+    needed = periods(product, values, lattice.high - lattice.low, tolerance)
+    widths = bandwidths(product, values, period, level)
+    return bool((needed <= period * (1 + 1e-9)).all() and (widths <= lattice.half_widths).all())
+
+
+def half_space(half_widths: Integers) -> Integers:
+    """Return one of each pair of integer vectors j and -j, (p, d).
+
+    They satisfy |j_c| <= K_c. 0 is left out.
+
+    Args:
+        half_widths: The largest integers K, (d,).
+    """
+    axes = [np.arange(-k, k + 1) for k in half_widths]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+    return np.ascontiguousarray(grid[len(grid) // 2 + 1 :])
+
+
+def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str, torch.Tensor]:
+    """Return the hyperparameters with lengthscales times a factor."""
+    names = {f"{prefix}lengthscale" for prefix in product.prefixes}
+    return {name: factor * value if name in names else value for name, value in values.items()}
+
+
+def _within(half_widths: Integers, most: int) -> Integers:
+    """Return half-widths of a lattice of limited size.
+
+    It has at most `_MAX_CELLS` points, and at most 64 times the maximum number of features.
+    """
+    widths = half_widths.copy()
+    cells = min(_MAX_CELLS, 64 * most)
+    while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
+        widths = np.maximum(1, (widths * 0.9).astype(np.int64))
+    return widths

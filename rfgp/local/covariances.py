@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import recomputed
-from rfgp.local.neighbors import Floats, Indices, spatial_blocks
+from rfgp.local.factor import Floats, Indices, spatial_blocks
 from rfgp.sparse import EntryPattern, SparsityPattern
 
 BLOCK = 64

@@ -1,24 +1,331 @@
-"""The sparse inverse factor of a nearest-neighbor (Vecchia) process with noise, and its products.
+"""Nearest neighbors, and the sparse inverse factors and roots of Vecchia approximations.
+
+Each block B of b rows is conditioned on the k earlier rows that are nearest to its center. Each of its rows is also
+conditioned on the rows of the block before it. One factorization of a matrix (k + b, k + b) then serves b rows,
+instead of b factorizations of matrices (k, k) (`rfgp.local.loops`). It is exact if all earlier rows are neighbors.
+
+Sources: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations. Pan et al.
+(2024, 2025), arXiv 2410.04477 and 2504.12004.
 
 Rows are ordered, and each has some earlier rows as neighbors. Let b_i and d_i be the weights and the variance of y_i
 given its neighbors (`rfgp.local.loops`). The precision of y is V^T V. Row i of V has -b_i / sqrt(d_i) at the neighbors
 and 1 / sqrt(d_i) at i. V y has independent entries of variance 1, and log |V| is the sum of the logarithms of its
 diagonal. If all earlier rows are neighbors, V^T V is the exact precision (Vecchia 1988; Katzfuss and Guinness 2021).
+
+Let b_i be the weights of the neighbors N of row i and d_i its variance given them (`rfgp.local.loops`). For
+independent standard normal u, g_i = b_i^T g_N + sqrt(d_i) u_i is g = L u, and L L^T is the covariance of g. Products
+with L take the rows in order, and products with its transpose in reverse order.
 """
 
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
-from rfgp.local.neighbors import Indices
-from rfgp.sparse import EntryPattern
+from rfgp.sparse import EntryPattern, SparsityPattern
 from rfgp.threads import num_threads
+
+# --- Nearest predecessors: the neighbors of each ordered row, and of new points --------------------------------------
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+PatternOf = TypeVar("PatternOf", bound=EntryPattern)
+
+_SPARE = 1.6
+"""The ratio of points in the first query to neighbors. Most of the nearest points of a prefix precede a row."""
+_TREE = 64
+"""The number of rows below which all predecessors are compared."""
+EXACT, SLACK = 2**16, 0.3
+"""The maximum number of rows with exact neighbors, and the relative error of distances for more rows.
+
+For 10^6 normal points in 3 and 8 dimensions, 99 % of 50 neighbors are exact. In 8 dimensions time is halved."""
+
+
+def nearest_predecessors(
+    z: Floats,  # (n, d)
+    count: int,
+    rows: Indices | None = None,  # (r,)
+) -> SparsityPattern:  # (r, n)
+    """Return the pattern of the nearest earlier rows of each row, and itself.
+
+    A row with fewer earlier rows than `count` has all of them.
+
+    It is exact up to 2^16 rows, except for ties. In a random order about three quarters of a prefix precede a row of
+    its second half. A query on trees of doubling prefixes therefore needs little more than `count` points.
+
+    Args:
+        z: The ordered rows.
+        count: The number k of neighbors.
+        rows: The requested rows, in increasing order. If None, all.
+
+    Examples:
+        >>> pattern = nearest_predecessors(np.array([[0.0], [1.0], [0.2], [0.9]]), 1)
+        >>> [row.tolist() for row in np.split(pattern.indices, pattern.indptr[1:-1])]
+        [[0], [0, 1], [0, 2], [1, 3]]
+    """
+    rows = np.arange(len(z)) if rows is None else rows
+    near, counts = nearest_of_prefixes(z, z[rows], rows, count)
+    of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
+    return _pattern(of, np.concatenate([near, rows]), (len(rows), len(z)))
+
+
+def nearest_of_prefixes(
+    z: Floats,  # (n, d)
+    points: Floats,  # (q, d)
+    lengths: Indices,  # (q,)
+    count: int,
+) -> tuple[Indices, Indices]:  # (sum of counts,), (q,)
+    """Return the nearest rows of a prefix for each point, and their numbers.
+
+    A prefix with fewer rows than `count` has all of them.
+
+    Args:
+        z: The ordered rows.
+        points: The points.
+        lengths: The length of the prefix of each point, increasing.
+        count: The number k of neighbors.
+
+    Returns:
+        The rows of all points, one point after another, and the number of rows of each point.
+    """
+    n = len(z)
+    first = min(n, max(_TREE, 2 * count))
+    number = int(np.searchsorted(lengths, first))
+    square = ((points[:number, None] - z[None, :first]) ** 2).sum(-1)
+    square[np.arange(first) >= lengths[:number, None]] = np.inf
+    kept = np.argsort(square, axis=1, kind="stable")[:, :count]
+    is_kept = np.isfinite(np.take_along_axis(square, kept, axis=1))
+    sizes, columns = [is_kept.sum(1)], [kept[is_kept]]
+    while first < n:
+        last = min(n, 2 * first)
+        end = int(np.searchsorted(lengths, last))
+        if end > number:
+            tree = cKDTree(z[:last])
+            columns.append(_before(tree, points[number:end], lengths[number:end], count).reshape(-1))
+            sizes.append(np.full(end - number, count))
+        first, number = last, end
+    return np.concatenate(columns), np.concatenate(sizes)
+
+
+def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indices:
+    """Return the nearest (q, count) rows of prefixes to points.
+
+    Each prefix must have `count` rows.
+    """
+    out = np.empty((len(points), count), dtype=np.int64)
+    num_queried, unfinished = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
+    while len(unfinished):
+        near = _query(tree, points[unfinished], num_queried)
+        is_before = near < lengths[unfinished, None]
+        is_full = is_before.sum(1) >= count
+        chosen = np.argsort(~is_before[is_full], axis=1, kind="stable")[:, :count]
+        out[unfinished[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
+        unfinished, num_queried = unfinished[~is_full], min(tree.n, 2 * num_queried)
+    return out
+
+
+def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
+    """Return the nearest points (q, count) of a tree, in increasing order of distance."""
+    slack = 0.0 if tree.n <= EXACT else SLACK
+    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=num_threads())[1])
+
+
+def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
+    order = np.lexsort((columns, rows))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
+    return SparsityPattern(starts, columns[order], shape)
+
+
+def used(
+    pattern: PatternOf,  # (r, n)
+) -> tuple[PatternOf, Indices]:
+    """Return the pattern (r, u) on the u columns that have entries, and these columns.
+
+    Args:
+        pattern: The pattern, (r, n).
+
+    Examples:
+        >>> pattern, columns = used(EntryPattern(np.array([0, 2]), np.array([4, 1]), (1, 9)))
+        >>> pattern.indices.tolist(), columns.tolist()
+        ([1, 0], [1, 4])
+    """
+    columns, indices = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
+    return type(pattern)(pattern.indptr, indices.reshape(-1), (pattern.shape[0], len(columns))), columns
+
+
+def spatial_blocks(
+    z: Floats,  # (n, d)
+    size: int,
+) -> list[Indices]:
+    """Divide the rows into blocks of about `size` near rows.
+
+    Args:
+        z: The rows, (n, d).
+        size: The size of a block.
+
+    Returns:
+        The numbers of the rows of each block.
+
+    Examples:
+        >>> [len(block) for block in spatial_blocks(np.arange(5.0)[:, None], 2)]
+        [2, 2, 1]
+    """
+    leaves = cKDTree(z).indices
+    return np.array_split(np.asarray(leaves, dtype=np.int64), -(-len(z) // size))
+
+
+def nearest(
+    z: Floats,  # (n, d)
+    points: Floats,  # (q, d)
+    count: int,
+) -> Indices:  # (q, count)
+    """Return the nearest rows of points, in increasing order of the rows.
+
+    Args:
+        z: The rows, (n, d).
+        points: The points, (q, d).
+        count: The number of rows for each point.
+
+    Returns:
+        The numbers of the rows, (q, count).
+
+    Examples:
+        >>> nearest(np.array([[0.0], [1.0], [0.2]]), np.array([[0.3]]), 2).tolist()
+        [[0, 2]]
+    """
+    return np.sort(_query(cKDTree(z), points, min(count, len(z))), axis=1)
+
+
+def nearest_before(
+    z: Floats,  # (n + q, d)
+    first: int,
+    count: int,
+) -> Indices:  # (q, count)
+    """Return the nearest rows before each row from `first` on.
+
+    Args:
+        z: The rows, (n + q, d).
+        first: The number n of rows before them.
+        count: The number of neighbors of each row.
+
+    Returns:
+        The neighbors, (q, count), in increasing order, followed by -1 if they are fewer.
+
+    Examples:
+        >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), 2, 1).tolist()
+        [[0], [1]]
+    """
+    rows = np.arange(first, len(z))
+    near = nearest(z, z[first:], min(len(z), count + len(rows)))
+    square = ((z[near] - z[first:, None]) ** 2).sum(-1)
+    square[near >= rows[:, None]] = np.inf
+    chosen = np.argsort(square, axis=1, kind="stable")[:, :count]
+    neighbors = np.where(
+        np.isfinite(np.take_along_axis(square, chosen, axis=1)), np.take_along_axis(near, chosen, 1), len(z)
+    )
+    neighbors.sort(axis=1)
+    return np.where(neighbors == len(z), -1, neighbors)
+
+
+# --- Predecessors of blocks of near rows that share their neighbors --------------------------------------------------
+
+
+def block_predecessors(
+    z: Floats,  # (n, d)
+    count: int,
+    size: int,
+    most: int | None = None,
+) -> EntryPattern:  # (r, n)
+    """Return the neighbors of rows in blocks, with each row itself as the last.
+
+    Blocks follow each other. All rows are divided into blocks, in the order of the first row of each block. Rows in a
+    random order therefore have blocks in a random order. If fewer rows are requested, blocks are chosen at equal
+    distances in that order. Their mean log density is then that of all rows, on average.
+
+    Args:
+        z: The ordered rows.
+        count: The number k of neighbors of a block.
+        size: The maximum number of rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
+        most: The approximate number r of rows. If None, all.
+
+    Examples:
+        >>> pattern = block_predecessors(np.array([[0.0], [1.0], [0.1], [1.1]]), count=1, size=2)
+        >>> [row.tolist() for row in np.split(pattern.indices, pattern.indptr[1:-1])]
+        [[0], [0, 2], [2, 1], [2, 1, 3]]
+    """
+    if size == 1:
+        chosen = None if most is None else np.linspace(0, len(z) - 1, most).astype(np.int64)
+        return nearest_predecessors(z, count, chosen)
+    by, starts = _blocks(z, size)
+    first, sizes = starts[:-1], np.diff(starts)
+    centers = np.add.reduceat(z[by], first) / sizes[:, None]
+    if most is not None:
+        chosen = np.unique(np.linspace(0, len(first) - 1, min(-(-most // size), len(first))).astype(np.int64))
+        first, sizes, centers = first[chosen], sizes[chosen], centers[chosen]
+    near, counts = nearest_of_prefixes(z[by], centers, first, count)
+    members = by[np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())]
+    return runs_of(by[near], counts, members, sizes, len(z))
+
+
+def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
+    """Return the pattern of rows in blocks.
+
+    A row has the neighbors of its block, the earlier rows of the block, and itself.
+
+    Args:
+        near: The neighbors of the blocks, one block after another.
+        counts: The number of neighbors of each block.
+        members: The rows of the blocks.
+        sizes: The number of rows of each block.
+        columns: The number of all rows.
+    """
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first position of each block
+    rank = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the position of a row in its block
+    merged, is_near = (
+        np.empty(len(near) + len(members), dtype=np.int64),
+        np.ones(len(near) + len(members), dtype=bool),
+    )
+    position_of_rows = np.repeat(first + counts, sizes) + rank
+    is_near[position_of_rows] = False
+    merged[position_of_rows], merged[is_near] = members, near
+    lengths = np.repeat(counts, sizes) + rank + 1
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indices = np.arange(indptr[-1]) + np.repeat(np.repeat(first, sizes) - indptr[:-1], lengths)
+    return EntryPattern(indptr, merged[indices], (len(members), columns))
+
+
+def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
+    """Return rows (n,) block by block, in the order of first rows.
+
+    The second result has the first position of each block (m + 1,).
+
+    Rows are divided at the median of their widest column until blocks have at most `size` rows.
+    """
+    by, starts = np.arange(len(z)), np.array([0, len(z)])
+    while (counts := np.diff(starts)).max() > size:
+        block = np.repeat(np.arange(len(counts)), counts)
+        sorted_rows, begin = z[by], starts[:-1]
+        widest = np.argmax(np.maximum.reduceat(sorted_rows, begin) - np.minimum.reduceat(sorted_rows, begin), axis=1)
+        by = by[np.lexsort((sorted_rows[np.arange(len(by)), widest[block]], block))]
+        half = (counts + 2 * size - 1) // (2 * size) * size  # whole blocks
+        starts = np.unique(np.concatenate([starts, np.minimum(begin + half, starts[1:])]))
+    block = np.repeat(np.arange(len(counts)), counts)
+    by = by[np.lexsort((by, block))]
+    order = np.argsort(by[starts[:-1]])
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return by[np.argsort(rank[block], kind="stable")], np.concatenate([[0], np.cumsum(counts[order])])
+
+
+# --- The sparse inverse factor of a nearest-neighbor (Vecchia) process with noise, and its products ------------------
 
 IN_THREADS = 2**14
 """The number of entries from which a loop uses threads."""
@@ -372,3 +679,102 @@ class _Whitened(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_dense = whitened_transpose(entries, grads[0], pattern)
         return grad_entries, grad_dense, None
+
+
+# --- The root of the covariance of a nearest-neighbor process without noise, and its products ------------------------
+
+JITTER = 1e-11
+"""The noise of neighbors relative to the variance. It bounds the weights of smooth kernels for rows that are close."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentRoot:
+    """The root L = (I - B)^-1 D^1/2, (n, n), in the form of B and D^1/2.
+
+    L itself is dense.
+
+    Attributes:
+        entries: For each row, the weights of its neighbors (a row of B), then its conditional standard deviation (an
+            entry of D^1/2), (nnz,).
+        pattern: The pattern of B, with the diagonal as the last entry of each row, (n, n).
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest_predecessors
+        >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0)
+        >>> root = LatentRoot.of(x, one, one, KINDS["matern12"], nearest_predecessors(x.numpy(), 2))
+        >>> L = root.root_times(torch.eye(3).double())
+        >>> torch.allclose(L @ L.mT, torch.exp(-torch.cdist(x, x)))
+        True
+    """
+
+    entries: Array
+    pattern: SparsityPattern
+
+    @classmethod
+    def of(
+        cls,
+        x: Tensor,
+        lengthscale: Tensor,
+        variance: Tensor,
+        kind: int,
+        pattern: SparsityPattern,
+        features: Tensor | None = None,
+    ) -> "LatentRoot":
+        """Return the root for ordered rows and a stationary kernel.
+
+        Args:
+            x: The ordered rows.
+            lengthscale: The lengthscale of the kernel.
+            variance: The value of the kernel at distance 0.
+            kind: A kernel of `rfgp.local.KINDS`.
+            pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
+            features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If
+                None, there are none.
+        """
+        from rfgp.local import loops
+
+        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if features is None else features)
+        noise = np.full(len(z), JITTER * float(variance))
+        fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
+        entries = np.empty(len(pattern.indices))
+        in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *fixed, 0.0, entries))
+        return cls(entries, pattern)
+
+    @property
+    def deviations(self) -> Array:
+        """The conditional standard deviations sqrt(d) of the rows, (r,)."""
+        return self.entries[self.pattern.indptr[1:] - 1]
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return L u, (n, c).
+
+        Args:
+            u: The right factor, (n, c).
+        """
+        from rfgp.local import products
+
+        return self._through(products.multiply_root, u)
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return L^T v, (n, c).
+
+        Args:
+            v: The right factor, (n, c).
+        """
+        from rfgp.local import products
+
+        return self._through(products.multiply_transposed_root, v)
+
+    def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
+        array = as_array(x)
+        count = num_threads() if len(self.entries) * array.shape[1] > IN_THREADS else 1
+        parts = [
+            np.array(part, order="C") for part in np.array_split(array, min(count, max(array.shape[1], 1)), axis=1)
+        ]
+        fixed = (self.entries, self.pattern.indices, self.pattern.indptr)
+        if len(parts) == 1:
+            loop(*fixed, parts[0])
+        else:
+            with ThreadPoolExecutor(len(parts)) as pool:
+                list(pool.map(lambda part: loop(*fixed, part), parts))
+        return torch.from_numpy(np.concatenate(parts, axis=1))

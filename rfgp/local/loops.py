@@ -1,4 +1,4 @@
-"""Compiled loops over rows and their neighbors: conditionals and their gradients.
+"""Compiled loops of Vecchia approximations of stationary kernels.
 
 The loops are serial, `nogil` and in float64. `rfgp.local.factor` runs them over blocks of rows in threads.
 
@@ -30,12 +30,281 @@ factorization of C is then zero up to rounding, and it is omitted.
 """
 
 import numpy as np
+from numba import float64, int64
+from numba.extending import intrinsic
 
 from rfgp.compiled import jit
-from rfgp.local.correlations import correlate_row, drop
-from rfgp.local.correlations import correlation as correlation
-from rfgp.local.runs import MAX_RUN, max_entries, run_end
-from rfgp.local.triangles import aligned_start, padded_length, solve, solve_transposed, subtract_projection, transpose
+from rfgp.local.kinds import KINDS
+
+# --- Compiled products and solves with small triangular factors -------------------------------------------------------
+
+
+@jit()
+def padded_length(count):
+    """Return the smallest multiple of 16 that is at least `count`.
+
+    Loops of that length vectorize without a remainder. It is unsigned, so that the compiler omits checks for negative
+    indices.
+    """
+    return np.uint64((count + 15) & ~15)
+
+
+@jit()
+def aligned_start(p):
+    """Return the greatest multiple of 16 that is at most p, unsigned."""
+    return np.uint64(p & ~15)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def subtract_projection(upper, p, row, begin, end):
+    """Subtract from row p of a matrix its projection on earlier rows of the factor.
+
+    Args:
+        upper: The rows of L^T, (m, m).
+        p: The index of the row.
+        row: The row p of the matrix, (m,), which is changed.
+        begin: The first entry that is changed.
+        end: The entry after the last one.
+    """
+    most = p & ~3
+    for s in range(0, most, 4):  # four at a time, for fewer stores
+        a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
+        first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
+        for q in range(begin, end):
+            row[q] -= (a * first[q] + b * second[q]) + (c * third[q] + d * fourth[q])
+    for s in range(most, p):
+        a, first = upper[s, p], upper[s]
+        for q in range(begin, end):
+            row[q] -= a * first[q]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def transpose(upper, lower, count):
+    """Write the rows of L from those of L^T, without the diagonal.
+
+    Args:
+        upper: The rows of L^T, (m, m).
+        lower: The rows of L, (m, m), which are written.
+        count: The number of rows.
+    """
+    for p in range(count):
+        for q in range(p):
+            lower[p, q] = upper[q, p]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def solve(upper, inverse, x, number, count):
+    """Overwrite rows of x with their products with L^-1.
+
+    Args:
+        upper: The rows of L^T, (m, m), without the diagonal.
+        inverse: The inverses of the diagonal of L, (m,).
+        x: The rows, (b, m).
+        number: The number of rows that are overwritten.
+        count: The number of entries of a row.
+    """
+    end = padded_length(count)
+    for p in range(count):
+        _eliminate(upper[p], inverse[p], x, number, p, aligned_start(p), end)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def solve_transposed(lower, inverse, x, number, count):
+    """Overwrite rows of x with their products with L^-T.
+
+    Args:
+        lower: The rows of L, (m, m), without the diagonal.
+        inverse: The inverses of the diagonal of L, (m,).
+        x: The rows, (b, m).
+        number: The number of rows that are overwritten.
+        count: The number of entries of a row.
+    """
+    for p in range(count - 1, -1, -1):
+        _eliminate(lower[p], inverse[p], x, number, p, aligned_start(0), padded_length(p))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _eliminate(row, inverse, x, number, p, begin, end):
+    """Divide entry p of rows of x by a pivot.
+
+    Its product with a row of the factor is subtracted.
+    """
+    for j in range(0, number - 3, 4):  # four at a time, for fewer loads
+        first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+        a, b, c, d = first[p] * inverse, second[p] * inverse, third[p] * inverse, fourth[p] * inverse
+        first[p], second[p], third[p], fourth[p] = a, b, c, d
+        for s in range(begin, end):
+            first[s] -= a * row[s]
+            second[s] -= b * row[s]
+            third[s] -= c * row[s]
+            fourth[s] -= d * row[s]
+    for j in range(number & ~3, number):
+        single = x[j]
+        single[p] *= inverse
+        last = single[p]
+        for s in range(begin, end):
+            single[s] -= last * row[s]
+
+
+# --- Runs of rows that share loads and factorizations -----------------------------------------------------------------
+
+MAX_RUN = 64
+"""The maximum number of rows of a run. It bounds the memory."""
+
+
+@jit()
+def run_end(i, last, near, starts):
+    """Return the row after the last one of the run from row i.
+
+    Args:
+        i: The first row of the run.
+        last: The largest result.
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+    """
+    j = i + 1
+    while j < min(last, i + MAX_RUN):
+        a, b, c = starts[j - 1], starts[j], starts[j + 1]
+        if c - b != b - a + 1:
+            return j
+        for e in range(b - a):
+            if near[a + e] != near[b + e]:
+                return j
+        j += 1
+    return j
+
+
+@jit()
+def max_entries(first, last, starts):
+    """Return the largest number of entries of some rows, at least 1.
+
+    Args:
+        first: The first row.
+        last: The row after the last one.
+        starts: The index of the first entry of each row.
+    """
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    return most
+
+
+# --- Kernels of local processes at squared distances, in compiled loops that the compiler can vectorize --------------
+
+MATERN12, MATERN32, MATERN52, GAUSSIAN = KINDS.values()
+
+
+@intrinsic
+def _float_of(context, bits):
+    """Return the float64 with these bits, an int64."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(float64))
+
+    return float64(int64), generate
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _exp(x):
+    """Return e^x for x <= 0, to a few roundings, in vectorizable steps.
+
+    With x = n log 2 + r, the result is 2^n e^r, by 13 terms of the series at |r| < 0.35.
+    """
+    n = np.floor(x * 1.4426950408889634 + 0.5)
+    r = x - n * 0.6931471805599453
+    y = 1 / 12 * r + 1.0
+    y = 1 / 11 * r * y + 1.0
+    y = 1 / 10 * r * y + 1.0
+    y = 1 / 9 * r * y + 1.0
+    y = 1 / 8 * r * y + 1.0
+    y = 1 / 7 * r * y + 1.0
+    y = 1 / 6 * r * y + 1.0
+    y = 1 / 5 * r * y + 1.0
+    y = 1 / 4 * r * y + 1.0
+    y = 1 / 3 * r * y + 1.0
+    y = 1 / 2 * r * y + 1.0
+    y = r * y + 1.0
+    return y * _float_of((np.int64(max(n, -1022.0)) + 1023) << 52) if x > -700.0 else 0.0
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def correlation(kind, square):
+    """Return k and dk / d(r^2) at r^2.
+
+    The infinite slope of Matern 1/2 at 0 is returned as 0.
+
+    Args:
+        kind: The number of the kernel.
+        square: r^2.
+
+    Returns:
+        The value k and its derivative in r^2.
+    """
+    if kind == GAUSSIAN:
+        value = _exp(-0.5 * square)
+        return value, -0.5 * value
+    r = np.sqrt(square)
+    if kind == MATERN12:
+        value = _exp(-r)
+        return value, -0.5 * value / r if r > 0 else 0.0
+    if kind == MATERN32:
+        r *= np.sqrt(3.0)
+        decay = _exp(-r)
+        return (1 + r) * decay, -1.5 * decay
+    r *= np.sqrt(5.0)
+    decay = _exp(-r)
+    return (1 + r + r * r / 3) * decay, -(5.0 / 6) * (1 + r) * decay
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def correlate_row(kind, values, slopes, begin, end):
+    """Overwrite squared distances with values of the kernel, and write slopes.
+
+    Args:
+        kind: The number of the kernel.
+        values: Squared distances, which are overwritten.
+        slopes: The derivatives in r^2, which are written.
+        begin: The first entry.
+        end: The entry after the last.
+    """
+    if kind == MATERN12:  # one loop for each kernel, so that the compiler vectorizes it
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN12, values[q])
+    elif kind == MATERN32:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN32, values[q])
+    elif kind == MATERN52:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN52, values[q])
+    else:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(GAUSSIAN, values[q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def drop(kind, square):
+    """Return 1 - k at r^2, without cancellation near 0.
+
+    For Matern kernels with t = (2 nu)^(1/2) r it is a series: the integral of u e^-u for nu 3/2, and of
+    u (1 + u) e^-u / 3 for nu 5/2, from 0 to t.
+
+    Args:
+        kind: The number of the kernel.
+        square: r^2.
+    """
+    if kind in (GAUSSIAN, MATERN12):
+        return -np.expm1(-0.5 * square if kind == GAUSSIAN else -np.sqrt(square))
+    t = np.sqrt(square * (3.0 if kind == MATERN32 else 5.0))
+    if t > 0.5:
+        return 1 - correlation(kind, square)[0]
+    total, power = 0.0, t * t
+    for j in range(16):
+        total += power / (j + 2) * (1.0 if kind == MATERN32 else (1 - j) / 3)
+        power *= -t / (j + 1)
+    return total
+
+
+# --- Compiled loops over rows and their neighbors: conditionals and their gradients ----------------------------------
 
 _LOG_2PI = np.log(2 * np.pi)
 _MIN_PIVOT_RATIO = 1e-13

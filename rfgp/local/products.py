@@ -1,13 +1,13 @@
 """Compiled products with the factors of local processes.
 
-The rows of a run (`rfgp.local.runs`) form a dense matrix on the columns of its last row. Products process four of
+The rows of a run (`rfgp.local.loops`) form a dense matrix on the columns of its last row. Products process four of
 these columns at once, so that each loaded number takes part in several multiplications.
 """
 
 import numpy as np
 
 from rfgp.compiled import jit
-from rfgp.local.runs import MAX_RUN, max_entries, run_end
+from rfgp.local.loops import MAX_RUN, max_entries, run_end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

@@ -2,4 +2,3 @@
 
 from rfgp.models.presets import ExactGP as ExactGP
 from rfgp.models.presets import SparseSpectrumGP as SparseSpectrumGP
-from rfgp.models.process import Process as Process

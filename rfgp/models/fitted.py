@@ -1,27 +1,48 @@
-"""The fitted state of a model, and warnings about a fit."""
+"""The data, the state and the terms of a model that users see, with warnings about its fit."""
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from rfgp import random
+from rfgp.approximations import Approximation, TermCost
 from rfgp.counts import counted
 from rfgp.errors import (
     BaselineNotBeatenWarning,
     ConvergenceWarning,
+    DataError,
     ForecastWarning,
+    InvalidArgumentError,
     OverfittingWarning,
     arguments,
 )
 from rfgp.fitting import TIME_OVER
 from rfgp.hyperparameters import Hyperparameters
+from rfgp.inference.observed import check_exposure
+from rfgp.kernels import Kernel, Sum
+from rfgp.likelihoods import Bernoulli
 from rfgp.messages import short_repr
-from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import spec_of
-from rfgp.rows import ends_of
+from rfgp.regression import (
+    FitReport,
+    GPState,
+)
+from rfgp.regression.changes import (
+    with_rows,
+)
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.starvation import degrees_of_freedom
+from rfgp.rows import Chunk, Rows, ends_of, rows_in_memory
+from rfgp.rows.arrays import warn_of_booleans
+from rfgp.torch_context import outside_inference_mode
+
+# --- The fitted state of a model, and warnings about a fit -----------------------------------------------------------
 
 _SHOWN = 60
 """The maximum number of characters of one argument in the repr of a model."""
@@ -104,7 +125,7 @@ def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> 
         inputs: The standardized rows to predict, (n, d). Rows in blocks are not checked.
     """
     known = report.selection.last_times if report is not None and report.selection is not None else {}
-    maps, schema = state.scaling.inputs, spec_of(state).schema if known else None
+    maps, schema = state.scaling.inputs, state.spec.schema if known else None
     if maps is None or schema is None or not isinstance(inputs, Tensor) or not len(inputs):
         return
     first = maps.inverse(inputs.detach().amin(0))
@@ -131,3 +152,135 @@ def shown_arguments(kind: type, argument: Callable[[str, Any], Any]) -> Iterator
         shown = " ".join(repr(argument(name, parameter.default)).split())
         if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
+
+
+# --- Validation of the data that a user passes to a model ------------------------------------------------------------
+
+
+def warn_of_targets(spec: ModelSpec, y: Any) -> None:
+    """Warn of boolean targets unless the likelihood is Bernoulli.
+
+    Args:
+        spec: The specification of the model.
+        y: The targets, (n,), in any supported format.
+    """
+    if not isinstance(spec.options.likelihood, Bernoulli):
+        warn_of_booleans(y, stacklevel=5)
+
+
+def validate_inputs(
+    spec: ModelSpec,
+    X: Any,
+    y: Any,  # (n,) or (n, k)
+    noise: Any,  # (n,)
+    sample_weight: Any,  # (n,)
+    exposure: Any,  # (n,)
+) -> Chunk:
+    """Return the data as a chunk, with exposures in the field of the noise.
+
+    Args:
+        spec: The specification of the model.
+        X: The inputs, in any supported format.
+        y: The targets, or the name of their column.
+        noise: Known noise variances of the rows. If None, there are none.
+        sample_weight: The numbers of repetitions of the rows. If None, ones.
+        exposure: The exposures of the rows. If None, there are none.
+
+    Raises:
+        DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.
+        InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
+    """
+    likelihood = spec.options.likelihood
+    if noise is not None and not spec.is_gaussian:
+        raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
+    if exposure is not None:
+        if not likelihood.takes_exposure:
+            raise InvalidArgumentError(
+                f"exposure requires a likelihood of counts or positive values, got {likelihood!r}. Leave it out."
+            )
+        shape = np.shape(check_exposure(exposure))
+        if y is None or (shape != np.shape(y) and not isinstance(y, str)):
+            raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
+        noise = exposure
+    return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+
+
+# --- Reports of the terms of a fitted model --------------------------------------------------------------------------
+
+MAX_POINTS = 500
+"""The maximum number of rows at which shares and degrees of freedom of terms are computed."""
+
+
+@dataclass(frozen=True)
+class TermReport:
+    """A term of a fitted model.
+
+    Attributes:
+        kernel: The kernel of the term, with the current hyperparameters as starting values.
+        approximation: The approximation of the term.
+        cost: The number of features and the memory of the approximation.
+        share: The variance over rows of the term's posterior mean, divided by the sum over all terms. None without
+            rows, for terms of the noise, and if the posterior is not known by terms.
+        degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term. K_t is its prior covariance,
+            K that of the sum and D that of the noise. None without rows, and if the likelihood is not Gaussian.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> X = {"t": np.linspace(0, 10, 40), "p": np.cos(np.arange(40.0))}
+        >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Linear("p"), seed=0).fit(X, np.sin(X["t"]))
+        >>> gp.terms["trend"].share > 0.9
+        True
+    """
+
+    kernel: Kernel
+    approximation: Approximation
+    cost: TermCost
+    share: float | None
+    degrees_of_freedom: float | None
+
+
+def term_reports(state: GPState) -> dict[str, TermReport]:
+    """Return the reports of the terms of a model by name, the noise included.
+
+    Args:
+        state: The state of the model.
+    """
+    spec = state.spec
+    shares, freedom = dict[str, float](), dict[str, float]()
+    if state.rows is not None:
+        spec, points = with_rows(spec, state.rows), _some_points(state.rows, spec.options.seed)
+        with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
+            shares = _shares(state, points)
+            freedom = degrees_of_freedom(state, points) if spec.is_gaussian else {}
+    reports = {}
+    for part in (spec, spec.noise_process):
+        for name, term, chosen, cost in () if part is None else _parts(part, state):
+            reports[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
+    return reports
+
+
+def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Approximation, TermCost]]:
+    """Yield the name of each term, its kernel, approximation and cost."""
+    values = state.hyperparameters
+    data, kernel = spec.term_data(values, state.num_observations), spec.fitted_kernel(values)
+    for data_of_term, term, prior in zip(data, kernel.terms(), spec.term_priors, strict=True):
+        chosen = spec.approximations[data_of_term.term.name]
+        yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost_of(data_of_term, prior)
+
+
+def _some_points(rows: Rows, seed: int) -> Tensor:
+    """Return the inputs (n, D) of all rows, or of a random sample of them."""
+    pool = rows_in_memory(rows)
+    order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
+    return pool.take(order[:MAX_POINTS]).inputs.detach()
+
+
+def _shares(state: GPState, points: Tensor) -> dict[str, float]:
+    """Return the share of each term's mean in the variance over rows (n, D)."""
+    process = state.process
+    with torch.no_grad():
+        sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}
+    total = sum(sizes.values()) or 1.0
+    return {name: size / total for name, size in sizes.items()}

@@ -1,45 +1,74 @@
 """The model: a kernel, approximations of its terms and a likelihood."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
+from torch import Tensor
 
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.counts import counted, read_bytes, read_seconds
-from rfgp.errors import DataSavedWarning, InvalidArgumentError
-from rfgp.fitting import Deadline, Plan, Progress, Reporter
+from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError, OutlierWarning
+from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
+from rfgp.hyperparameters import Hyperparameters
+from rfgp.inference.observed import LeaveOneOut
+from rfgp.inference.prediction import Prediction
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
-from rfgp.models.fitted import Fitted
-from rfgp.models.process import Process
-from rfgp.models.terms import TermReport, term_reports
-from rfgp.models.validation import validate_inputs
-from rfgp.parameters import Hyperprior
-from rfgp.regression import Budget, FitReport, GPState, SelectionReport, begin, solved_if_read
-from rfgp.regression.spec import (
-    ModelOptions,
-    ModelSpec,
-    approximated,
-    each_changed,
-    exact_evidence_bounds,
-    largest,
-    parts_of_average,
-    starvation_warnings,
+from rfgp.models.fitted import (
+    Fitted,
+    TermReport,
+    fit_warnings,
+    forecast_warnings,
+    shown_arguments,
+    term_reports,
+    validate_inputs,
+    warn_of_targets,
 )
-from rfgp.saving import row_terms
-from rfgp.selection import AutoSpace, run_selection
+from rfgp.parameters import Hyperprior
+from rfgp.regression import (
+    Budget,
+    Calibration,
+    FitReport,
+    GPState,
+    SelectionReport,
+    begin,
+    calibrated_ends,
+    calibration,
+    conditioned,
+    extended,
+    integrated,
+    reduced,
+    solved_if_read,
+)
+from rfgp.regression.changes import approximated, each_changed, exact_evidence_bounds, largest, parts_of_average
+from rfgp.regression.options import ModelOptions
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.starvation import starvation_warnings
+from rfgp.regression.state import constant_warnings
+from rfgp.saving import Saved, row_terms, write
+from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
 from rfgp.threads import computed, in_one_thread
-from rfgp.torch_context import with_torch_defaults
+from rfgp.torch_context import unlisted, with_torch_defaults
 
 
-class GP(Process[ModelSpec]):
+@unlisted("of", "spec", "state", "diagnosed", "is_small")
+class GP:
     """A Gaussian process with a sum of terms, each with its own approximation.
+
+    `fit` and `condition` replace the data, `update` adds rows and `forget` removes them. If one of them fails, the
+    model is unchanged. Threads can share a model. Predictions are in the user's units and follow changes of
+    `hyperparameters`.
+
+    If the training columns have names, later columns are matched by name, in any order. A missing column is an error,
+    and additional ones are ignored. If the training columns have no names, columns are matched by position.
 
     Args:
         kernel: A kernel of `rfgp.kernels`, or "auto". With "auto" a fit selects a kernel over all columns and the
@@ -75,6 +104,9 @@ class GP(Process[ModelSpec]):
         validate: The validation rows of a selection. "forward" holds out the last rows by the column of dates, or by
             the only column. The key of a column keeps rows with equal values together. If None, rows are chosen at
             random, and rows with equal inputs stay together, except for replicates of categories and of few inputs.
+
+    Attributes:
+        metadata: A dict of your own, saved with the model. Values must be representable in JSON.
 
     Raises:
         InvalidArgumentError: If an option has a wrong type or value, or does not match the kernel.
@@ -151,7 +183,68 @@ class GP(Process[ModelSpec]):
         elif validate is not None:
             raise InvalidArgumentError('validate requires kernel="auto", whose candidates it scores.')
         seconds = None if time_limit is None else read_seconds("time_limit", time_limit)
-        super().__init__(ModelSpec(options.changed(time_limit=seconds)))
+        self._begin(ModelSpec(options.changed(time_limit=seconds)))
+
+    @classmethod
+    def of(cls, spec: ModelSpec, fitted: Fitted | None = None) -> Self:
+        """Return a model of a specification, without calling `__init__`."""
+        model = cls.__new__(cls)
+        model._begin(spec, fitted)
+        return model
+
+    def _begin(self, spec: ModelSpec, fitted: Fitted | None = None) -> None:
+        self._spec, self._fitted = spec, fitted
+        self.metadata: dict[str, Any] = {}
+
+    # --- properties -------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The options of the model and, after the first data, its random draws."""
+        return self._spec if self._fitted is None else self._fitted.state.spec
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random numbers, or 0 if the model uses none."""
+        return int(self.spec.options.seed)
+
+    @property
+    def fit_report(self) -> FitReport | None:
+        """The report of the last fit, or None before a fit."""
+        return None if self._fitted is None else self._fitted.report
+
+    @fit_report.setter
+    def fit_report(self, report: FitReport | None) -> None:
+        self._fitted = replace(_needed(self), report=report)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The hyperparameters by name, to be read, set and differentiated.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+        """
+        return _needed(self).live
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread computes, because there are few rows."""
+        return self._fitted is not None and self.num_observations <= limits().small_rows
+
+    @property
+    def num_observations(self) -> int:
+        """The number n of observations."""
+        return _needed(self).state.num_observations
+
+    @property
+    @with_torch_defaults()
+    def state(self) -> GPState:
+        """The immutable model state at the current hyperparameters.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+        """
+        return _needed(self).now()
 
     @property
     def kernel(self) -> Kernel:
@@ -187,6 +280,308 @@ class GP(Process[ModelSpec]):
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
         return tuple((share, self._with(member)) for share, member in parts)
+
+    # --- training --------------------------------------------------------------------------------
+
+    @with_torch_defaults()
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
+        fixed: Iterable[str] = (),
+        max_iterations: int | None = None,
+        callback: Callback | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Maximize the log marginal likelihood, and condition on the data.
+
+        Priors of hyperparameters are added to the objective. Earlier data are replaced.
+
+        Args:
+            X: Inputs: an array, tensor or list of rows (n, d), a dataframe, a dict of columns, or n node labels of a
+                graph. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`, are read in blocks. Blocks
+                require that all terms have dense weights, such as random features or inducing points.
+            y: Targets (n,), or (n, k) for k outputs with one kernel and, if standardized, one noise variance. If X
+                holds the targets, the name of their column or k names, or None for sources that are read in blocks.
+            noise: Known noise variances (n,), in squared units of the targets. They are added to the learned noise. If
+                None, zeros.
+            sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
+            exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
+                require a likelihood of counts or positive values. If None, ones.
+            fixed: Names of hyperparameters that keep their starting values.
+            max_iterations: The maximum number of iterations of L-BFGS on each subset of rows, and of steps of learned
+                frequencies. If None, 500 and 300.
+            callback: A function of the number of iterations and the log marginal likelihood of the rows in use. It is
+                called after each iteration. The model does not change until the fit has ended.
+            progress: If True, the stage, the likelihood and the remaining time are written to the standard error. Or a
+                function that takes a `Progress`.
+            checkpoint: A file for intermediate results. An interrupted fit that is repeated with the same arguments
+                resumes from it and gives the same result. If None, nothing is stored.
+
+        Returns:
+            The model itself, with a `fit_report`.
+
+        Raises:
+            DataError: If the data cannot be used, or a target is constant. The message names the place. Constant counts
+                and labels have a posterior at the starting values.
+            CheckpointError: If the checkpoint belongs to another fit, or the file is no checkpoint.
+
+        Warns:
+            ConstantTargetWarning: If counts or labels are constant, so that nothing is learned.
+            ConvergenceWarning: If the optimizer stopped before it converged.
+            OverfittingWarning: If there are at least as many free hyperparameters as observations.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 40)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, np.sin(X[:, 0]), fixed="mean")
+            >>> gp.fit_report.converged
+            True
+        """
+        deadline = Deadline(self._spec.options.time_limit)
+        names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        warn_of_targets(self._spec, y)
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
+        constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
+        names = ("*",) if constant else names
+        opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        with in_one_thread(begun.num_observations <= limits().small_rows):
+            with opened as checkpoint_log, Reporter(callback, progress) as reporter:
+                plan = Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline)
+                state, report = fit_model(begun, plan)
+            self._fitted = Fitted.of(solved_if_read(state), report)
+            found = (*constant, *fit_warnings(state, report, names), *self.diagnosed(report))
+        for warning in found:
+            warnings.warn(warning, stacklevel=3)
+        return self
+
+    @with_torch_defaults()
+    def condition(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Condition on data without a fit. Earlier data are replaced.
+
+        Hyperparameters keep their values. If there were no data before, they have their starting values.
+
+        Args:
+            X: As for `fit`.
+            y: Targets, (n,) or (n, k).
+            noise: As for `fit`, (n,).
+            sample_weight: As for `fit`, (n,).
+            exposure: As for `fit`, (n,).
+
+        Raises:
+            DataError: If the data cannot be used. The message names the place.
+        """
+        warn_of_targets(self._spec, y)
+        data, fitted = validate_inputs(self._spec, X, y, noise, sample_weight, exposure), self._fitted
+        if fitted is None:
+            self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
+        else:
+            self._fitted = replace(fitted, state=conditioned(fitted.now(), data))
+        with in_one_thread(self.is_small):
+            found = tuple(self.diagnosed())
+        for warning in found:
+            warnings.warn(warning, stacklevel=3)
+        return self
+
+    @computed
+    def update(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Add rows to the data, with the hyperparameters unchanged.
+
+        Arguments are those of `condition`. If there are fewer features than rows and the posterior is known, only the
+        new rows are read.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            DataError: If the rows do not fit the earlier ones, or cannot be used.
+        """
+        fitted = _needed(self)
+        more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
+        self._fitted = replace(fitted, state=extended(fitted.now(), more))
+        return self
+
+    def forget(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Remove rows by subtracting their sums. Arguments are those of `condition`.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If a term has no fixed features, or no term is approximated by `EquispacedFourier`.
+            DataError: If the data cannot be used, or no row would remain.
+        """
+        fitted = _needed(self)
+        data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
+        self._fitted = replace(fitted, state=reduced(fitted.now(), data))
+        return self
+
+    # --- results ---------------------------------------------------------------------------------
+
+    @computed
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood in the user's units, 0-d.
+
+        It has all constants, and is differentiable in `hyperparameters`.
+        """
+        fitted = _needed(self)
+        return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
+
+    @computed
+    def leave_one_out(self) -> LeaveOneOut:
+        """Return the predictive distribution of each observation given all others.
+
+        It is computed in closed form, in the user's units. A row with a `sample_weight` is left out as a whole. For an
+        average of models it is the Gaussian distribution with the moments of the mixture.
+
+        Source: Rasmussen and Williams (2006), Equations 5.10 to 5.12.
+        """
+        return self.state.leave_one_out()
+
+    @computed
+    def calibration(self, levels: Any = None) -> Calibration:
+        """Return the coverage of predictive intervals on left-out rows, by level.
+
+        Up to 2,000 rows, each row is predicted given all others. With more rows in memory, a random fifth, at most
+        4,000, is predicted given the others. Hyperparameters are kept. Averages of models are mixtures, and counts have
+        randomized residuals. Rows are left out at random, so the coverage of forecasts and of new groups may be lower.
+
+        Args:
+            levels: The levels of central intervals, (L,). If None, 0.1, 0.2, ..., 0.9, 0.95 and 0.99.
+
+        Returns:
+            The coverage with its standard errors. `str` gives a table, and `rfgp.plotting.plot_calibration` a curve.
+
+        Raises:
+            NotFittedError: If the rows are not known.
+            InvalidArgumentError: If a level is not in (0, 1), or observations are labels without an order.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 60)[:, None]
+            >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(60)
+            >>> rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, y).calibration([0.95]).coverage
+            array([0.95])
+        """
+        return calibration(self.state, levels)
+
+    @computed
+    def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
+        """Return the posterior of the latent function in the user's units.
+
+        Args:
+            X: Inputs (n, d), or n node labels. Results are arrays, or tensors if X is a tensor. Sources that are read
+                in blocks are read when the mean (n,) or the variance (n,) is computed.
+            derivative: The key of a column of numbers. The result is the derivative of the function in this column, in
+                units of the target over those of the column. If None, the function itself.
+
+        Returns:
+            The posterior. `observed()` returns the posterior predictive distribution of observations.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            DataError: If the inputs do not fit the data.
+            InvalidArgumentError: If there is no such column, or a term has no derivative in it.
+
+        Warns:
+            ForecastWarning: If all rows are later than the training rows, and the kernel was not selected by forecasts.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 40)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, np.sin(X[:, 0]))
+            >>> gp.predict([[np.pi / 2]]).mean.round(2)
+            array([1.])
+        """
+        state = self.state
+        inputs, output_format = state.points_or_blocks(X)
+        for warning in forecast_warnings(state, self.fit_report, inputs):
+            warnings.warn(warning, stacklevel=3)
+        prediction = state.predict_at(inputs, output_format, derivative)
+        if derivative is not None:
+            return prediction
+        return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))
+
+    @computed
+    def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
+        """Return the joint posterior of integrals of the function over boxes.
+
+        Integrals are in units of the target times those of the columns, and computed by Gauss-Legendre quadrature.
+        The relative error of the prior variance of a term's integral is at most 1e-5, mostly 1e-7. For rough kernels in
+        several columns it is at most 1e-3.
+
+        Args:
+            low: The lower corners of m boxes, inputs as for `predict`.
+            high: The upper corners. In columns that are not integrated over, both corners must have the same value.
+            columns: The key of a column of numbers, or several, to integrate over. If None, the columns in which the
+                corners of a box differ.
+
+        Returns:
+            The posterior of the m integrals, with the same attributes as the posterior at m points.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            DataError: If the corners do not fit the data, or each other.
+            InvalidArgumentError: If a lower corner is above the upper one, there is no such column of numbers, or a box
+                is too many lengthscales wide.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> t = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(0, lengthscale=1.0), start={"noise": 1e-4}).condition(t, np.sin(t[:, 0]))
+            >>> gp.integrate([[0.0], [0.0]], [[np.pi], [2 * np.pi]]).mean.round(2) + 0.0
+            array([2., 0.])
+        """
+        return integrated(self.state, low, high, columns)
+
+    @computed
+    def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
+        """Draw functions from the posterior, which can be evaluated at any inputs.
+
+        Their values have the joint distribution of `predict`, except that the effects of levels without training rows
+        are 0. With features they are finite sums phi(x) . w. Exact processes on graphs are conditioned pathwise, in
+        memory that does not depend on the number of new nodes.
+
+        Args:
+            num_samples: The number s of functions.
+            seed: The seed of the draw. If None, one from the system.
+
+        Returns:
+            A function that maps X, (n, d) or n node labels, to values (s, n), or (s, n, k) for k outputs. Results are
+            arrays, or tensors if X is a tensor. On tables they are differentiable in X.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If s is not a positive integer, the model is an average, or a term cannot draw
+                functions: an exact kernel on a table, nearest neighbors, or inducing points with method "fitc"
+                (the default if the likelihood is Gaussian) or "vfe".
+        """
+        return self.state.sample_functions(num_samples, seed)
+
+    @computed
+    def prior_covariance(self, X: Any) -> Tensor:
+        """Return the prior covariance of the function in the user's units.
+
+        It is computed by the approximations of the terms: with features it is phi phi^T, not the exact kernel.
+
+        Args:
+            X: As for `predict`.
+
+        Returns:
+            The covariance (n, n), or (n, n, k) for k outputs, float64.
+        """
+        return self.state.prior_covariance(X)
 
     @with_torch_defaults()
     def select(
@@ -282,7 +677,7 @@ class GP(Process[ModelSpec]):
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
-        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank.bounds`.
+        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank.solver`.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian, or a term has another approximation. Random
@@ -301,6 +696,7 @@ class GP(Process[ModelSpec]):
         """
         return exact_evidence_bounds(self.state)
 
+    @with_torch_defaults()
     def save(self, path: str | Path, data: bool | None = None) -> None:
         """Write the model to a file that `rfgp.load` reads.
 
@@ -332,14 +728,15 @@ class GP(Process[ModelSpec]):
             True
         """
         from_rows = row_terms(self.spec) if data is None and self._fitted is not None else []
-        super().save(path, bool(from_rows) if data is None else data)
+        saved = Saved(type(self).__name__, self.state, self.fit_report, self.metadata)
+        write(Path(path), saved, data=bool(from_rows) if data is None else data)
         if from_rows:
             names = ", ".join(map(repr, from_rows))
             message = (
                 f"The file holds the training rows, from which the terms {names} predict. Use data=True to save them "
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
             )
-            warnings.warn(DataSavedWarning(message), stacklevel=2)
+            warnings.warn(DataSavedWarning(message), stacklevel=3)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model, its rows and too few random features.
@@ -347,9 +744,12 @@ class GP(Process[ModelSpec]):
         Args:
             report: The report of a fit. If None, there was none.
         """
-        yield from super().diagnosed(report)
+        now = self.state
+        for warning in now.spec.diagnosed(now.hyperparameters, now.rows, report):
+            if now.scale_model is None or not isinstance(warning, OutlierWarning):  # scales model outliers
+                yield warning
         if report is not None:
-            yield from starvation_warnings(self.state, report)
+            yield from starvation_warnings(now, report)
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known.
@@ -368,11 +768,15 @@ class GP(Process[ModelSpec]):
             return default
         if space is not None and name in ("kernel", "validate"):
             return {"kernel": AUTO, "validate": space.validate}[name]
-        return super().argument(name, default)
+        return getattr(options, name, default)
 
     def __repr__(self) -> str:
-        text, others = super().__repr__(), len(self.spec.other_members)
-        return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
+        name = type(self).__name__
+        if self._fitted is None:
+            return f"{name}({', '.join([*shown_arguments(type(self), self.argument), 'not fitted'])})"
+        others = len(self.spec.other_members)
+        averaged = f", averaged with {counted(others, 'other')}" if others else ""
+        return f"{name}({counted(self.num_observations, 'observation')}, {self.hyperparameters}{averaged})"
 
     def _with(self, state: GPState) -> Self:
         """Return a model that holds another state of the same rows."""
@@ -399,3 +803,9 @@ def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> 
             "Give the kernel too."
         )
     return AutoSpace(options, Budget.of(time_limit, options.memory), validate)
+
+
+def _needed(model: GP) -> Fitted:
+    if model._fitted is None:
+        raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
+    return model._fitted

@@ -7,15 +7,13 @@ import torch
 
 from rfgp import couplings, random, spectra
 from rfgp.approximations import Exact, RandomFeatures, Vecchia
-from rfgp.approximations.parts import FeatureMap, SpectralPart
-from rfgp.approximations.weights import WeightTermPrior
+from rfgp.approximations.role import FeatureMap, SpectralPart, WeightTermPrior
 from rfgp.likelihoods import Likelihood
 from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
-from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression.spec import ModelSpec, spec_of
-from rfgp.regression.stationary import stationary_model
+from rfgp.regression.changes import stationary_model
+from rfgp.regression.spec import ModelSpec
 from rfgp.torch_context import with_torch_defaults
 
 _SHARED = (
@@ -134,7 +132,7 @@ class SparseSpectrumGP(GP):
         )
         second = Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
         shared = {name: named[name] for name in (*_SHARED, "seed")}
-        Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
+        self._begin(ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -143,7 +141,7 @@ class SparseSpectrumGP(GP):
         Raises:
             NotFittedError: If there are no data yet.
         """
-        term = spec_of(self.state).term_priors[0]
+        term = self.state.spec.term_priors[0]
         assert isinstance(term, WeightTermPrior)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)
@@ -206,4 +204,4 @@ class ExactGP(GP):
     ) -> None:
         named = locals()
         shared = {name: named[name] for name in _SHARED}
-        Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
+        self._begin(ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))

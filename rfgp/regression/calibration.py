@@ -1,4 +1,4 @@
-"""Calibrated intervals of observations from left-out rows, and the coverage of a model by level.
+"""Calibrated intervals of observations from left-out rows, and integrals over boxes.
 
 Let mu_-i and v_-i be the mean and the variance given all rows but i, at the hyperparameters of the model. The posterior
 mean is linear in the targets, mu(x) = m + a(x)^T (y - m). With the residual r_i = y_i - mu_-i(x_i) and the left-out
@@ -11,6 +11,7 @@ predictive deviations s. Source: Jaber et al. (2024), Conformal approach to Gaus
 coverage guarantees (J+GP), after Barber et al. (2021), Predictive inference with the jackknife+.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +25,93 @@ from torch import Tensor
 from rfgp import metrics, random
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference.arguments import check_level
-from rfgp.inference.conditioned import ConditionedGP
-from rfgp.inference.distributions import ENTRIES, in_memory
-from rfgp.inference.marginals import factors
-from rfgp.inference.mixture import MixtureDistribution, MixtureMember
+from rfgp.inference import prediction as unsupported
+from rfgp.inference.distributions import ENTRIES, check_level, factors, in_memory
+from rfgp.inference.integrals import IntegratedGP, rule_for
+from rfgp.inference.mixture import ConditionedGP, MixtureDistribution, MixtureMember
+from rfgp.inference.observed import TermPrediction
 from rfgp.inference.prediction import Prediction
-from rfgp.regression.observing import left_out_prediction, mixture_members
+from rfgp.regression.inputs import ModelInputs
 from rfgp.regression.report import FitReport
-from rfgp.regression.state import GPState, predicted
+from rfgp.regression.state import GPState, left_out_prediction, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
 from rfgp.solvers import solver_for, uses_cg
+
+# --- Integrals of the latent function over boxes, in the user's units ------------------------------------------------
+
+
+def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
+    """Return the joint distribution of integrals of the latent function over m boxes.
+
+    Args:
+        state: The state of the model.
+        low: The lower corners, (m, d).
+        high: The upper corners, (m, d).
+        columns: The keys of the columns to integrate over. If None, those in which some corners differ.
+
+    Raises:
+        DataError: If the corners do not match the data or each other.
+        InvalidArgumentError: If there is no such column of numbers, or a box has too many lengthscales.
+    """
+    (first, output_format), (last, _) = state.points(low), state.points(high)
+    maps = state.scaling.inputs
+    if first.shape != last.shape or maps is None:
+        raise DataError(
+            f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
+            "each box."
+        )
+    indices = _places(state.spec.inputs, first, last, columns)
+    corners = torch.stack([first, last], dim=1)
+    priors = [member.prior for member in state.spec.members(state.hyperparameters)]
+    rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
+    prediction = predicted(state, first, output_format)
+    shift = (prediction.location / prediction.scale).reshape(-1)
+    process = IntegratedGP(state.posterior, memory=state.process.memory, rule=rule, shift=shift)
+    prediction = dataclasses.replace(
+        prediction,
+        latent=process.at(corners),
+        location=0 * prediction.location,
+        of_observations=unsupported.raise_unsupported_integrals,
+    )
+    if isinstance(prediction, TermPrediction):
+        prediction = dataclasses.replace(prediction, process=process, inputs=corners)
+    return prediction
+
+
+def _places(inputs: ModelInputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
+    """Return the indices of the columns over which boxes with corners (m, D) extend.
+
+    Raises:
+        DataError: If corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: If there is no such column of numbers.
+    """
+    numbers, differ = inputs.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
+    if columns is None:
+        indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
+    else:
+        given = [columns] if isinstance(columns, str | int) else columns
+        indices = [*dict.fromkeys(map(inputs.column_index, given))]
+    if not indices and not differ:
+        raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
+    other = next((index for index in differ if index not in indices), None)
+    if other is not None:
+        row, column = int((low[:, other] != high[:, other]).nonzero()[0]), "a column of levels or places"
+        raise DataError(
+            "low and high must agree in columns that are not integrated over, got two values in "
+            f"{repr(numbers[other]) if other in numbers else column} of row {row}. Give one box for each value."
+        )
+    wrong = (low > high)[:, indices].nonzero()
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise InvalidArgumentError(
+            f"low must be at most high, got a larger one in the column {numbers[indices[column]]!r} of row {row}. "
+            "Exchange the two."
+        )
+    return tuple(indices)
+
+
+# --- Calibrated intervals of observations from left-out rows, and the coverage of a model by level -------------------
 
 Moments = tuple[Tensor, Tensor]
 PointMoments = Callable[[Tensor], Moments]
@@ -151,7 +227,7 @@ def conformal_intervals(state: GPState, rows: Rows) -> Ends:
     Raises:
         DataError: If the rows are read in blocks.
     """
-    members = mixture_members(state.spec, state.hyperparameters)
+    members = state.spec.processes(state.hyperparameters)
     has_closed_form = all(member.prior.neighbors is None and not uses_cg(member.prior, rows) for member in members)
     if is_read_in_blocks(rows) or len(rows) > MAX_LEFT_OUT or not has_closed_form:
         return _split_conformal(state, rows)

@@ -1,62 +1,413 @@
 """The immutable state of a model: rows under a prior at given hyperparameters."""
 
 import dataclasses
+import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rfgp import random
+from rfgp import random, solvers
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
-from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, NotFittedError, arguments
-from rfgp.inference import unsupported
-from rfgp.inference.caching import ResultCache
-from rfgp.inference.conditioned import ConditionedGP
-from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
-from rfgp.inference.new_levels import prior_kernel
-from rfgp.inference.observed import LeaveOneOut, observations
+from rfgp.errors import (
+    ConstantTargetWarning,
+    DataError,
+    InvalidArgumentError,
+    NotFittedError,
+    OutlierWarning,
+    arguments,
+)
+from rfgp.inference import prediction as unsupported
+from rfgp.inference import sites
+from rfgp.inference.distributions import MarginalDistribution, ResultCache
+from rfgp.inference.mixture import (
+    ConditionedGP,
+    MixtureDistribution,
+    MixtureInference,
+    MixturePosterior,
+    MixturePrediction,
+    prior_kernel,
+    tensors_by_prefix,
+)
+from rfgp.inference.observed import LeaveOneOut, TermPrediction, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import PointScales, ScaleModel
-from rfgp.inference.term_prediction import TermPrediction
+from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.limits import limits
-from rfgp.parameters import ParameterValues
-from rfgp.regression.base_spec import BaseSpec
-from rfgp.regression.observing import (
-    bound_likelihood,
-    check_rows,
-    check_targets_vary,
-    constant_targets,
-    has_exposures,
-    inference_of,
-    left_out_observations,
-    mixture_members,
-    observed_inference,
-    outlier_warnings,
-    restored,
-    summary_of,
-)
-from rfgp.regression.space import space_of
+from rfgp.messages import listed
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
+from rfgp.regression.spec import ModelSpec, inference_of, priors_of
 from rfgp.rows import (
+    ArrayRows,
     Chunk,
     DataSummary,
     Rows,
     SourceInputs,
     TrainingArrays,
+    TrainingSource,
     gathered,
     in_memory,
     inputs_source,
+    is_numpy_input,
+    is_read_in_blocks,
     read_training,
 )
-from rfgp.rows.arrays import OutputFormat
-from rfgp.rows.names import arranged
-from rfgp.scaling import Scaling
+from rfgp.rows.arrays import OutputFormat, arranged, constant_message
+from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 from rfgp.torch_context import with_torch_defaults
+
+# --- Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows ------------------------------
+
+
+NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
+"""The start and the bounds of the output scale of the logarithm of the noise."""
+
+
+def summary_of(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> tuple[ModelSpec, DataSummary]:
+    """Return the specification with the data's likelihood, and a summary of the data.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
+
+    Raises:
+        DataError: If there are several outputs, or a target is not a valid observation.
+    """
+    summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
+    if spec.is_gaussian:
+        return spec, summary
+    targets = summary.targets
+    if targets.ndim > 1 and targets.shape[1] > 1:
+        raise DataError(f"{likelihood!r} requires one output, got {targets.shape[1]}. Fit a model for each.")
+    if not likelihood.is_standardized:
+        like = summary.center.reshape(-1)[:1]
+        maps = Affine.identity(like if summary.center.ndim == 0 else like[None])
+        summary = dataclasses.replace(summary, scaling=dataclasses.replace(summary.scaling, targets=maps))
+    units = summary.scaling.targets
+    y = units.forward(targets).reshape(-1).double()
+    informed = likelihood.with_targets(y)
+    if informed is not likelihood:
+        options = dataclasses.replace(spec.options, likelihood=informed)
+        spec, likelihood = dataclasses.replace(spec, options=options), informed
+    refuse(likelihood, y)
+    weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
+    exposure = given.chunk.noise if isinstance(given, TrainingArrays) and likelihood.takes_exposure else None
+    start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
+    center = (units.location + units.scale * start.center).to(summary.center)
+    deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
+    return spec, dataclasses.replace(summary, center=center, deviation=deviation, narrow=deviation)
+
+
+def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]:
+    """Yield a warning for each column whose units come from its robust scale.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+    """
+    likelihood, keys = spec.options.likelihood, spec.inputs.numeric_columns
+    has_units = spec.is_gaussian or likelihood.is_standardized
+    for outliers in summary.outliers:
+        if outliers.column not in keys if outliers.column is not None else not has_units:
+            continue
+        what = "y" if outliers.column is None else f"column {keys[outliers.column]!r}"
+        robust = " or use likelihood='student-t'" if outliers.column is None and spec.is_gaussian else ""
+        rows = [str(row) for row in outliers.rows]
+        yield OutlierWarning(
+            f"The standard deviation of {what} should be at most {MAX_RATIO:g} robust scales (interquartile range / "
+            f"1.35), got {outliers.deviation:.3g} with a robust scale of {outliers.scale:.3g}. Units and bounds come "
+            f"from the robust scale. {counted(len(rows), 'row')} ({listed(rows)}; such as {outliers.extreme:.6g}) may "
+            f"have errors or codes of missing values: correct or drop them. If they are right, take logarithms of "
+            f"{what}{robust}."
+        )
+
+
+def constant_targets(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> str | None:
+    """Return a message about a target that is constant, relative to its exposures if there are any, or None.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
+    """
+    low, high, count = given.target_range
+    if isinstance(given, TrainingArrays) and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
+        low, high = torch.aminmax(given.chunk.y / given.chunk.noise.to(given.chunk.y), dim=0)
+    return constant_message(low, high, count)
+
+
+def check_targets_vary(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> None:
+    """Check that a fit knows the scale of its targets.
+
+    Counts and labels in memory may be constant, because they have a posterior at the starting values.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
+
+    Raises:
+        DataError: If a target is constant. The message names its value, and its output if there are several.
+    """
+    message = constant_targets(spec, given)
+    if message is not None and not (spec.options.likelihood.is_discrete and isinstance(given, TrainingArrays)):
+        raise DataError(
+            f"{message}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
+            "given hyperparameters."
+        )
+
+
+def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
+    """Yield a warning if counts or labels are constant, so that a fit keeps the starting values.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+    """
+    if spec.options.likelihood.is_discrete and not is_read_in_blocks(rows):
+        message = constant_targets(spec, TrainingArrays(*in_memory(rows, "a fit")))
+        if message is not None:
+            yield ConstantTargetWarning(
+                f"{message}, so that hyperparameters cannot be learned and keep their starting values. Check the "
+                f"column, or give other values by {arguments('start')}."
+            )
+
+
+def has_exposures(spec: ModelSpec, rows: Rows) -> bool:
+    """Return whether rows have exposures, which are stored as known noise.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+    """
+    return spec.options.likelihood.takes_exposure and rows.has_fixed_noise
+
+
+def check_rows(spec: ModelSpec, rows: Rows) -> None:
+    """Check that rows are valid observations under a non-Gaussian likelihood.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
+
+    Raises:
+        DataError: If a row is invalid. The message names the first.
+    """
+    if spec.is_gaussian:
+        return
+    likelihood = spec.options.likelihood
+    if rows.has_fixed_noise and not (likelihood.takes_exposure and isinstance(rows, ArrayRows)):
+        raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
+    if isinstance(rows, ArrayRows):
+        refuse(likelihood, rows.targets[:, 0])
+
+
+def likelihood_quantities(spec: ModelSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
+    """Return the learned parameters of the likelihood.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+
+    Returns:
+        Hyperparameters with units and bounds by dotted name. Empty under a Gaussian likelihood.
+    """
+    if spec.is_gaussian:
+        return {}
+    unit_value = torch.ones_like(summary.center).reshape(-1)[0]
+    unit = summary.scaling.targets.scale.reshape(-1)[0]
+    of_noise = {}
+    noise_spec = spec.noise_process or spec
+    if spec.options.likelihood.has_noise_process:
+        of_noise = dict(noise_spec.inputs.quantities())
+        bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
+        scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
+        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
+    prefix = spec.noise_prefix if noise_spec is spec else ""
+    return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
+        p.name: Hyperparameter(
+            p.start * unit_value, unit**p.power, (p.bounds[0] * unit_value, p.bounds[1] * unit_value)
+        )
+        for p in learned_parameters(spec.options.likelihood)
+    }
+
+
+def latent_mean_and_likelihood(state: "GPState") -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
+    """Return the latent mean (1,), the likelihood and its 0-d learned parameters.
+
+    They have gradients if the hyperparameters do.
+
+    Args:
+        state: The state of the model.
+    """
+    values, likelihood = state.hyperparameters, state.spec.options.likelihood
+    learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
+    unit = float(state.scaling.targets.scale.reshape(-1)[0])
+    return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
+
+
+def observed_inference(state: "GPState", rows: Rows, warm_start: WarmStart = ()) -> Inference:
+    """Return the approximate inference from rows, with gradients if required.
+
+    Args:
+        state: The state of the model.
+        rows: The standardized rows.
+        warm_start: The start of the search for the posterior, from `Inference.warm_start`.
+    """
+    spec = state.spec
+    inference = inference_of(spec, rows)
+    assert inference is not None
+    priors = priors_of(spec, state.hyperparameters)
+    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), inference, warm_start)
+
+
+def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Return the posterior with saved tensors.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+        tensors: The tensors (...) of the posterior by name.
+    """
+    with torch.no_grad():
+        if not spec.is_gaussian:
+            return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
+        members, parts = spec.processes(values), tensors_by_prefix(tensors)
+        if len(members) == 1:
+            return solvers.restore(members[0].prior, tensors)
+        posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
+        return MixturePosterior.from_members(members, posteriors)
+
+
+def bound_likelihood(state: "GPState") -> Likelihood:
+    """Return the likelihood of standardized observations, with all its parameters.
+
+    Args:
+        state: The state of the model.
+    """
+    with torch.no_grad():
+        _, likelihood, learned = latent_mean_and_likelihood(state)
+        return likelihood.at(learned)
+
+
+def left_out_observations(state: "GPState", rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
+    """Return leave-one-out distributions of observations, in user units. They are approximate unless Gaussian.
+
+    Args:
+        state: The state of the model.
+        rows: The data.
+        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
+    """
+    with torch.no_grad():
+        observed, y = left_out_prediction(state, rows, inference)
+        # an average of models has the density of the normal distribution with its moments
+        is_normal = state.spec.is_gaussian and observed.scales is None
+        log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
+        return LeaveOneOut(observed.mean, observed.variance, log_prob)
+
+
+def left_out_prediction(
+    state: "GPState", rows: Rows, inference: Inference | None = None
+) -> tuple[Prediction, Tensor]:  # y (n,) or (n, k)
+    """Return the prediction of each observation given all other rows, and the observations in user units.
+
+    Args:
+        state: The state of the model.
+        rows: The data.
+        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
+    """
+    units = state.scaling.targets
+    location, scale, zero = (
+        units.location.double(),
+        units.scale.double(),
+        units.scale.new_zeros((), dtype=torch.float64),
+    )
+    columns = [(block.targets, block.log_exposure()) for block in rows.blocks(2**16)]
+    targets, offset = (torch.cat(column) for column in zip(*columns, strict=True))
+    y = units.inverse(targets if scale.ndim else targets[:, 0])
+    last = zero, units.scale.new_empty(0), is_numpy_input(rows)
+    if not state.spec.is_gaussian:
+        latent = _marginals(*(inference or state.infer(rows)).leave_one_out())
+        prediction = Prediction(latent, location.reshape(-1)[0], scale.reshape(-1)[0], *last)
+        return observations(prediction, bound_likelihood(state), offset if rows.has_fixed_noise else None), y
+    members, latents, rows = state.spec.processes(state.hyperparameters), [], state.weighted(rows)
+    for member in members:
+        mean, variance = solvers.solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
+        repeated = [  # a row is the mean of its repetitions
+            (b.observation_noise(member.noise) - b.noise_diag(member.noise)).expand(len(b)) for b in rows.blocks(2**16)
+        ]
+        latents.append(MarginalDistribution(mean, variance + torch.cat(repeated)))
+    prediction = Prediction(latents[0], location, scale, *last)
+    if len(members) > 1:
+        zeros, weights = [zero] * len(members), [member.weight for member in members]
+        mixture = MixtureDistribution(latents, weights, [zero[None]] * len(members), zeros)
+        prediction = MixturePrediction(mixture, location, scale, *last)
+    if state.scale_model is None:
+        return prediction, y
+    model = state.scale_model
+    scales = PointScales(model, prediction.latent, gathered(rows).inputs, zero, zero, model.row_nodes)
+    return dataclasses.replace(prediction, scales=scales).observed(), y
+
+
+def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:
+    """Return distributions with means (n, 1) and variances (n,), or (n, 2) with noise."""
+    if variance.ndim != 2:
+        return MarginalDistribution(mean, variance)
+    function, noise = (MarginalDistribution(mean[:, i : i + 1], variance[:, i]) for i in range(2))
+    return dataclasses.replace(function, noise=noise)
+
+
+# --- The hyperparameters of a specification, with starting values and bounds from the data ---------------------------
+
+_LEAST = 1e-290
+"""The smallest bound of a hyperparameter, so that products and quotients with observations are finite."""
+
+
+def space_of(spec: ModelSpec, summary: DataSummary, approximation: str | None) -> ParameterSpace:
+    """Return the hyperparameters of a specification, with starts and bounds.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+        approximation: The approximation of the posterior, for the bounds of the noise.
+
+    Raises:
+        DataError: If the scale of the data is out of range.
+        InvalidArgumentError: If the name of a hyperprior is unknown.
+    """
+    widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
+    unit = summary.scaling.targets.scale**2
+    quantities = dict(spec.inputs.quantities())
+    variance, narrow = ((deviation**2 / unit).mean() for deviation in (summary.deviation, summary.narrow))
+    for name, quantity in quantities.items():
+        if quantity.is_variance:
+            low, high = quantity.bounds[0] * narrow, quantity.bounds[1] * variance
+            own_unit = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
+            quantities[name] = replace(quantity, start=quantity.start * variance, unit=own_unit, bounds=(low, high))
+    for name, start, bounds in spec.variances:
+        quantities[name] = Hyperparameter(
+            start * variance, unit, (bounds[0] * narrow, min(bounds[1], widest) * variance)
+        )
+    quantities |= likelihood_quantities(spec, summary)
+    of_targets = {variance.name for variance in spec.variances}
+    for name, quantity in quantities.items():
+        low, high = (end.double() for end in quantity.bounds)
+        if quantity.is_positive and not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
+            what = "targets" if name in of_targets else "inputs"
+            raise DataError(
+                f"The scale of the {what} must be in the range of double precision, got bounds of {name} from "
+                f"{float(low.min()):.3g} to {float(high.max()):.3g}. Scale them, or use standardize=True."
+            )
+    mean = Affine(summary.center, summary.deviation)
+    return ParameterSpace.of(quantities, mean, summary.scaling.targets, spec.options.hyperpriors)
+
+
+# --- The immutable state of a model: rows under a prior at given hyperparameters -------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +437,7 @@ class GPState:
         (2, True)
     """
 
-    spec: BaseSpec
+    spec: ModelSpec
     scaling: Scaling
     hyperparameters: ParameterValues
     num_observations: int
@@ -147,7 +498,7 @@ class GPState:
         """
         if not self.spec.is_gaussian:
             return observed_inference(self, rows, warm_start)
-        members = mixture_members(self.spec, self.hyperparameters)
+        members = self.spec.processes(self.hyperparameters)
         if len(members) > 1:
             return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
@@ -313,7 +664,7 @@ class GPState:
             object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def begin(spec: BaseSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
+def begin(spec: ModelSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
     """Return a state at starting values from the user or from the data.
 
     Args:
@@ -348,7 +699,7 @@ def begin(spec: BaseSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
     return state
 
 
-def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
+def initial_state(spec: ModelSpec, summary: DataSummary, rows: Rows) -> GPState:
     """Return the state of standardized rows at the starting values of a specification.
 
     Args:
@@ -367,7 +718,7 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     return GPState(resolved, summary.scaling, values, len(rows), rows, has_exposures=has_exposures(resolved, rows))
 
 
-def at_starting_values(state: GPState, spec: BaseSpec) -> GPState:
+def at_starting_values(state: GPState, spec: ModelSpec) -> GPState:
     """Return the state of another specification at its starts, for the same rows.
 
     Args:

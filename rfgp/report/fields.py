@@ -1,7 +1,6 @@
 """The report on a field: a mesh or a road network."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +8,8 @@ from numpy.typing import NDArray
 from rfgp.counts import counted
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
-from rfgp.models import Process
-from rfgp.models.fields import MeshGP
-from rfgp.models.graph import GraphGP, nodes_kernel
+from rfgp.models.gp import GP
+from rfgp.models.graph import GraphGP, MeshGP, nodes_kernel
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, making, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
@@ -76,7 +74,7 @@ def field_report(
     return render(study.title, lead, words.cards(study, "observations"), sections)
 
 
-def _settings(model: Process[Any]) -> dict[str, object]:
+def _settings(model: GP) -> dict[str, object]:
     """Return the options of the model, and of its features if they are in use."""
     if not isinstance(model, GraphGP):
         limit = {"farthest point from the surface": words.number(model.within)} if isinstance(model, MeshGP) else {}

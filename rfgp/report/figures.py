@@ -16,7 +16,7 @@ from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
 from rfgp.regression import Calibration, FitReport, SelectionReport
-from rfgp.regression.selection_report import LOG_DENSITY
+from rfgp.regression.report import LOG_DENSITY
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")

@@ -5,11 +5,9 @@ import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
 
 from rfgp.counts import counted
 from rfgp.effects.variables import columns_of
-from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.report import figures
 from rfgp.report.page import Grid, Section
@@ -22,7 +20,7 @@ _VALUE, _COMMAND = 300, 2000
 """The maximum number of characters of a setting, and of the command."""
 
 
-def hyperparameters(model: Process[Any]) -> Grid:
+def hyperparameters(model: GP) -> Grid:
     """Return the hyperparameters as a table, in the user's units.
 
     Args:
@@ -44,7 +42,7 @@ def hyperparameters(model: Process[Any]) -> Grid:
     return Grid(["hyperparameter", "value"], rows, caption)
 
 
-def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
+def _entries(model: GP, name: str) -> Iterator[list[str]]:
     """Yield the rows of a hyperparameter, one for each of its columns."""
     value = model.hyperparameters.value(name).detach().double().cpu()
     columns = columns_of(model, name)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,6 @@ from scipy import stats
 from graphs.builders.files import printable
 from rfgp.counts import counted
 from rfgp.effects.variables import columns_of
-from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
 
@@ -91,7 +89,7 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
     )
 
 
-def of_bounds(model: Process[Any]) -> tuple[str, ...]:
+def of_bounds(model: GP) -> tuple[str, ...]:
     """Return notes on hyperparameters at a bound after the fit, with their meaning.
 
     Args:
@@ -101,7 +99,7 @@ def of_bounds(model: Process[Any]) -> tuple[str, ...]:
     return tuple(text for name in (() if report is None else report.at_bounds) for text in _of_bound(model, name))
 
 
-def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
+def _of_bound(model: GP, name: str) -> Iterator[str]:
     values, (term, _, short_name) = model.hyperparameters.values, name.rpartition(".")
     is_alone = not term or sum(other.endswith(f".{short_name}") for other in values.space.names) == 1
     path, subject = (short_name, "function") if is_alone else (f"{short_name} of the term {term}", f"term {term}")
@@ -123,7 +121,7 @@ def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
             yield f"The {path} is at its {side} bound, {shown}: {meaning.format(subject=subject)}."
 
 
-def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
+def _without_indicators(columns: list[str], model: GP) -> list[str]:
     """Return columns without the indicators of levels."""
     indicators_by_column = model.spec.options.indicators if isinstance(model, GP) else {}
     indicators = {f"{key}={level}" for key, levels in indicators_by_column.items() for level in levels}

@@ -1,10 +1,7 @@
 """The description and the memory of processes on graphs, meshes or roads."""
 
-from typing import Any
-
 from rfgp.counts import counted
 from rfgp.kernels import Term
-from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import gathered
@@ -13,7 +10,7 @@ _BYTES = 12.0
 """The bytes of a non-zero of a sparse matrix, with its column."""
 
 
-def describe_process(model: Process[Any]) -> str:
+def describe_process(model: GP) -> str:
     """Return a description of the kernel or the features of a process.
 
     Args:
@@ -41,7 +38,7 @@ def _describe_term(term: Term) -> str:
     return f"the term {term.name}" if domain is None or len(term.factors) > 1 else str(domain.description())
 
 
-def num_nonzeros(model: Process[Any]) -> int:
+def num_nonzeros(model: GP) -> int:
     """Return the number of non-zeros of the features, or of the factor of a precision.
 
     Args:
@@ -61,7 +58,7 @@ def num_nonzeros(model: Process[Any]) -> int:
     return len(rows) * model.graph.num_nodes
 
 
-def memory_of(model: Process[Any]) -> float:
+def memory_of(model: GP) -> float:
     """Return the memory of the features, the kernel matrix or the factor, in bytes.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rfgp.models.gp import GP
 from rfgp.regression import SelectionReport
-from rfgp.regression.selection_report import LOG_DENSITY, Trial
+from rfgp.regression.report import LOG_DENSITY, Trial
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 

@@ -21,7 +21,6 @@ from rfgp.fields.field import check_field
 from rfgp.fitting import Progress
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
-from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
@@ -77,7 +76,7 @@ class Study:
     """
 
     title: str
-    model: Process[Any]
+    model: GP
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     observed: NDArray[np.float64]
@@ -153,7 +152,7 @@ class Study:
         }
 
 
-def _selected(model: Process[Any]) -> dict[str, Any] | None:
+def _selected(model: GP) -> dict[str, Any] | None:
     """Return the selected options, the reason and the weights for JSON, or None."""
     selection = None if model.fit_report is None else model.fit_report.selection
     if selection is None:
@@ -269,7 +268,7 @@ def study_table(
 
 def study_field(
     field: Field,
-    model: Process[Any],
+    model: GP,
     *,
     title: str = "field",
     test_share: float = 0.1,
@@ -367,7 +366,7 @@ def _takes_all_rows(model: GP) -> bool:
 
 def _fit_and_predict(
     title: str,
-    model: Process[Any],
+    model: GP,
     inputs: Any,  # a frame (count, d), or (count,) labels
     targets: NDArray[np.float64],  # (count,)
     train: NDArray[np.int64],

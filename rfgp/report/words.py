@@ -14,8 +14,7 @@ from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
 from rfgp.effects.variables import CATEGORY, DATE, NUMBER, as_dates
 from rfgp.likelihoods import Bernoulli
-from rfgp.models.fields import MeshGP, RoadGP
-from rfgp.models.graph import GraphGP
+from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 from rfgp.regression import FitReport
 from rfgp.regression.calibration import MAX_LEFT_OUT
 from rfgp.report import figures

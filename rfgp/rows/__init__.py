@@ -5,11 +5,11 @@ from rfgp.rows.blocks import DistributedRows as DistributedRows
 from rfgp.rows.blocks import JoinedRows as JoinedRows
 from rfgp.rows.blocks import Rows as Rows
 from rfgp.rows.blocks import gathered as gathered
+from rfgp.rows.blocks import input_groups as input_groups
+from rfgp.rows.blocks import merge_repeats as merge_repeats
+from rfgp.rows.blocks import merge_replicates as merge_replicates
 from rfgp.rows.blocks import parts_of as parts_of
-from rfgp.rows.repeats import merge_repeats as merge_repeats
-from rfgp.rows.repeats import repeat_groups as repeat_groups
-from rfgp.rows.replicates import input_groups as input_groups
-from rfgp.rows.replicates import merge_replicates as merge_replicates
+from rfgp.rows.blocks import repeat_groups as repeat_groups
 from rfgp.rows.sources import Chunk as Chunk
 from rfgp.rows.sources import DistributedSource as DistributedSource
 from rfgp.rows.sources import RowSource as RowSource

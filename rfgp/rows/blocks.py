@@ -1,16 +1,20 @@
-"""Standardized rows in blocks, which can be read repeatedly in the same order.
+"""Standardized rows in blocks, which can be read repeatedly; repeated rows and equal inputs merged.
 
 Row i represents w_i observations with the value y_i and the noise variance noise + fixed noise_i each. Up to a factor
 independent of the function, this is one observation with noise variance D_i = (noise + fixed noise_i) / w_i.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+# --- Standardized rows in blocks, which can be read repeatedly in the same order -------------------------------------
 
 
 class Rows(Protocol):
@@ -318,3 +322,168 @@ def gathered(rows: Rows) -> Block:
         weight = torch.cat([block.counts() for block in blocks])
     inputs, targets = (torch.cat([getattr(block, name) for block in blocks]) for name in ("inputs", "targets"))
     return Block(inputs, targets, noise, weight)
+
+
+# --- Repeated rows: found by hashes, and merged into one row with a weight -------------------------------------------
+
+MAX_MEAN_REPEATS = 5
+"""The maximum mean number of rows with the same inputs for which equal rows count as copies."""
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""The multiplier of the hash, 2^64 over the golden ratio (Fibonacci hashing). As it is odd, steps are invertible."""
+
+
+def row_hashes(
+    columns: Iterable[NDArray[np.float64]],  # each (n,)
+    initial_hashes: NDArray[np.uint64],  # (n,)
+) -> NDArray[np.uint64]:  # (n,)
+    """Return a hash of each row. Different rows collide with probability 2^-64.
+
+    Args:
+        columns: Numbers in float64. A negative zero equals zero.
+        initial_hashes: Hashes of other columns of the same rows, or zeros.
+
+    Examples:
+        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])], np.zeros(3, dtype=np.uint64))
+        >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
+        (True, False)
+    """
+    hashes = initial_hashes
+    for column in columns:
+        hashes = (hashes ^ (column + 0.0).view(np.uint64)) * _HASH_MULTIPLIER  # no negative zero
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
+
+
+def repeat_groups(
+    X: NDArray[np.floating[Any]],  # (n, d)
+    y: NDArray[np.floating[Any]],  # (n,) or (n, k)
+) -> NDArray[np.int64] | None:  # (n,)
+    """Return a number for each row, shared by equal rows, or None if there are no copies.
+
+    If the same inputs are repeated often, the inputs are considered coarse, and equal rows are not copies. The result
+    is then None.
+
+    Args:
+        X: The inputs (n, d).
+        y: The targets (n,) or (n, k).
+
+    Examples:
+        >>> groups = repeat_groups(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 3.0, 3.0]))
+        >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
+        (True, False)
+    """
+    inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
+    targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
+    groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
+    is_coarse = MAX_MEAN_REPEATS * len(np.unique(inputs)) < len(y)
+    return None if is_coarse or groups.max() + 1 == len(y) else groups
+
+
+def merge_repeats(
+    columns: Sequence[Any],  # each (n,)
+    weight: NDArray[np.float64] | None,  # (n,)
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:  # (m,), (m,)
+    """Return the indices of distinct rows, and their weights.
+
+    Equal rows become one with the sum of their weights. The order of the remaining rows depends only on their values.
+    Data sets with weights and with written-out repetitions therefore give identical numbers in the same order. Without
+    weights and repetitions all rows remain unchanged.
+
+    Args:
+        columns: All inputs and targets, numbers or texts.
+        weight: The weight of each row. If None, 1.
+
+    Examples:
+        >>> rows, weight = merge_repeats([np.array([1.0, 2.0, 1.0])], np.array([1.0, 1.0, 4.0]))
+        >>> sorted(zip(rows.tolist(), weight.tolist()))
+        [(0, 5.0), (1, 1.0)]
+    """
+    numbers = [_numbers(np.asarray(column)) for column in columns]
+    hashes = row_hashes(numbers, np.zeros(len(numbers[0]), dtype=np.uint64))
+    _, first, member = np.unique(hashes, return_index=True, return_inverse=True)
+    member = member.reshape(-1)  # numpy 2.0 returns another shape
+    is_weighted = weight is not None and not bool((weight == 1).all())
+    is_repeated = len(first) < len(hashes)
+    if not (is_weighted or is_repeated):
+        return np.arange(len(hashes)), None
+    if is_repeated and not all(np.array_equal(column, column[first][member]) for column in numbers):
+        return np.arange(len(hashes)), weight  # two different rows have equal hashes
+    return first, np.bincount(member, weight, minlength=len(first)).astype(np.float64)
+
+
+def _numbers(
+    column: NDArray[Any],  # (n,)
+) -> NDArray[np.float64]:  # (n,)
+    """Return a column as numbers, texts as indices of the distinct ones."""
+    if column.dtype.kind in "fiub":
+        return column.astype(np.float64)
+    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.float64)
+
+
+# --- Rows with equal inputs, merged into one row each ----------------------------------------------------------------
+
+
+def input_groups(
+    inputs: Tensor,  # (n, d)
+    spacing: float = 0.0,
+) -> NDArray[np.int64]:  # (n,)
+    """Return a number for each row, shared by rows with equal inputs.
+
+    Args:
+        inputs: The inputs.
+        spacing: The spacing of a grid to which inputs are rounded. If 0, they are not rounded.
+
+    Examples:
+        >>> groups = input_groups(torch.tensor([[1.0], [2.0], [1.0]]))
+        >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
+        (True, False)
+    """
+    x = inputs.detach().cpu().double().numpy()
+    x = np.round(x / spacing) if spacing else x
+    hashes = row_hashes(x.T, np.zeros(len(x), dtype=np.uint64))
+    return np.unique(hashes, return_inverse=True)[1].reshape(-1)
+
+
+def merge_replicates(rows: Block, num_parts: int = 1) -> Block:
+    """Return one row for each distinct input, with mean, count and sum of squares.
+
+    The Gaussian likelihood and its gradient are those of all rows, from the factor of a smaller matrix.
+
+    Args:
+        rows: The rows, without known noise.
+        num_parts: The maximum number of rows for each distinct input, among which its replicates are divided.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.rows.blocks import merge_replicates
+        >>> x, y = torch.tensor([[1.0], [2.0], [1.0]]), torch.tensor([[3.0], [0.0], [5.0]])
+        >>> merged = merge_replicates(Block(x, y))
+        >>> columns = merged.targets, merged.counts()[:, None], merged.replicate_sum_of_squares
+        >>> sorted(torch.cat(columns, dim=1).tolist())
+        [[0.0, 1.0, 0.0], [4.0, 2.0, 2.0]]
+    """
+    groups = torch.from_numpy(_divided(input_groups(rows.inputs), num_parts))
+    first = torch.from_numpy(np.unique(groups.numpy(), return_index=True)[1])
+    if len(first) == len(rows):
+        return rows
+    counts, zeros = rows.counts(), rows.targets.new_zeros(len(first))
+    weight = zeros.index_add(0, groups, counts)
+    weighted = rows.targets.new_zeros(len(first), rows.num_outputs).index_add(0, groups, counts[:, None] * rows.targets)
+    means = weighted / weight[:, None]
+    squares = counts[:, None] * (rows.targets - means[groups]).square()
+    if rows.replicate_sum_of_squares is not None:
+        squares = squares + rows.replicate_sum_of_squares
+    merged_squares = torch.zeros_like(means).index_add(0, groups, squares)
+    return Block(rows.inputs[first], means, None, weight, rows.given_output_weights, merged_squares)
+
+
+def _divided(
+    groups: NDArray[np.int64],  # (n,)
+    num_parts: int,
+) -> NDArray[np.int64]:  # (n,)
+    """Return the numbers of parts of groups, whose sizes differ by at most 1."""
+    order = np.argsort(groups, kind="stable")
+    rank = np.empty_like(groups)
+    rank[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order])
+    parts: NDArray[np.int64] = np.unique(num_parts * groups + rank % num_parts, return_inverse=True)[1].reshape(-1)
+    return parts

@@ -13,18 +13,19 @@ from rfgp.errors import DataError
 from rfgp.limits import limits
 from rfgp.rows.arrays import OutputFormat, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
-from rfgp.rows.source_summary import SourceSummary, summarize_source
 from rfgp.rows.sources import (
     Chunk,
     DistributedSource,
     RemoteRows,
     RowSource,
     SourceRows,
+    SourceSummary,
     as_source,
     checked,
     rows_in_memory,
     standardized,
     standardized_noise,
+    summarize_source,
 )
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.torch_context import CachedWithoutLock

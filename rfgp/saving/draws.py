@@ -27,19 +27,32 @@ from rfgp.approximations import (
 )
 from rfgp.approximations.equispaced_fourier import LatticeTerm, column_indices_of
 from rfgp.approximations.exact import KernelTerm, splits_of
-from rfgp.approximations.inducing_points import PointTerm
-from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
-from rfgp.approximations.node_features import ExactFeatures, NodeFeatures, SpectrumFeatures, make_features
-from rfgp.approximations.node_products import NodeProductTerm, columns_of
-from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
-from rfgp.approximations.parts import FactorFeatures, FinitePart, SpectralPart
-from rfgp.approximations.role import parameter_names, scale_name
+from rfgp.approximations.inducing_points import KernelNeighborTerm, NeighborTerm, PointTerm
+from rfgp.approximations.nodes import (
+    ExactFeatures,
+    NodeApproximation,
+    NodeFeatures,
+    NodeProductTerm,
+    NodeTerm,
+    SpectrumFeatures,
+    columns_of,
+    make_features,
+    node_term,
+    nodes_of,
+)
+from rfgp.approximations.role import (
+    FactorFeatures,
+    FinitePart,
+    SpectralPart,
+    WeightTermPrior,
+    parameter_names,
+    scale_name,
+)
 from rfgp.approximations.sparse_precision import PrecisionTermPrior
-from rfgp.approximations.weights import WeightTermPrior
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
 from rfgp.lattices import Lattice, Modes
-from rfgp.regression.spec.inputs import check_columns
+from rfgp.regression.inputs import check_columns
 from rfgp.saving.container import Json, Tensors
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
 from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks

@@ -5,7 +5,7 @@ Other models of an average have these and their hyperparameters, and share the c
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +15,11 @@ from rfgp import random
 from rfgp.approximations import TermData
 from rfgp.columns import ColumnKind, Schema
 from rfgp.kernels import Additive, ColumnSummary, Kernel
-from rfgp.kernels.terms import constants_of, of_prefix
+from rfgp.kernels.role import constants_of, of_prefix
 from rfgp.parameters import ParameterValues
 from rfgp.regression import Member
-from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
+from rfgp.regression.changes import check_average, check_shares
+from rfgp.regression.spec import ModelSpec, restored
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
 from rfgp.saving.hyperparameters import tensors_of, values_of
@@ -57,7 +58,7 @@ def row_terms(spec: ModelSpec) -> list[str]:
     """
     names = [term.name for term, prior in zip(spec.terms, spec.term_priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
-    more += [cast(ModelSpec, member.spec) for member in spec.other_members]
+    more += [member.spec for member in spec.other_members]
     return list(dict.fromkeys([*names, *(name for other in more for name in row_terms(other))]))
 
 
@@ -92,7 +93,7 @@ def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, T
     """Return the weights and other models of an average as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(spec.other_members):
-        described, drawn = _encode_model(cast(ModelSpec, member.spec), encoder)
+        described, drawn = _encode_model(member.spec, encoder)
         hyperparameters = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
         members.append({"weight": member.weight, "hyperparameters": names, "options": described})

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
-from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec
+from rfgp.regression.state import space_of
 from rfgp.rows import DataSummary
 from rfgp.saving.container import Tensors
 from rfgp.scaling import Affine, Scaling

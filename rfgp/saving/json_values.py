@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
-from rfgp.regression.selection_report import ERROR, LOG_DENSITY
+from rfgp.regression.report import ERROR, LOG_DENSITY
 
 _PRIORS = (
     "Beta",

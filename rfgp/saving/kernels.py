@@ -8,7 +8,7 @@ from typing import Any
 from rfgp.approximations import Approximation
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum, Term
-from rfgp.kernels.terms import label_of
+from rfgp.kernels.role import label_of
 from rfgp.saving.container import Json
 from rfgp.saving.values import Decoder, Encoder
 

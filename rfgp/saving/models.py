@@ -21,9 +21,8 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression import BaseSpec, FitReport, GPState
-from rfgp.regression.observing import restored
-from rfgp.regression.spec import spec_of
+from rfgp.regression import FitReport, GPState, ModelSpec
+from rfgp.regression.state import restored
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file
@@ -66,7 +65,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         InvalidArgumentError: If a part cannot be written as numbers and JSON. The message names it.
         NotFittedError: If data are requested, and there are none.
     """
-    state, spec = saved.state, spec_of(saved.state)
+    state, spec = saved.state, saved.state.spec
     if saved.kind not in KINDS:
         known = " or ".join(KINDS)
         raise InvalidArgumentError(f"A saved model must have one of the classes {known}, got {saved.kind}.")
@@ -182,7 +181,7 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
     return scaling
 
 
-def _rows(tensors: Tensors, scaling: Scaling, spec: BaseSpec, kind: str) -> ArrayRows:
+def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> ArrayRows:
     inputs, targets = tensors["inputs"], tensors["targets"]
     _check_inputs(inputs, targets, scaling)
     if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():

@@ -6,7 +6,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from rfgp.inference.marginals import NODES
+from rfgp.inference.distributions import NODES
 from rfgp.inference.scales import ScaleBasis, ScaleModel
 from rfgp.saving.container import Json, Tensors
 

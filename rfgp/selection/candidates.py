@@ -10,12 +10,12 @@ from typing import Any
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.approximations.equispaced_fourier import MAX_COLUMNS
 from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
-from rfgp.kernels.terms import Term
+from rfgp.kernels.role import Term
 from rfgp.likelihoods import Gaussian
 from rfgp.limits import limits
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
 from rfgp.regression import Budget
-from rfgp.regression.spec import ModelOptions
+from rfgp.regression.options import ModelOptions
 
 MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""

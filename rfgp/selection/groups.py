@@ -14,7 +14,6 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.limits import limits
 from rfgp.regression import GPState
-from rfgp.regression.spec import spec_of
 from rfgp.rows import Block, ends_of, input_groups, merge_replicates, rows_in_memory
 
 SPACING = 1e-4
@@ -43,7 +42,7 @@ def group_levels(state: GPState) -> dict[Any, int]:
     Args:
         state: The state of the model before the fit.
     """
-    factors = [factor for term in spec_of(state).options.kernel.terms() for factor in term.factors]
+    factors = [factor for term in state.spec.options.kernel.terms() for factor in term.factors]
     keys = {key for factor in factors if isinstance(factor, Group) for key in factor.columns or ()}
     return {column.key: column.num_levels for column in _columns(state) if column.key in keys}
 
@@ -167,7 +166,7 @@ def has_known_inputs(state: GPState, rows: Block) -> bool:
     num_inputs = _num_distinct(rows.inputs)
     if num_inputs == len(rows):
         return False
-    columns, indicators = _columns(state), spec_of(state).options.indicators
+    columns, indicators = _columns(state), state.spec.options.indicators
     named = [{*(f"{key}={level}" for level in levels)} if levels else {key} for key, levels in indicators.items()]
     named += [{column.key} for column in columns if column.kind is ColumnKind.LEVEL]
     indices = [[i for i, column in enumerate(columns) if column.key in keys] for keys in named]
@@ -252,6 +251,6 @@ def last_times(state: GPState) -> dict[str, float]:
 
 def _columns(state: GPState) -> Any:
     """Return the schemas of the input columns."""
-    schema = spec_of(state).schema
+    schema = state.spec.schema
     assert schema is not None
     return schema.columns

@@ -8,9 +8,8 @@ import torch
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
-from rfgp.regression.graph import selection_of_features
-from rfgp.regression.selection_report import FLOPS_PER_SECOND
-from rfgp.regression.spec import spec_of
+from rfgp.regression.graphs import selection_of_features
+from rfgp.regression.report import FLOPS_PER_SECOND
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
 from rfgp.selection.successive_halving import scores_of
@@ -31,10 +30,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state of the fitted model, and the report with the selection.
     """
-    spec = spec_of(state)
+    spec = state.spec
     if not spec.options.alternatives:
         fitted, report = fit_terms(state, plan)
-        return fitted, replace(report, selection=selection_of_features(spec_of(fitted)))
+        return fitted, replace(report, selection=selection_of_features(fitted.spec))
     start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
     log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()

@@ -23,13 +23,12 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.inference.marginals import NODES, MarginalMixture
+from rfgp.inference.distributions import NODES, MarginalMixture
 from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
 from rfgp.limits import limits
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.observing import left_out_prediction
-from rfgp.regression.spec import largest, spec_of
-from rfgp.regression.state import at_starting_values
+from rfgp.regression.changes import largest
+from rfgp.regression.state import at_starting_values, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
@@ -394,7 +393,7 @@ def selects_noise(state: GPState, plan: Plan) -> bool:
         plan: The options of the fit.
     """
     needed = SECONDS[0] + SECONDS[1] * min(state.num_observations, limits().max_held_out)
-    return spec_of(state).options.selects_noise and plan.deadline.seconds_left > needed
+    return state.spec.options.selects_noise and plan.deadline.seconds_left > needed
 
 
 def with_noise(
@@ -413,7 +412,7 @@ def with_noise(
         chosen: The candidates of the model, in the order of its members. Empty if the kernel was given.
         validation: The rows on which they were scored. If None, rows are left out, beyond 2,000 held out.
     """
-    rows, spec = state.require_rows(purpose="a choice of the noise"), spec_of(state)
+    rows, spec = state.require_rows(purpose="a choice of the noise"), state.spec
     if rows.has_fixed_noise or state.scaling.targets.scale.ndim:
         return state, report
     start_time, scored = time.monotonic(), _scored_rows(state, chosen, validation)
@@ -514,7 +513,7 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
     They have the kernel of the model, and are fitted to at most `MAX_PROPOSAL_ROWS` rows. Each of these is left out, as
     by the model with its hyperparameters given the same rows.
     """
-    rows, spec = state.require_rows(purpose="a fit"), spec_of(largest(state))
+    rows, spec = state.require_rows(purpose="a fit"), largest(state).spec
     if not isinstance(rows, ArrayRows) or plan.is_over():
         return
     generator = random.generator(spec.options.seed, random.Role.CHOICE)

@@ -11,8 +11,8 @@ from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
 from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
-from rfgp.regression.selection_report import CONSTANT, FLOPS_PER_SECOND, LINEAR
-from rfgp.regression.spec import averaged, spec_of
+from rfgp.regression.changes import averaged
+from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.kernels import fit_kernels
@@ -40,7 +40,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state of the fitted model, and the report with the selection if there was one.
     """
-    if spec_of(state).options.search_space is None:
+    if state.spec.options.search_space is None:
         fitted, report = fit_kernels(state, _with_fixed_mean(state, plan))
         return with_noise(fitted, report, plan) if selects_noise(state, plan) else (fitted, report)
     start_time, halving = time.monotonic(), halving_for(state, plan)
@@ -84,7 +84,7 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
 
 def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     """Return the options of a fit, with a fixed mean if it is zero."""
-    is_zero = spec_of(state).options.mean == "zero" and "mean" not in plan.fixed
+    is_zero = state.spec.options.mean == "zero" and "mean" not in plan.fixed
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
@@ -97,7 +97,7 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
         state: The state of the model before the fit.
         plan: The options of the fits of candidates.
     """
-    spec = spec_of(state)
+    spec = state.spec
     assert spec.columns is not None
     space, num_rows = spec.options.search_space, merged_rows(state)[1]
     in_blocks = isinstance(state.require_rows(purpose="a fit"), SourceRows)

@@ -28,9 +28,8 @@ from rfgp.fitting.context import observation_log_prob, of_observations
 from rfgp.limits import limits
 from rfgp.local import nearest
 from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
-from rfgp.regression.observing import left_out_observations
-from rfgp.regression.spec import data_summary, spec_of
-from rfgp.regression.state import predicted
+from rfgp.regression.changes import data_summary
+from rfgp.regression.state import left_out_observations, predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import Candidate
@@ -366,7 +365,7 @@ def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: F
         rows: The rows.
         start: A fit at whose hyperparameters the search may start, or None.
     """
-    spec = spec_of(state)
+    spec = state.spec
     common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators", "selects_noise")}
     initial = initial_state(spec.with_options(candidate.model.changed(**common)), data_summary(state), rows)
     if candidate.is_equispaced_or_automatic and len(rows) < state.num_observations:
@@ -385,7 +384,7 @@ def _as_planned_for(initial: GPState, state: GPState) -> GPState:
         initial: The initial state of few rows.
         state: The state of the model before the fit, with all rows.
     """
-    spec, in_blocks = spec_of(initial), is_read_in_blocks(state.require_rows(purpose="a fit"))
+    spec, in_blocks = initial.spec, is_read_in_blocks(state.require_rows(purpose="a fit"))
     given, values = spec.options.approximations, initial.hyperparameters
     num_rows = min(state.num_observations, MAX_PLANNED_ROWS)
     planned = spec.with_approximations(given, values, num_rows, in_blocks=in_blocks).approximations

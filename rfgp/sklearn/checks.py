@@ -12,7 +12,7 @@ from rfgp.columns import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.rows import merge_repeats
-from rfgp.rows.names import names_of, without_index
+from rfgp.rows.arrays import names_of, without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.likelihoods import Likelihood
-from rfgp.models.process import Process
+from rfgp.models.gp import GP
 from rfgp.number_texts import are_too_many
 from rfgp.sklearn.regressor import learn
 
@@ -27,7 +27,7 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         (True, True)
     """
 
-    gp_: Process[Any]
+    gp_: GP
     classes_: Any
     fixed: Any
     max_iter: int | None
@@ -66,7 +66,7 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return checked inputs for the model, (n, d) or n labels."""
 
     @abstractmethod
-    def _process(self, likelihood: Likelihood) -> Process[Any]:
+    def _process(self, likelihood: Likelihood) -> GP:
         """Return the model, before a fit."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rfgp.counts import check_count
 from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, called
-from rfgp.models.process import Process
+from rfgp.models.gp import GP
 from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.targets import Targets
 
@@ -26,7 +26,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         (True, True)
     """
 
-    gp_: Process[Any] | None
+    gp_: GP | None
     fixed: Any
     max_iter: int | None
 
@@ -95,7 +95,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     def _learn(
         self,
-        gp: Process[Any],
+        gp: GP,
         X: Any,
         y: Any,  # (n,) or (n, k)
         weight: Any,  # (n,)
@@ -121,7 +121,7 @@ NAMES: dict[str, str | None] = {
 """The names of the models' arguments in these estimators. None if they cannot be given."""
 
 
-def learn(estimator: Any, gp: Process[Any], X: Any, y: Any, **given: Any) -> None:
+def learn(estimator: Any, gp: GP, X: Any, y: Any, **given: Any) -> None:
     """Fit the model of an estimator, and store the results in the estimator.
 
     Args:

@@ -9,7 +9,7 @@ from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
-from rfgp.solvers.bordered.planning import bordered_latent
+from rfgp.solvers.bordered.solver import bordered_latent
 from rfgp.solvers.chain import ChainPosterior, ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
@@ -17,7 +17,7 @@ from rfgp.solvers.kriging import neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
-from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
+from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened_inference
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
@@ -112,7 +112,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
         is_divided = len(neighbors_of(prior).names) > 1
         if not is_auto or (not is_divided and latent.converges_quickly()):
             return latent
-    return whitened(prior, rows, mean, noise)
+    return whitened_inference(prior, rows, mean, noise)
 
 
 def solver_in_memory(

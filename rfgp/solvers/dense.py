@@ -34,8 +34,7 @@ from rfgp.grams import Gram
 from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape
-from rfgp.solvers.terms import known_terms
+from rfgp.solvers.role import Functions, Inference, Posterior, Shape, known_terms
 from rfgp.torch_context import CachedWithoutLock
 
 _LOG_2PI = math.log(2 * math.pi)

@@ -13,7 +13,7 @@ from rfgp.blocks.neighbors import AHEAD
 from rfgp.blocks.precision import Slope
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before
-from rfgp.local.neighbors import Floats, Indices
+from rfgp.local.factor import Floats, Indices
 
 SLOPE_POINTS = 32
 """The number of points whose derivatives are computed at once. All covariances of their neighbors are formed."""

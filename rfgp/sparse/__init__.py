@@ -1,23 +1,23 @@
 """Sparse matrices: CSR patterns, values with gradients, and their products."""
 
-from rfgp.sparse.grams import gram_on as gram_on
-from rfgp.sparse.grams import quadratic_forms as quadratic_forms
-from rfgp.sparse.grams import times_sparse as times_sparse
-from rfgp.sparse.grams import times_symmetric as times_symmetric
-from rfgp.sparse.khatri_rao import KhatriRao as KhatriRao
-from rfgp.sparse.khatri_rao import KhatriRaoValues as KhatriRaoValues
-from rfgp.sparse.kronecker import KroneckerRows as KroneckerRows
-from rfgp.sparse.kronecker import on_grid as on_grid
-from rfgp.sparse.patterns import EntryPattern as EntryPattern
-from rfgp.sparse.patterns import Pattern as Pattern
-from rfgp.sparse.patterns import SparseValues as SparseValues
-from rfgp.sparse.patterns import SparsityPattern as SparsityPattern
+from rfgp.sparse.products import EntryPattern as EntryPattern
+from rfgp.sparse.products import KhatriRao as KhatriRao
+from rfgp.sparse.products import KhatriRaoValues as KhatriRaoValues
+from rfgp.sparse.products import KroneckerRows as KroneckerRows
+from rfgp.sparse.products import Pattern as Pattern
+from rfgp.sparse.products import SparseValues as SparseValues
+from rfgp.sparse.products import SparsityPattern as SparsityPattern
 from rfgp.sparse.products import add_outer as add_outer
 from rfgp.sparse.products import gram as gram
+from rfgp.sparse.products import gram_on as gram_on
 from rfgp.sparse.products import multiply as multiply
+from rfgp.sparse.products import on_grid as on_grid
 from rfgp.sparse.products import product as product
+from rfgp.sparse.products import quadratic_forms as quadratic_forms
 from rfgp.sparse.products import row_blocks as row_blocks
 from rfgp.sparse.products import sampled_outer as sampled_outer
 from rfgp.sparse.products import sampled_product as sampled_product
+from rfgp.sparse.products import times_sparse as times_sparse
+from rfgp.sparse.products import times_symmetric as times_symmetric
 from rfgp.sparse.products import transposed_product as transposed_product
 from rfgp.sparse.products import with_columns as with_columns

@@ -1,8 +1,14 @@
-"""Products of sparse matrices with gradients in their values, and entries of products on a pattern."""
+"""Sparse matrix products with gradients in their values, on given patterns; Khatri-Rao and Kronecker products.
+
+Row i of the product has the entry left_ij right_if in the column j F + f. Rows of the sparse factor often repeat.
+Only its distinct rows are stored, with the index of the distinct row of each row.
+"""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,8 +17,148 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import Array, as_array, once
-from rfgp.sparse.patterns import Pattern, SparseValues, SparsityPattern
+from rfgp.errors import InvalidArgumentError
 from rfgp.threads import num_threads
+
+# --- Patterns of the entries of sparse matrices, in CSR form ---------------------------------------------------------
+
+Indices = NDArray[np.integer[Any]]
+
+
+class Pattern(Protocol):
+    """Interface: the entries of a sparse matrix (n, N) row by row, columns increasing."""
+
+    @property
+    def indptr(self) -> Indices:
+        """The index of the first entry of each row, and the number of entries, (n + 1,)."""
+
+    @property
+    def indices(self) -> Indices:
+        """The columns, (nnz,)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, N)."""
+
+
+class SparseValues(NamedTuple):
+    """A sparse matrix: the values (nnz,), with gradients, on a pattern."""
+
+    values: Tensor
+    pattern: Pattern
+
+    def matrix(self, dtype: Any = np.float64) -> sp.csr_array:
+        """Return the matrix (n, N) without gradients.
+
+        Args:
+            dtype: The dtype of the matrix. The default is float64.
+        """
+        values = self.values.detach().cpu().numpy().astype(dtype, copy=False)
+        return sp.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
+
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,), with gradients."""
+        count = self.pattern.shape[0]
+        rows = torch.from_numpy(np.repeat(np.arange(count), np.diff(self.pattern.indptr)))
+        return self.values.new_zeros(count).index_add(0, rows, self.values.square())
+
+
+@dataclass(frozen=True, eq=False)
+class EntryPattern:
+    """The entries of a sparse matrix (n, N) row by row, with columns in any order.
+
+    Attributes:
+        indptr: The index of the first entry of each row, and the number of entries, (n + 1,).
+        indices: The columns, (nnz,).
+        shape: The shape (n, N).
+
+    Raises:
+        InvalidArgumentError: If rows do not follow each other, or columns are out of range.
+
+    Examples:
+        >>> EntryPattern(np.array([0, 2, 3]), np.array([1, 0, 1]), (2, 2)).rows.tolist()
+        [0, 0, 1]
+    """
+
+    indptr: Indices
+    indices: Indices
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        starts, columns = (np.asarray(a, dtype=np.int64) for a in (self.indptr, self.indices))
+        object.__setattr__(self, "indptr", starts)
+        object.__setattr__(self, "indices", columns)
+        bounded = len(columns) == 0 or (columns.min() >= 0 and columns.max() < self.shape[1])
+        whole = len(starts) == self.shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns)
+        if not whole or not bounded or (starts[1:] < starts[:-1]).any():
+            raise InvalidArgumentError(
+                f"A pattern must have the row starts and columns of a matrix of shape {self.shape}, got "
+                f"{len(starts)} starts and {len(columns)} columns, some out of range. Take them from a CSR matrix."
+            )
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it is immutable
+
+    @cached_property
+    def rows(self) -> Indices:
+        """The row of each entry, (nnz,)."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    def take(
+        self,
+        rows: Indices,  # (b,)
+    ) -> tuple[Self, Tensor]:
+        """Return the pattern (b, N) of some rows, and its entries' indices in this one.
+
+        Args:
+            rows: The indices of the rows, (b,).
+        """
+        counts = np.diff(self.indptr)[rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
+        return type(self)(starts, self.indices[entries], (len(rows), self.shape[1])), torch.from_numpy(entries)
+
+
+class SparsityPattern(EntryPattern):
+    """The entries of a sparse matrix (n, N) with increasing columns in each row.
+
+    Raises:
+        InvalidArgumentError: If columns repeat or decrease within a row, or are out of range.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 2, 3]), np.array([0, 1, 1]), (2, 2))
+        >>> pattern.transposed[0].indices.tolist()
+        [0, 0, 1]
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool((np.diff(self.keys) <= 0).any()):
+            raise InvalidArgumentError(
+                "The columns of each row must increase, got a repeated or decreasing one. Sort them and sum duplicates."
+            )
+
+    @cached_property
+    def keys(self) -> Indices:
+        """The position row N + column of each entry in the dense matrix.
+
+        The positions (nnz,) increase.
+        """
+        return self.rows * self.shape[1] + self.indices
+
+    @cached_property
+    def transposed(self) -> tuple["SparsityPattern", Tensor]:
+        """The pattern (N, n) of the transpose.
+
+        The second result has the index of each of its entries here, (nnz,).
+        """
+        order = np.argsort(self.indices, kind="stable")
+        counts = np.bincount(self.indices, minlength=self.shape[1])
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return SparsityPattern(starts, self.rows[order], self.shape[::-1]), torch.from_numpy(order)
+
+
+# --- Products of sparse matrices with gradients in their values, and entries of products on a pattern ----------------
 
 _BLOCKS = 8
 _ENTRIES = 2**22
@@ -324,3 +470,425 @@ def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([block @ v for block in blocks])
     with ThreadPoolExecutor(len(blocks)) as pool:
         return np.concatenate(list(pool.map(lambda block: block @ v, blocks)))
+
+
+# --- Products of sparse matrices with themselves and with symmetric ones, on given patterns --------------------------
+
+_UNCOVERED = (
+    "The precision must have an entry for each pair of latent values of a row, got a pair without one. "
+    "Add the entry, which may be 0."
+)
+
+
+def gram_on(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+    weights: Array | None = None,  # (n,)
+) -> Array:  # (nnz,)
+    """Return the entries of A^T diag(weights) A on a pattern.
+
+    The pattern is that of a symmetric matrix (N, N).
+
+    Args:
+        matrix: A.
+        pattern: The pattern of the symmetric matrix.
+        weights: The weight of each row. If None, all are 1.
+
+    Raises:
+        InvalidArgumentError: If the product has other entries.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> gram_on(matrix, pattern).tolist()
+        [1.0, 2.0, 2.0, 4.0]
+    """
+    from rfgp.sparse import loops
+
+    out = np.zeros(len(pattern.indices))
+    weights = np.ones(matrix.shape[0]) if weights is None else np.ascontiguousarray(weights)
+    if not loops.add_gram(*_arrays(matrix), weights, pattern.indptr, pattern.indices, out):
+        raise InvalidArgumentError(_UNCOVERED)
+    return out
+
+
+def quadratic_forms(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+    entries: Array,  # (nnz,)
+) -> tuple[Array, NDArray[np.bool_]]:  # (n,), (n,)
+    """Return the diagonal of A M A^T for a symmetric M with a pattern.
+
+    Args:
+        matrix: A, (n, N).
+        pattern: The pattern of M, (N, N).
+        entries: The entries of M on the pattern, (nnz,).
+
+    Returns:
+        The diagonal, and whether all pairs of columns of each row of A have an entry on the pattern. An entry that is
+        missing counts as 0.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> values, covered = quadratic_forms(matrix, pattern, np.ones(4))
+        >>> values.tolist(), covered.tolist()
+        ([9.0], [True])
+    """
+    from rfgp.sparse import loops
+
+    out, covered = np.empty(matrix.shape[0]), np.empty(matrix.shape[0], dtype=np.bool_)
+    loops.quadratic_forms(*_arrays(matrix), pattern.indptr, pattern.indices, entries, out, covered)
+    return out, covered
+
+
+def times_symmetric(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+    entries: Array,  # (nnz,)
+) -> Array:  # (nnz of the matrix,)
+    """Return the entries of A M on the pattern of A, for a symmetric M.
+
+    Args:
+        matrix: A, (n, N).
+        pattern: The pattern of M, (N, N).
+        entries: The entries of M on the pattern, (nnz,).
+
+    Raises:
+        InvalidArgumentError: If a pair of columns of a row has no entry on the pattern of M.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> times_symmetric(matrix, pattern, np.ones(4)).tolist()
+        [3.0, 3.0]
+    """
+    from rfgp.sparse import loops
+
+    out = np.empty(matrix.nnz)
+    if not loops.times_symmetric(*_arrays(matrix), pattern.indptr, pattern.indices, entries, out):
+        raise InvalidArgumentError(_UNCOVERED)
+    return out
+
+
+def _arrays(matrix: sp.csr_array) -> tuple[Any, Any, Any]:
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+
+
+def times_sparse(
+    values: Tensor,  # (nnz,)
+    pattern: EntryPattern,  # (n, m)
+    right: sp.csr_array,  # (m, N)
+) -> SparseValues:  # (n, N)
+    """Return the product of two sparse matrices, with gradients in the first.
+
+    Args:
+        values: The values of the first matrix, (nnz,).
+        pattern: Its pattern, (n, m).
+        right: The second matrix, (m, N).
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> pattern = EntryPattern(np.array([0, 2]), np.array([1, 0]), (1, 2))
+        >>> found = times_sparse(torch.tensor([3.0, 2.0]).double(), pattern, sp.csr_array([[1.0, 0.0], [1.0, 5.0]]))
+        >>> found.matrix().toarray().tolist()
+        [[5.0, 15.0]]
+    """
+    if right.nnz == 0:
+        starts = np.zeros(pattern.shape[0] + 1, dtype=np.int64)
+        return SparseValues(values[:0], SparsityPattern(starts, starts[:0], (pattern.shape[0], int(right.shape[1]))))
+    counts = np.diff(right.indptr)[pattern.indices]  # the number of terms v_ij r_jk of each entry v_ij
+    entries = np.repeat(np.arange(len(pattern.indices)), counts)
+    others = np.arange(counts.sum()) + np.repeat(right.indptr[pattern.indices] - np.cumsum(counts) + counts, counts)
+    size = int(right.shape[1])
+    keys, inverse = np.unique(pattern.rows[entries] * size + right.indices[others], return_inverse=True)
+    starts = np.searchsorted(keys, np.arange(pattern.shape[0] + 1) * size)
+    terms = values[torch.from_numpy(entries)] * torch.from_numpy(right.data[others])
+    total = values.new_zeros(len(keys)).index_add(0, torch.from_numpy(inverse.reshape(-1)), terms)
+    return SparseValues(total, SparsityPattern(starts, keys % size, (pattern.shape[0], size)))
+
+
+# --- Row-wise Kronecker products (Khatri-Rao products) of a sparse and a dense matrix ---------------------------------
+
+ENTRIES = 2**22
+"""The maximum number of entries of an intermediate array."""
+
+
+@dataclass(frozen=True, eq=False)
+class KhatriRao:
+    """The row-wise Kronecker product (n, N F) of a sparse and a dense matrix.
+
+    Attributes:
+        left: The distinct rows of the sparse factor, (U, N).
+        rows: The index of the distinct row of each row, (n,).
+        right: The dense factor, (n, F).
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp
+        >>> from rfgp.sparse import KhatriRao
+        >>> matrix = KhatriRao(sp.csr_array([[1.0, 2.0]]), np.array([0]), np.array([[3.0, 4.0]]))
+        >>> matrix.times(np.eye(4)).tolist()
+        [[3.0, 4.0, 6.0, 8.0]]
+    """
+
+    left: sp.csr_array
+    rows: Indices
+    right: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, N F)."""
+        return len(self.rows), int(self.left.shape[1]) * self.num_functions
+
+    @property
+    def num_functions(self) -> int:
+        """The number F of columns of the dense factor."""
+        return int(self.right.shape[1])
+
+    def times(self, u: Array) -> Array:
+        """Return the product (n, p) with u (N F, p), in the precision of u.
+
+        Args:
+            u: The right factor, (N F, p).
+        """
+        (count, width), p = self.left.shape, u.shape[1]
+        blocks = row_blocks(self.left.astype(u.dtype, copy=False))
+        wide = np.ascontiguousarray(u).reshape(width, self.num_functions, p)
+        out = np.zeros((len(self.rows), p), dtype=u.dtype)
+        for chunk in self._chunks(p):
+            size = chunk.stop - chunk.start
+            read = multiply(blocks, wide[:, chunk].reshape(width, size * p)).reshape(count, size, p)
+            self._add_read(read, chunk, out)
+        return out
+
+    def transposed_times(self, v: Array) -> Array:
+        """Return the product (N F, p) of the transpose with v, in the precision of v.
+
+        Args:
+            v: The right factor, (n, p).
+        """
+        (count, width), p = self.left.shape, v.shape[1]
+        transposed = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
+        out = np.empty((width, self.num_functions, p), dtype=v.dtype)
+        for chunk in self._chunks(p):
+            size = chunk.stop - chunk.start
+            summed = self.summed(v, chunk).reshape(count, size * p)
+            out[:, chunk] = multiply(transposed, summed).reshape(width, size, p)
+        return out.reshape(width * self.num_functions, p)
+
+    def summed(self, v: Array, chunk: slice) -> Array:
+        """Return the sums (U, f, p) of right_if v_i over rows.
+
+        The rows i are those of each distinct row, and f are some columns.
+
+        Args:
+            v: (n, p).
+            chunk: The columns f.
+        """
+        right = self.right[:, chunk].astype(v.dtype, copy=False)
+        size, p = right.shape[1], v.shape[1]
+        products = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
+        return np.asarray(self._members.astype(v.dtype) @ products).reshape(self.left.shape[0], size, p)
+
+    def gram_times(self, v: Array, small: Any) -> Array:
+        """Return the product (n, p) of the matrix and its transpose with v (n, p).
+
+        Args:
+            v: (n, p).
+            small: The products (U, U) of the distinct rows of the sparse factor, a sparse matrix or an array.
+        """
+        out = np.zeros_like(v)
+        for chunk in self._chunks(v.shape[1]):
+            summed = self.summed(v, chunk)
+            flat = summed.reshape(len(summed), summed.shape[1] * summed.shape[2])
+            self._add_read(np.asarray(small @ flat).reshape(summed.shape), chunk, out)
+        return out
+
+    def _add_read(self, read: Array, chunk: slice, out: Array) -> None:
+        """Add sum_f right_if read_uf to out (n, p), for some columns f.
+
+        u is the distinct row of row i.
+
+        Args:
+            read: (U, f, p).
+            chunk: The columns.
+            out: (n, p).
+        """
+        right = self.right[:, chunk].astype(out.dtype, copy=False)
+        for column in range(right.shape[1]):
+            out += right[:, column, None] * read[self.rows, column]
+
+    def gram(self, other: "KhatriRao") -> Array:
+        """Return the products (n, m) of its rows with those of another matrix.
+
+        They are products of the entries of two Gram matrices.
+
+        Args:
+            other: The other matrix, (m, N F).
+        """
+        small = np.asarray((self.left @ other.left.T).toarray())
+        out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
+        return out
+
+    def squares(self) -> Array:
+        """Return the squared norms of the rows, (n,)."""
+        norms: Array = np.asarray(self.left.power(2).sum(1))[self.rows] * np.square(self.right).sum(1)
+        return norms
+
+    def scaled(self, scale: Array) -> "KhatriRao":
+        """Return the matrix with rows times a scale (n,).
+
+        Args:
+            scale: The factor of each row, (n,).
+        """
+        return KhatriRao(self.left, self.rows, self.right * scale[:, None])
+
+    def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
+        """Return the matrix with some columns (c,) of its sparse factor.
+
+        They must include all columns with entries.
+
+        Args:
+            columns: The indices of the columns, (c,).
+        """
+        return KhatriRao(with_columns(self.left, columns), self.rows, self.right)
+
+    def above(self, other: "KhatriRao") -> "KhatriRao":
+        """Return the rows of the matrix, followed by those of another one (m, N F).
+
+        Args:
+            other: The other matrix, (m, N F).
+
+        Returns:
+            The matrix, (n + m, N F).
+        """
+        left = sp.csr_array(sp.vstack([self.left, other.left]))
+        rows = np.concatenate([self.rows, self.left.shape[0] + other.rows])
+        return KhatriRao(left, rows, np.concatenate([self.right, other.right]))
+
+    @cached_property
+    def _members(self) -> sp.csr_array:
+        """The indicators of the rows of each distinct row, (U, n)."""
+        n = len(self.rows)
+        return sp.coo_array((np.ones(n), (self.rows, np.arange(n))), shape=(self.left.shape[0], n)).tocsr()
+
+    def _chunks(self, p: int) -> list[slice]:
+        """Return ranges of columns of the dense factor.
+
+        Their products with p columns have at most `ENTRIES` entries.
+        """
+        size = max(1, ENTRIES // max(1, p * max(len(self.rows), int(self.left.shape[1]))))
+        return [slice(a, min(a + size, self.num_functions)) for a in range(0, self.num_functions, size)]
+
+
+class KhatriRaoValues(NamedTuple):
+    """A Khatri-Rao product with gradients in its factors."""
+
+    left: SparseValues  # (U, N)
+    rows: Indices  # (n,)
+    right: Tensor  # (n, F)
+
+    def matrix(self) -> KhatriRao:
+        """Return the matrix (n, N F) without gradients."""
+        return KhatriRao(self.left.matrix(), self.rows, self.right.detach().numpy())
+
+    def formed(self) -> SparseValues:
+        """Return the product (n, N F) itself.
+
+        Its values have the gradients of both factors.
+        """
+        whole = self.left.pattern
+        pattern, entries = SparsityPattern(whole.indptr, whole.indices, whole.shape).take(self.rows)
+        size = self.right.shape[1]
+        values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
+        indices = (pattern.indices[:, None] * size + np.arange(size)).reshape(-1)
+        shape = len(self.rows), pattern.shape[1] * size
+        return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
+
+    def gram(self, other: "KhatriRaoValues") -> Tensor:
+        """Return the products (n, m) of its rows with another product's, with gradients.
+
+        Args:
+            other: The other product, (m, N F).
+        """
+        small = gram(self.left.values, self.left.pattern, other.left.values, other.left.pattern)
+        indices = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)
+        return small[indices] * (self.right @ other.right.mT)
+
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,), with gradients."""
+        return self.left.squares()[torch.from_numpy(self.rows)] * self.right.square().sum(1)
+
+
+# --- Rows of a Kronecker product of two dense matrices, without forming it -------------------------------------------
+
+KRONECKER_ENTRIES = 2**23
+"""The maximum number of entries of an intermediate array of a product."""
+FULL = 4
+"""The maximum number of cells of the whole product that are computed for each requested row."""
+
+
+def on_grid(first: Tensor, second: Tensor, cells: Tensor) -> Tensor:
+    """Return the product of a Kronecker product A kron B with cells.
+
+    Args:
+        first: A, (M_1, N_1).
+        second: B, (M_2, N_2).
+        cells: The cells, (N_1, N_2, p).
+
+    Returns:
+        The product, (M_1, M_2, p).
+
+    Examples:
+        >>> cells = torch.ones(2, 2, 1)
+        >>> on_grid(torch.eye(2), torch.ones(1, 2), cells)[:, :, 0].tolist()
+        [[2.0], [2.0]]
+    """
+    inner = (first @ cells.reshape(len(cells), -1)).reshape(len(first), *cells.shape[1:])
+    return second @ inner
+
+
+class KroneckerRows(NamedTuple):
+    """Rows of X_1 kron X_2, (n, N_1 N_2), without forming them.
+
+    Examples:
+        >>> first, rows = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
+        >>> KroneckerRows(first, torch.tensor([[3.0, 4.0]]), rows, rows).times(torch.eye(4)).tolist()
+        [[3.0, 4.0, 6.0, 8.0]]
+    """
+
+    first: Tensor  # X_1 (M_1, N_1)
+    second: Tensor  # X_2 (M_2, N_2)
+    rows: Tensor  # the row of X_1 of each row, (n,)
+    columns: Tensor  # the row of X_2 of each row, (n,)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Return the product (n, p) with weights (N_1 N_2, p), in their precision.
+
+        Args:
+            weights: The right factor, (N_1 N_2, p).
+        """
+        first, second = self.first.to(weights), self.second.to(weights)
+        cells = weights.reshape(first.shape[1], second.shape[1], -1)
+        if len(first) * len(second) <= FULL * len(self.rows):
+            return on_grid(first, second, cells)[self.rows, self.columns]
+        inner = (first @ cells.reshape(len(cells), -1)).reshape(len(first), *cells.shape[1:])
+        size = max(1, KRONECKER_ENTRIES // max(inner[0].numel(), 1))
+        pairs = zip(torch.split(self.rows, size), torch.split(self.columns, size), strict=True)
+        return torch.cat([torch.einsum("nk,nkp->np", second[column], inner[row]) for row, column in pairs])
+
+    def between(self, first: Tensor, second: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the product (m, n) of some rows of A kron B and the transpose.
+
+        Args:
+            first: A (M, N_1).
+            second: B (M', N_2).
+            rows: The rows of A, (m,).
+            columns: The rows of B, (m,).
+        """
+        left, right = first @ self.first.mT, second @ self.second.mT
+        return left[rows][:, self.rows] * right[columns][:, self.columns]
+
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,)."""
+        return self.first.square().sum(1)[self.rows] * self.second.square().sum(1)[self.columns]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk
-from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
+from rfgp.rows.arrays import counts_rows, is_index_name, warn_of_index
 from rfgp.tables.messages import listed, quoted, title, unquoted
 
 Target = str | Sequence[str] | None

@@ -22,7 +22,7 @@ import rfgp
 from rfgp import kernels as k
 from rfgp.approximations import Approximation
 from rfgp.solvers import Inference, Posterior, lowrank
-from rfgp.solvers.iterative.draws import Draws
+from rfgp.solvers.iterative.operator import Draws
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
 

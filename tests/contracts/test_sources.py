@@ -19,7 +19,7 @@ from checks import assert_mean
 import graphs
 import rfgp
 from rfgp import kernels as k
-from rfgp.rows.source_summary import summarize_source
+from rfgp.rows.sources import summarize_source
 from rfgp.tables import CSV, Batches, Parquet
 
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")

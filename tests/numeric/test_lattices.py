@@ -88,9 +88,9 @@ def test_plan_keeps_the_largest_modes_if_they_are_too_many():
 def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
-    assert lattices.planning.supports(design.product, near, design.lattice, 1e-5, 1e-3)
+    assert lattices.lattice.supports(design.product, near, design.lattice, 1e-5, 1e-3)
     far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not lattices.planning.supports(design.product, far, design.lattice, 1e-5, 1e-3)
+    assert not lattices.lattice.supports(design.product, far, design.lattice, 1e-5, 1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -101,10 +101,10 @@ def test_transforms_match_sums_of_exponentials(d):
     integers = np.stack(np.meshgrid(*(np.arange(n) - n // 2 for n in shape), indexing="ij"), -1)
     waves = np.exp(1j * np.tensordot(integers, angles, axes=(-1, 1)))
     np.testing.assert_allclose(
-        lattices.transforms.sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10
+        lattices.design.sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10
     )
     coefficients = rng.normal(size=shape) + 1j * rng.normal(size=shape)
     expected = np.tensordot(coefficients, waves, axes=(list(range(d)), list(range(d))))
-    np.testing.assert_allclose(lattices.transforms.series_at_points(angles, coefficients), expected, atol=1e-10)
-    assert not lattices.transforms.sums_at_frequencies(angles[:0], strengths[:0], shape).any()
-    assert lattices.transforms.series_at_points(angles[:0], coefficients).shape == (0,)
+    np.testing.assert_allclose(lattices.design.series_at_points(angles, coefficients), expected, atol=1e-10)
+    assert not lattices.design.sums_at_frequencies(angles[:0], strengths[:0], shape).any()
+    assert lattices.design.series_at_points(angles[:0], coefficients).shape == (0,)

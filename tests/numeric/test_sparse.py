@@ -79,12 +79,12 @@ def test_khatri_rao_products_match_dense(n, size, p):
 
 @pytest.mark.parametrize("full", [0, 4])
 def test_rows_of_a_kronecker_product_match_a_formed_one(full, monkeypatch):
-    monkeypatch.setattr(sparse.kronecker, "FULL", full)
-    monkeypatch.setattr(sparse.kronecker, "ENTRIES", 40)
+    monkeypatch.setattr(sparse.products, "FULL", full)
+    monkeypatch.setattr(sparse.products, "KRONECKER_ENTRIES", 40)
     rng = np.random.default_rng(5)
     first, second, w = (torch.from_numpy(rng.normal(size=shape)) for shape in ((4, 3), (5, 2), (6, 2)))
     rows, columns = torch.tensor([0, 3, 3, 1]), torch.tensor([4, 0, 4, 2])
-    found = sparse.kronecker.KroneckerRows(first, second, rows, columns)
+    found = sparse.products.KroneckerRows(first, second, rows, columns)
     formed = torch.stack([torch.kron(first[i], second[j]) for i, j in zip(rows, columns, strict=True)])
     np.testing.assert_allclose(found.times(w), formed @ w, atol=1e-12)
     np.testing.assert_allclose(found.squares(), formed.square().sum(1), atol=1e-12)

@@ -2,8 +2,8 @@
 
 from rfgp.inference.sites.choice import infer as infer
 from rfgp.inference.sites.choice import restore as restore
-from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace as CoupledDenseLaplace
-from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace as CoupledLowRankLaplace
-from rfgp.inference.sites.laplace import Laplace as Laplace
-from rfgp.inference.sites.lowrank import LowRankLaplace as LowRankLaplace
+from rfgp.inference.sites.classes import CoupledDenseLaplace as CoupledDenseLaplace
+from rfgp.inference.sites.classes import CoupledLowRankLaplace as CoupledLowRankLaplace
+from rfgp.inference.sites.newton import Laplace as Laplace
 from rfgp.inference.sites.variational import Variational as Variational
+from rfgp.inference.sites.weights import LowRankLaplace as LowRankLaplace

@@ -9,24 +9,21 @@ from torch import Tensor
 from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.composite import (
-    NOISE_PREFIX,
-    HeteroscedasticPosterior,
-    IndependentFunctions,
-    tensors_by_prefix,
+from rfgp.inference.mixture import NOISE_PREFIX, HeteroscedasticPosterior, IndependentFunctions, tensors_by_prefix
+from rfgp.inference.sites.classes import (
+    CoupledDenseLaplace,
+    CoupledDensePosterior,
+    CoupledLowRankLaplace,
+    CoupledLowRankPosterior,
 )
-from rfgp.inference.sites.coupled import CoupledDensePosterior, CoupledLowRankPosterior
-from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace
-from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace
-from rfgp.inference.sites.laplace import Laplace
-from rfgp.inference.sites.lattices import LatticeLaplace
-from rfgp.inference.sites.lowrank import LowRankLaplace, with_curvature_noise
+from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
+from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace, with_curvature_noise
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
-from rfgp.solvers.bordered.planning import bordered_latent
+from rfgp.solvers.bordered.solver import bordered_latent
 from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices

@@ -24,10 +24,8 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import SolverError
-from rfgp.inference.composite import HeteroscedasticPosterior, IndependentFunctions
-from rfgp.inference.sites.newton import NOT_FINITE
-from rfgp.inference.sites.rows import regression
-from rfgp.inference.sites.terms import RowLikelihood
+from rfgp.inference.mixture import HeteroscedasticPosterior, IndependentFunctions
+from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block

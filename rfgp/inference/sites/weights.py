@@ -1,4 +1,4 @@
-"""Sites over the weights of a low-rank model, by passes over blocks of rows.
+"""Laplace's approximation through features, by passes over blocks of rows or by fast transforms.
 
 The model is f = mean + Phi w with w ~ N(0, I) and Phi = phi S, with the prior standard deviations S of the weights. Let
 g and W be the derivatives of the log density and curvatures at f. A step is then A^-1 (Phi^T g - w) with A = I + Phi^T
@@ -6,27 +6,74 @@ W Phi (the weight-space form of Rasmussen and Williams 2006, Algorithm 3.1). One
 Phi. A second pass is needed only if a step must be shortened. Rows on other machines are summed there.
 
 If the log density is not concave and the curvature does not make A positive definite, W is a majorizer of it.
+
+At the mode w of the weights (`rfgp.inference.sites.weights`)
+
+    log q = sum_i log p(y_i | f_i) - w^T w / 2 - log|A| / 2.
+
+The gradient takes two passes over the rows. The first computes the posterior variances v_i = Phi_i A^-1 Phi_i^T and
+s_i = -v_i / 2 dW_i / df_i, for b = A^-1 Phi^T s. The second computes, with u = s - W Phi b (the weight-space form of
+`rfgp.inference.sites.newton`),
+
+    d/dPhi = (g + u) w^T + g b^T - W Phi A^-1,    d/dmean = sum_i g_i + u_i,
+    d/ds_t^2 = (w_t^T w_t / 2 + b_t^T w_t - (F_t - tr (A^-1)_tt) / 2) / s_t^2,
+
+and the gradient of sum_i log p + (Phi b)_i g_i - v_i W_i / 2 in the parameters of the likelihood. A row with the count
+w has w times the log density, g and W.
+
+No features are formed. The notation is that of `rfgp.inference.sites.weights`, with Phi = phi S and features phi that
+depend on no hyperparameter. A Newton step needs f at the rows, which is a Fourier series. It also needs the sums phi^T
+W phi and phi^T g over the rows with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the
+posterior variances v at the rows, which are a series on the doubled lattice. It also needs sums with strengths s = -v /
+2 dW / df and W. With b = A^-1 Phi^T s
+
+    d log q / d log S_j = w_j^2 + 2 b_j w_j - 1 + (A^-1)_jj,    d log q / d mean = sum_i (g_i + s_i) - b^T Phi^T W 1,
+
+because Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are read in blocks, and sums are added up.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs
-from rfgp.inference.sites.newton import LENGTHS, MAX_STEPS, STALL_DECREMENT, TOLERANCE, ModeProblem, Step, find_mode
-from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood, cavity
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.inference.sites.newton import (
+    LENGTHS,
+    MAX_STEPS,
+    STALL_DECREMENT,
+    TOLERANCE,
+    LikelihoodTerms,
+    ModeProblem,
+    RowLikelihood,
+    Step,
+    cavity,
+    find_mode,
+)
 from rfgp.likelihoods import Likelihood
-from rfgp.linalg import cholesky
-from rfgp.rows import Block
-from rfgp.rows.blocks import Sums
-from rfgp.solvers import WarmStart
-from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, summed, symmetrized
+from rfgp.linalg import cholesky, half_solve
+from rfgp.rows import Block, Rows
+from rfgp.rows.blocks import Sums, sums_over_parts
+from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers.lowrank import (
+    FactorCovariance,
+    LinearModel,
+    LowRankPosterior,
+    ParameterGradients,
+    add_symmetric_product,
+    summed,
+    symmetrized,
+)
+from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
+from rfgp.solvers.onepass.sums import Layout, assemble, projected, row_blocks, weighted_sums
+
+# --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
 
 FLOAT32_TOLERANCE = 1e-7
 """The decrement, in nats per thousand rows, at which a search with features of single precision has converged."""
@@ -393,3 +440,378 @@ def _line_sums(
         for i, length in enumerate(_SHORTER_LENGTHS):
             values[i] += rows.log_prob(model.mean + f + length * slope)
     return (values,)
+
+
+# --- Laplace's approximation through features, in blocks of rows -----------------------------------------------------
+
+_SAMPLE_ROWS = 2000
+"""The number of rows whose curvature decides whether features may be in single precision."""
+
+
+class LowRankLaplace(WeightLaplace, Inference):
+    """Laplace's approximation to the posterior of the weights of features.
+
+    The noise of the model is 1 / mean(W).
+    """
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        model = self.model
+        return with_gradient(self.evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+
+    def posterior(self) -> LowRankPosterior:
+        """Return the weights and the factor of their precision."""
+        prior = Prior(weights=self.model.weights.blocks)
+        return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
+
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each."""
+        model, mode = self.detached, self.mode
+        phi = model.phi(block)
+        f = model.mean + model.fitted(phi, mode.weights[:, None])[:, 0]
+        return f, half_solve(mode.factor, (model.scale * phi).mT).square().sum(0)
+
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
+        model, mode, count = self.detached, self.mode, len(self.model.parameters)
+        inverse = self.inverse
+        covariance = model.scale[:, None] * inverse * model.scale
+        learned = {name: value.detach() for name, value in self.learned.items()}
+        at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
+        (pulled,) = summed(model, partial(_implicit_sums, at_mode))
+        b = inverse @ pulled
+        later_needs = needs[2 : 2 + count], needs[2 + count :]
+        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *later_needs))
+        explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
+        in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
+        return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
+
+
+def with_curvature_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
+    """Return the model with noise 1 / mean(W).
+
+    W is evaluated at the prior mean, for the first rows.
+
+    Args:
+        model: The rows and their features.
+        likelihood: The likelihood, with values of all its parameters.
+    """
+    with torch.no_grad():
+        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
+        terms = RowLikelihood(likelihood, sample).terms(model.mean.detach().expand(len(sample)))
+        return replace(model, noise=1 / terms.weight.mean())
+
+
+# --- passes over the rows ------------------------------------------------------------------------------
+
+
+class _AtMode(NamedTuple):
+    """The mode, for passes over the rows."""
+
+    likelihood: Likelihood  # with its given parameters
+    learned: dict[str, Tensor]  # the learned ones, 0-d each
+    weights: Tensor  # (F,)
+    covariance: Tensor  # (F, F), of the weights times their scales
+
+    def rows(self, block: Block) -> RowLikelihood:
+        """Return a block of rows under the likelihood."""
+        return RowLikelihood(self.likelihood.at(self.learned), block)
+
+
+def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
+    """Return Phi^T s (F,)."""
+    total = model.mean.new_zeros(model.num_features)
+    for block in model.blocks():
+        phi, _, terms = terms_at(model, at.rows(block).likelihood, at.weights, block)
+        variance = ((phi @ at.covariance.to(phi)) * phi).sum(1).double()
+        total += (phi.mT @ (-0.5 * variance * terms.weight_slope).to(phi)).double()
+    return (model.scale * total,)
+
+
+def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
+    """Return the gradients in the mean (1,), the features and the likelihood.
+
+    Args:
+        at: The mode.
+        b: A^-1 Phi^T s, (F,).
+        features: Whether each parameter of the features needs a gradient.
+        learned: Whether each parameter of the likelihood needs a gradient.
+        model: The rows.
+    """
+    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
+    in_learned = [torch.zeros_like(value) for value in at.learned.values()]
+    ends = (model.scale * torch.stack([at.weights, b])).mT
+    for block in model.blocks():
+        phi = in_features.features(block)
+        shift, change = (phi @ ends.to(phi)).double().mT
+        f, rows = model.mean + shift, at.rows(block)
+        terms = rows.terms(f)
+        pushed = phi @ at.covariance.to(phi)
+        variance = (pushed * phi).sum(1).double()
+        u = -0.5 * variance * terms.weight_slope - terms.weight * change
+        in_mean += (terms.gradient + u).sum()
+        if in_features.is_needed:
+            outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
+            in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
+        if any(learned):
+            gradients = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
+            for total, gradient in zip(in_learned, gradients, strict=True):
+                total += gradient
+    return in_mean, *in_features.sums, *in_learned
+
+
+def learned_gradients(
+    likelihood: Likelihood,
+    learned: Mapping[str, Tensor],
+    needs: Needs,
+    block: Block,
+    values: tuple[Tensor, Tensor, Tensor],
+) -> list[Tensor]:
+    """Return the gradients in the learned parameters of a likelihood, 0-d each.
+
+    Args:
+        likelihood: The likelihood, with its given parameters.
+        learned: The learned parameters, 0-d each.
+        needs: Whether each of them needs a gradient.
+        block: A block of b rows.
+        values: f, Phi b and the posterior variances v of f at these rows, (b,) each.
+    """
+    with torch.enable_grad():
+        leaves = [value.clone().requires_grad_(need) for value, need in zip(learned.values(), needs, strict=True)]
+        at_leaves = likelihood.at(dict(zip(learned, leaves, strict=True)))
+        total = RowLikelihood(at_leaves, block).parameter_objective(*values)
+        gradients = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
+    return [next(gradients) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]
+
+
+# --- Laplace's approximation through features on lattices, by fast transforms ----------------------------------------
+
+
+class SeriesPasses(FeaturePasses):
+    """Passes over the rows that evaluate features by fast transforms."""
+
+    def tolerances(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the stall decrement of a search."""
+        return TOLERANCE * (1 + len(model.rows) / 1000), STALL_DECREMENT
+
+    def blocks(self, model: LinearModel) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        return row_blocks(_layout_of(model), model.rows)
+
+    def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
+        """Return Phi w (b, m), float64."""
+        return _series(model, weights).mean(block.inputs)
+
+    def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
+        has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
+        at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
+        weigh = partial(_newton_weights, at, is_final, has_excess)
+        sums, (value,) = weighted_sums(layout, model.rows, weigh, 1 + has_excess, num_values=1)
+        statistics = [assemble(layout, of_series) for of_series in sums]
+        gradient = scale * statistics[0].target[:, 0]
+        return value, gradient, *(of_series.gram.mul_(scale[:, None] * scale) for of_series in statistics)
+
+
+SERIES_FEATURES = SeriesPasses()
+"""The passes that evaluate features by fast transforms."""
+
+
+class _Implicit(NamedTuple):
+    """Sums over the rows at the mode."""
+
+    curved: Tensor  # Phi^T W 1, (F,)
+    pulled: Tensor  # Phi^T s, (F,)
+    total: Tensor  # sum_i (g_i + s_i), 0-d
+    weight: float  # sum_i W_i
+
+
+class LatticeLaplace(WeightLaplace, Inference):
+    """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
+
+    The noise of the model has no effect.
+    """
+
+    passes: ClassVar[FeaturePasses] = SERIES_FEATURES
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        return with_gradient(self.evidence, self.model.mean, self.scale, *self.learned.values())
+
+    def posterior(self) -> SeriesPosterior:
+        """Return the weights and the factor of their precision."""
+        return self._posterior
+
+    @cached_property
+    def _posterior(self) -> SeriesPosterior:
+        prior = _prior_of(self.detached)
+        dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
+        return SeriesPosterior(prior, dense)
+
+    @property
+    def inverse(self) -> Tensor:
+        """A^-1 at the mode, (F, F)."""
+        return self._posterior.moments_at_rows.inverse
+
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each."""
+        series = self._posterior.moments_at_rows
+        rows = _Rows(series, self.model.mean.detach(), self.bound_likelihood)
+        return rows.values(block), series.known_variance(block.inputs)
+
+    @cached_property
+    def _implicit(self) -> _Implicit:
+        """The sums of the pass that gradients and information need."""
+        model, layout = self.detached, _layout_of(self.detached)
+        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound_likelihood)
+        (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
+        curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
+        return _Implicit(curved, pulled, total, sums.observations)
+
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
+        model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
+        scale, series = _scale_of(model), self._posterior.moments_at_rows
+        b = series.inverse @ self._implicit.pulled
+        in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
+        in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
+        in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
+        in_learned: Sums = ()
+        if any(needs[2:]):
+            learned = {name: value.detach() for name, value in self.learned.items()}
+            both = _Rows(_series(model, torch.stack([weights, b], dim=1)), model.mean, self.likelihood)
+            in_learned = sums_over_parts(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
+        gradients = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
+        return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
+
+    # --- the search for hyperparameters -----------------------------------------------------------
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the mode has been computed."""
+        return "mode" in vars(self)
+
+    @property
+    def mean(self) -> Tensor:
+        """The prior mean of the latent function, (1,)."""
+        return self.model.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """A noise of 1, 0-d. It has no effect."""
+        return torch.ones_like(self.model.noise)
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,)."""
+        return _scale_of(self.model)
+
+    def score(self) -> Tensor:
+        """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
+        return self.log_marginal_likelihood()
+
+    def with_factors_of(self, other: "LatticeLaplace") -> Self:
+        """Return the inference with the results of another at the same hyperparameters and rows."""
+        cached = ("mode", "_posterior", "_implicit")
+        vars(self).update({name: vars(other)[name] for name in cached if name in vars(other)})
+        return self
+
+    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
+        """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
+
+        It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
+        """
+        with torch.no_grad():
+            inverse, implicit = self.inverse, self._implicit
+            weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
+            of_mean = implicit.weight - implicit.curved @ inverse @ implicit.curved
+            return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
+
+
+def _prior_of(model: LinearModel) -> Prior:
+    return Prior(weights=model.weights.blocks)
+
+
+def _layout_of(model: LinearModel) -> Layout:
+    return Layout.of(designs_of(_prior_of(model)))
+
+
+def _scale_of(model: LinearModel) -> Tensor:
+    """Return the prior standard deviations of the weights, including those on a lattice, (F,)."""
+    return scale_of(_prior_of(model))
+
+
+def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
+    """Return the moments of functions with weights (F, m).
+
+    Only their means are defined.
+    """
+    return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
+
+
+# --- passes over the rows ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The latent function and the likelihood, for passes over the rows."""
+
+    series: SeriesMoments
+    mean: Tensor  # (1,)
+    likelihood: Likelihood
+
+    def values(self, block: Block) -> Tensor:
+        """Return f (b,)."""
+        return self.mean + self.series.mean(block.inputs)[:, 0]
+
+
+def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
+    """Return rows whose sums are those with strengths `weight` and `target`, (b,) each."""
+    return Block(block.inputs, (target / weight)[:, None], weight=weight)
+
+
+def _newton_weights(
+    at: _Rows, is_final: bool, has_excess: bool, block: Block
+) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows for the sums of a Newton step, and the log density, 0-d.
+
+    The first rows have the strengths W and g, and the second, if any, the majorizer's excess.
+    """
+    terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
+    weighted = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
+    if has_excess:
+        excess = (terms.majorizer - terms.curvature).clamp_min(0)
+        weighted.append(Block(block.inputs, torch.zeros_like(block.targets), weight=excess))
+    return weighted, (terms.value,)
+
+
+def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows with strengths W and s, and the sum of g + s, 0-d."""
+    terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
+    s = -0.5 * at.series.known_variance(block.inputs) * terms.weight_slope
+    return (_weighted(block, terms.weight, s),), ((terms.gradient + s).sum(),)
+
+
+def _learned_sums(
+    layout: Layout, both: _Rows, series: SeriesMoments, learned: Mapping[str, Tensor], needs: Needs, rows: Rows
+) -> Sums:
+    """Return the gradients in the parameters of the likelihood, 0-d each.
+
+    Args:
+        layout: The designs.
+        both: The functions with weights w and b, and the likelihood with its given parameters.
+        series: The posterior moments.
+        learned: The learned parameters of the likelihood.
+        needs: Whether each of them needs a gradient.
+        rows: The rows.
+    """
+    totals = [torch.zeros_like(value) for value in learned.values()]
+    for block in row_blocks(layout, rows):
+        shift, change = both.series.mean(block.inputs).mT
+        values = (both.mean + shift, change, series.known_variance(block.inputs))
+        gradients = learned_gradients(both.likelihood, learned, needs, block, values)
+        totals = [total + gradient for total, gradient in zip(totals, gradients, strict=True)]
+    return tuple(totals)
+
+
+__all__ = ["LatticeLaplace", "SeriesPasses"]

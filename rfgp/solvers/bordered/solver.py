@@ -1,27 +1,616 @@
-"""The solver of sparse precisions and dense weights, for rows in memory."""
+"""Sparse latent values and dense weights: the solver, the posterior, and projections to rows and points."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import PrecisionBlock, Prior
+from graphs.cholesky import Analysis
+from graphs.errors import MemoryBudgetError
+from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient, with_slopes
+from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
+from rfgp.errors import InvalidArgumentError, NotDifferentiableError
+from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.points import PointProjector
-from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.projections import (
-    all_weights,
-    bordered_system,
-    has_residuals,
-    joint_projector,
-    sparse_blocks,
-    with_feature_residuals,
-)
-from rfgp.solvers.bordered.system import BorderedSystem
+from rfgp.solvers.bordered.neighbors import latent_precision
+from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
+from rfgp.solvers.kriging import neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
-from rfgp.solvers.role import Inference, Posterior
+from rfgp.solvers.role import (
+    MAX_JOINT,
+    Functions,
+    Inference,
+    LatentOperator,
+    Posterior,
+    Shape,
+    check_divided,
+    check_joint,
+    known_terms,
+)
+
+# --- The projection of sparse latent values and dense weights to rows ------------------------------------------------
+
+
+def all_weights(prior: Prior, rows: Tensor) -> Weights:
+    """Return the dense weights of a prior, and those of its kernels at the rows.
+
+    Args:
+        prior: The prior.
+        rows: The inputs of the rows, (n, d), or positions (n,).
+    """
+    return Weights((*prior.weights, *(block.as_weights(rows) for block in prior.kernels)))
+
+
+def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
+    """Return the precisions of a prior, and its neighbors as latent values at rows.
+
+    Args:
+        prior: The prior.
+        rows: The inputs of the rows, (n, d), or positions (n,).
+    """
+    near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows, explained=prior.explained),)
+    return (*prior.precisions, *near)
+
+
+def joint_projector(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
+    """Return the joint projection A = [A_1, A_2, ...] of n points, (n, N).
+
+    It has no columns if there are no blocks.
+
+    Args:
+        blocks: The sparse blocks.
+        inputs: The inputs of the points, (n, d), or positions (n,).
+    """
+    return side_by_side([block.projector(inputs) for block in blocks], len(inputs))
+
+
+def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
+    """Return [A_1, A_2, ...], (n, N), without columns if there are no parts.
+
+    Args:
+        parts: The projections A_t, (n, N_t) each.
+        count: The number n of points.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
+
+
+def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether a block has a residual.
+
+    A row may then depend on values without a joint entry in Q.
+
+    Args:
+        blocks: The sparse blocks.
+    """
+    return any(block.residual is not None for block in blocks)
+
+
+def with_feature_residuals(
+    weights: Weights, rows: Block, noise: Tensor, border: Tensor
+) -> tuple[Block, Tensor, Tensor]:
+    """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
+
+    Args:
+        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
+        rows: The data.
+        noise: The variance of one observation, 0-d.
+        border: Phi of the weights, and possibly of further ones, (n, F).
+
+    Returns:
+        The rows with residual noise, the term of VFE residuals in the log marginal likelihood, 0-d, and the residual
+        variances (n,) that are not in the noise of row means.
+    """
+    if not weights.has_residual:
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    of_weights, counts = border[:, : weights.num_features], rows.counts()
+    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
+    as_noise, bounding = (
+        weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
+    )
+    if weights.adds_noise:
+        rows = rows.with_more_noise(as_noise)
+    bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * as_noise + bounding
+
+
+def bordered_system(
+    blocks: Sequence[PrecisionBlock],
+    projector: sp.csr_array,  # (n, N)
+    border: Tensor,  # (n, F)
+    noise: Tensor,  # (n,)
+    residual: Tensor,  # (n, k)
+    output_weights: Tensor | None = None,  # (k,)
+    *,
+    combines_non_neighbors: bool = False,
+) -> BorderedSystem:
+    """Return the regression of residuals on sparse blocks and features.
+
+    The result has no gradients.
+
+    Args:
+        blocks: The sparse blocks, in the order of the columns of the projection.
+        projector: The projection A to the rows.
+        border: Phi of the rows.
+        noise: The noise D of the rows.
+        residual: The residual r of the rows.
+        output_weights: The weight of the log marginal likelihood of each output. If None, 1.
+        combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q. The
+            default is False.
+    """
+    latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
+    prior = SparseLatents(latents, projector, combines_non_neighbors=combines_non_neighbors)
+    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)
+
+
+# --- The covariance of projected sparse latent values, as products and solves ----------------------------------------
+
+
+class SparseOperator:
+    """The covariance A S^-1 A^T of n points.
+
+    The latent values have the posterior precision S. Methods have the arguments of those of `LatentOperator`.
+
+    Args:
+        system: The latent values given rows.
+        projector: The projection A, (n, N).
+    """
+
+    def __init__(self, system: BorderedSystem, projector: sp.csr_array) -> None:
+        self._system, self._projector = system, projector
+        self._factor_with_points: tuple[Tensor, Factor] | None = None
+
+    def __len__(self) -> int:
+        return int(self._projector.shape[0])
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return A S^-1 A^T v, (n, p)."""
+        return torch.from_numpy(self._projector @ self._system.elimination.factor.solve(self._projector.T @ v.numpy()))
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (A S^-1 A^T + D)^-1 v, (n, p).
+
+        It is computed as D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v). The factor for the last D is cached.
+        """
+        if self._factor_with_points is None or self._factor_with_points[0] is not noise:
+            self._factor_with_points = noise, self._system.elimination.factor_with(self._projector, noise.numpy())
+        scaled = v / noise[:, None]
+        explained = self._factor_with_points[1].solve(self._projector.T @ scaled.numpy())
+        return scaled - torch.from_numpy(self._projector @ explained) / noise[:, None]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from N(0, A S^-1 A^T).
+
+        Returns:
+            The draws, (n, count).
+        """
+        standard = torch.randn(self._projector.shape[1], count, generator=generator, dtype=torch.float64)
+        return torch.from_numpy(self._projector @ self._system.elimination.factor.sample(standard.numpy()))
+
+
+# --- The projection of sparse latent values and dense weights to points ----------------------------------------------
+
+MIN_JOINT = 256
+"""The number of points of a joint distribution that is permitted for any number of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class BorderedProjection:
+    """The projection f = A u + Phi w + e of latent values u and weights w to n points.
+
+    The latent values and the weights are given the rows.
+
+    Attributes:
+        system: The latent values u and weights w given the rows.
+        sparse: The projection A, (n, N).
+        dense: The features Phi, (n, F).
+        conditional_variance: The variances (n,) of e, or its covariance (n, n).
+        inputs: The inputs of the points, if A is differentiated in them.
+        slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
+    """
+
+    system: BorderedSystem
+    sparse: sp.csr_array
+    dense: Tensor
+    conditional_variance: Tensor
+    inputs: Tensor | None = None
+    slopes: Sequence[Slope] = ()
+
+    @cached_property
+    def reduced(self) -> Tensor:
+        """Psi = Phi - A Y, (n, F)."""
+        elimination = self.system.elimination
+        if not elimination.is_sparse or not self.dense.shape[1]:
+            return self.dense
+        return self.dense - torch.from_numpy(self.sparse @ elimination.coupling.numpy())
+
+    @property
+    def variances(self) -> Tensor:
+        """The variances (n,) of f."""
+        variances = self.conditional_variance
+        variances = variances if variances.ndim == 1 else variances.diagonal()
+        variances = self.system.elimination.variances(self.sparse, self.reduced) + variances
+        return self._with_slopes(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean (n, k) of f."""
+        system = self.system
+        mean = self.dense @ system.weights
+        if not system.elimination.is_sparse:
+            return mean
+        values = system.values.numpy()
+        slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
+        return self._with_slopes(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+
+    def _with_slopes(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
+        """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
+        if self.inputs is None:
+            return values
+        columns = [slope.column for slope in self.slopes]
+        return with_slopes(values, self.inputs, list(zip(columns, slopes, strict=True)))
+
+    def _variance_slope(self, slope: Slope) -> Array:
+        """Return the derivative (n,) of the variances in A, along A'.
+
+        The variances V are quadratic in A. The derivative is (V(A + h A') - V(A - h A')) / 2h for any h, here |A| /
+        |A'|.
+        """
+        elimination, size, slope_size = self.system.elimination, _norms(self.sparse), _norms(slope.projector)
+        step = np.where((size > 0) & (slope_size > 0), size, 1.0) / np.where(slope_size > 0, slope_size, 1.0)
+        moved = sp.csr_array(sp.diags_array(step) @ slope.projector)
+        border = torch.from_numpy(moved @ elimination.coupling.numpy())
+        ends = [
+            elimination.variances(
+                sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border
+            ).numpy()
+            for sign in (1.0, -1.0)
+        ]
+        return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.conditional_variance)
+
+
+@dataclass(frozen=True, eq=False)
+class PointProjector:
+    """The projection of a sum of terms given the rows, for any points.
+
+    Attributes:
+        system: The latent values and weights given the rows.
+        weights: The dense weights.
+        blocks: The sparse blocks, in the order of the columns of A. Refined ones have the rows among their values.
+        terms: The names of the terms. If None, all.
+    """
+
+    system: BorderedSystem
+    weights: Weights
+    blocks: Sequence[PrecisionBlock]
+    terms: Sequence[str] | None = None
+
+    def project(self, inputs: Tensor) -> BorderedProjection:
+        """Return the projections of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
+        dense = self._features(inputs)
+        variance = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
+        out = self._projection(inputs, dense, variance, PrecisionBlock.marginal_projection)
+        return replace(out, inputs=inputs, slopes=list(self._slopes(inputs))) if self.needs_gradient(inputs) else out
+
+    def needs_gradient(self, inputs: Tensor) -> bool:
+        """Return whether projections of sparse blocks are differentiated in the inputs.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
+        is_smooth = any(block is not None and block.slopes is not None for block in self._predicted)
+        return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
+
+    def check_constant(self, inputs: Tensor) -> None:
+        """Raise if the covariance of points would be differentiated in their inputs.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+
+        Raises:
+            NotDifferentiableError: If the inputs require gradients and a sparse block depends on them smoothly.
+        """
+        if self.needs_gradient(inputs):
+            raise NotDifferentiableError(
+                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X "
+                "that does. Use predict(X.detach()), or Exact()."
+            )
+
+    def _slopes(self, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of the projections of n points in columns of their inputs."""
+        parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
+        for number, predicted in enumerate(self._predicted):
+            for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
+                slope_parts = [slope.projector if i == number else part for i, part in enumerate(parts)]
+                yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
+
+    def project_jointly(self, inputs: Tensor) -> tuple[BorderedProjection, Tensor]:
+        """Return the projections of n points that may be neighbors of each other.
+
+        Refined blocks must have the points among their values.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+
+        Returns:
+            The projections with a joint covariance of errors, and the ratios (n,) of the standard deviations of single
+            points to those in this joint distribution.
+        """
+        dense = self._features(inputs)
+        covariance = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        covariance = covariance + self._residual.residual_covariance(inputs, dense)
+        projection = self._projection(inputs, dense, covariance, PrecisionBlock.joint_projection)
+        if not depend_on_each_other(self.blocks):
+            return projection, dense.new_ones(len(inputs))
+        single, variance = self.project(inputs).variances, projection.variances
+        return projection, (single / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Return Phi (n, F), 0 for terms that are not in the sum."""
+        dense = self.weights.scaled(inputs).double()
+        return dense if self.terms is None else dense * self.weights.of(self.terms)
+
+    @property
+    def _predicted(self) -> list[PrecisionBlock | None]:
+        """The sparse blocks of the predicted sum at points, None for those that are not in it."""
+        return [block if self.terms is None else block.of(self.terms) for block in self.blocks]
+
+    @cached_property
+    def _residual(self) -> Weights:
+        """The weights with the residuals of the predicted sum."""
+        return self.weights.with_residuals_of(self.terms)
+
+    def _projection(
+        self,
+        inputs: Tensor,
+        dense: Tensor,
+        conditional: Tensor,
+        project: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
+    ) -> BorderedProjection:
+        """Return the projection to n points, with conditional variances (n,) or covariances (n, n)."""
+        parts = list[sp.csr_array]()
+        for block, predicted in zip(self.blocks, self._predicted, strict=True):
+            if predicted is not None:
+                part, residual = project(predicted, inputs)
+                conditional = conditional + residual
+            else:
+                part = sp.csr_array((len(inputs), block.size))
+            parts.append(part)
+        return BorderedProjection(self.system, side_by_side(parts, len(inputs)), dense, conditional)
+
+
+def between(left: BorderedProjection, right: BorderedProjection) -> Tensor:
+    """Return the covariance (a, b) of A u + Phi w between two sets of points.
+
+    Args:
+        left: The projections of a points.
+        right: The projections of b points given the same rows.
+    """
+    elimination = left.system.elimination
+    out = elimination.half_border(left.reduced) @ elimination.half_border(right.reduced).mT
+    if elimination.is_sparse:
+        out = out + torch.from_numpy(products(elimination.factor, left.sparse, right.sparse))
+    return out
+
+
+def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether single points have projections without a refined field.
+
+    Otherwise they become values of a refined field.
+
+    Args:
+        blocks: The sparse blocks.
+    """
+    return all(block.refine is None or block.between is not None for block in blocks)
+
+
+def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether points may be neighbors of each other.
+
+    Args:
+        blocks: The sparse blocks.
+    """
+    return any(block.joint is not None for block in blocks)
+
+
+def _norms(matrix: sp.csr_array) -> Array:
+    """Return the norms (n,) of the rows of a matrix (n, N)."""
+    norms: Array = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).reshape(-1))
+    return norms
+
+
+def check_joint_size(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
+    """Raise if a joint distribution has too many points.
+
+    Args:
+        blocks: The sparse blocks.
+        num_points: The number of points.
+        num_rows: The number of rows.
+
+    Raises:
+        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
+    """
+    max_points = max(MIN_JOINT, limits().max_joint_numbers // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
+    check_joint(num_points, "points", max_points=min(MAX_JOINT, max_points))
+
+
+# --- The posterior of sparse latent values and dense weights at points -----------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BorderedPosterior(Posterior):
+    """The posterior of sparse latent values and dense weights, stored as the rows.
+
+    After loading, the factors are computed again from the rows.
+
+    Methods have the arguments of those of `Posterior`.
+
+    Attributes:
+        prior: The prior of precisions, weights, kernels and neighbors.
+        inputs: The inputs of the rows, positions (n,) or (n, d).
+        noise_diag: The noise D, (n,).
+        targets: The centered targets y - mean, (n, k).
+        known: The computed posterior of the terms given the rows. If None, it is computed on demand.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    noise_diag: Tensor
+    targets: Tensor
+    known: PointProjector | None = None
+    terms: tuple[str, ...] | None = None
+
+    serialized_fields = ("inputs", "noise_diag", "targets")
+
+    @property
+    def system(self) -> BorderedSystem:
+        """The latent values and weights given the rows."""
+        return self._projector.system
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The dense weights, including those of kernels at the rows."""
+        return all_weights(self.prior, self.inputs) if self.known is None else self.known.weights
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a point: features and projections of latent values."""
+        return self.weights.num_features + (COLUMNS if projects_singly(self.prior.precisions) else 1)
+
+    def project(self, inputs: Tensor) -> BorderedProjection:
+        """Return the projections of n single points, (n, d) or positions (n,)."""
+        projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
+        return projector.project(inputs)
+
+    def mean(self, projected: BorderedProjection) -> Tensor:
+        """Return the posterior mean, (n, k)."""
+        return projected.mean
+
+    def variance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
+        """Return the marginal posterior variances, (n,)."""
+        return projected.variances
+
+    def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
+        """Return the posterior covariance (n, n) of at most 2,000 points.
+
+        With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
+        distribution, and their variances those of single points.
+
+        Raises:
+            InvalidArgumentError: If there are more points.
+            NotDifferentiableError: If inputs of sparse blocks require gradients.
+        """
+        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._projector.check_constant(inputs)
+        projection, scales = self._projector_with(inputs).project_jointly(inputs)
+        covariance = between(projection, projection)
+        return ((covariance + covariance.mT) / 2 + projection.conditional_variance) * scales[:, None] * scales
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the posterior covariance (n, n) as products and solves, or None.
+
+        The result is None if the covariance must be formed. It must be formed if there are dense weights, residuals, or
+        inputs that require gradients.
+        """
+        if self.weights.blocks or has_residuals(self._projector.blocks) or self._projector.needs_gradient(inputs):
+            return None
+        projection = self._projector_with(inputs).project(inputs)
+        return SparseOperator(projection.system, projection.sparse)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior.
+
+        Given w, u has the mean of u minus Y (w - E w), and the precision S.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
+
+        Raises:
+            InvalidArgumentError: If a block is defined at given positions only, or has a residual.
+        """
+        if self.prior.adds_latent_points or self.weights.has_residual or has_residuals(self._projector.blocks):
+            raise InvalidArgumentError(
+                "This process has no functions to draw, because it is defined at given positions only. Use "
+                "predict(X).sample() instead."
+            )
+        system, k = self.system, self.targets.shape[1]
+        sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
+        z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
+        deviation = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
+        u = system.values.repeat(1, count) - system.elimination.coupling @ deviation
+        w = system.weights.repeat(1, count) + deviation
+        if system.elimination.is_sparse:
+            u = u + torch.from_numpy(system.elimination.factor.sample(z.numpy()))
+
+        def functions(inputs: Tensor) -> Tensor:
+            projection = self.project(inputs)
+            values = projection.dense @ w + torch.from_numpy(np.asarray(projection.sparse @ u.numpy()))
+            out: Tensor = values.reshape(len(inputs), count, k).movedim(0, 1)
+            return out
+
+        return functions
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag and targets by name."""
+        return {"noise_diag": (n,), "targets": (n, k)}
+
+    def of(self, names: Sequence[str]) -> "BorderedPosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, or none is named.
+        """
+        return replace(self, known=self._projector, terms=known_terms(self.prior, names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between sums of terms.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, none is named, latent neighbors are divided, or there are too
+                many points.
+            NotDifferentiableError: If inputs of sparse blocks require gradients.
+        """
+        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
+        check_divided(self.prior, first_terms, second_terms)
+        replace(self._projector, terms=(*first_terms, *second_terms)).check_constant(inputs)
+        shared, projector = [name for name in first_terms if name in second_terms], self._projector_with(inputs)
+        parts = (replace(projector, terms=part).project_jointly(inputs) for part in (first_terms, second_terms, shared))
+        (left, rows), (right, columns), (both, _) = parts
+        return (between(left, right) + both.conditional_variance) * rows[:, None] * columns
+
+    @cached_property
+    def _projector(self) -> PointProjector:
+        """The predicted terms, with the rows among the values of refined fields."""
+        return self._projector_given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
+
+    def _projector_with(self, inputs: Tensor) -> PointProjector:
+        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields too."""
+        return self._projector_given(self.inputs, inputs) if self.prior.adds_latent_points else self._projector
+
+    def _projector_given(self, *inputs: Tensor) -> PointProjector:
+        """Return the predicted terms given the rows, with some inputs among the values of refined fields."""
+        blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
+        border, noise = self.weights.scaled(self.inputs).double(), self.noise_diag.double()
+        data = joint_projector(blocks, self.inputs), border, noise, self.targets
+        system = bordered_system(blocks, *data, combines_non_neighbors=has_residuals(blocks))
+        return PointProjector(system, self.weights, blocks, self.terms)
+
+
+# --- The solver of sparse precisions and dense weights, for rows in memory -------------------------------------------
 
 
 class BorderedSolver(Inference):
@@ -141,3 +730,60 @@ class BorderedSolver(Inference):
         prior, rows, system = self._prior.detached(), self._rows.inputs, self.system
         known = PointProjector(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
         return BorderedPosterior(prior, rows, system.noise, system.residual, known)
+
+
+# --- The choice of a sparse factor for latent neighbors, by operations and memory ------------------------------------
+
+MAX_BYTES = 2**30
+"""The maximum memory of a factor of latent neighbors, in bytes."""
+FLOPS_EXPONENT = 1.5
+"""The exponent of the growth of operations in the number of rows, a lower bound for two columns or more."""
+MAX_ROUNDING_ERROR = 1e-3
+"""The maximum rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
+of variances."""
+
+
+def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
+    """Return the solver of latent nearest neighbors by a sparse factor.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: The prior mean, (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+
+    Returns:
+        The solver, or None if the factor is too large or its rounding errors are not small relative to the noise.
+    """
+    if prior.graph_features or _extrapolated_factor_exceeds(prior.detached(), rows.inputs):
+        return None
+    solver = BorderedSolver(prior, rows, mean, noise)
+    with suppress(MemoryBudgetError):
+        analysis = solver.system.elimination.prior.pattern.analyze()
+        analysis.check_fits()
+        if not _exceeds(analysis) and _is_accurate(solver):
+            return solver
+    return None
+
+
+def _exceeds(analysis: Analysis, ratio: float = 1.0, exponent: float = 1.0) -> bool:
+    """Return whether a factor is too large for `ratio` times as many rows as were analyzed."""
+    flops, num_bytes = analysis.flops * ratio**exponent, analysis.num_bytes * ratio
+    return bool(flops > limits().max_elimination_flops or num_bytes > MAX_BYTES)
+
+
+def _extrapolated_factor_exceeds(prior: Prior, inputs: Tensor) -> bool:
+    """Return whether the factor of rows (n, d) is too large, extrapolated from that of a sample."""
+    block, count = neighbors_of(prior), limits().pattern_rows
+    if len(inputs) <= count:
+        return False
+    sample = latent_precision(block, inputs[block.order(len(inputs))[:count]], explained=prior.explained)
+    exponent = FLOPS_EXPONENT if inputs.shape[1] > 1 else 1.0
+    return _exceeds(sample.field.analysis, len(inputs) / count, exponent)
+
+
+def _is_accurate(solver: BorderedSolver) -> bool:
+    """Return whether the rounding error of the precision of neighbors is small relative to the noise."""
+    elimination = solver.system.elimination
+    largest = float(np.abs(elimination.prior.entries[-1]).max())
+    return bool(np.finfo(np.float64).eps * largest * float(elimination.noise.max()) <= MAX_ROUNDING_ERROR)

@@ -1,4 +1,6 @@
-"""Gaussian regression on latent values with a sparse precision and a dense border of weights, without gradients.
+"""The joint system of sparse latent values and a border of dense weights: pattern, elimination and log density.
+
+See `rfgp.solvers.bordered.system` for the formulas.
 
 y = mean + A u + Phi w + e with u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), w ~ N(0, I) and e of variance D. With
 r = y - mean,
@@ -21,16 +23,510 @@ Gaussian Markov Random Fields, Section 2.3). Without latent values it is the pri
 """
 
 import math
-from functools import cached_property
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.blocks.precision import Array
-from rfgp.solvers.bordered.elimination import Elimination
-from rfgp.solvers.lowrank.statistics import MAX_TRACE
-from rfgp.sparse import add_outer, times_symmetric
+from graphs.cholesky import Factor as SparseFactor
+from graphs.cholesky import analyze
+from rfgp.blocks.precision import COLUMNS, Array, Factor, Field, factorized, solved_forms
+from rfgp.linalg import cholesky
+from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
+from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric, transposed_product
+
+# --- The pattern of the joint precision of several sparse blocks given rows ------------------------------------------
+
+_MAX_CACHED = 4
+"""The number of cached joint patterns, for the rows of a fit and for points of predictions."""
+
+
+class Csr(NamedTuple):
+    """The pattern of a symmetric matrix (N, N) in CSR form."""
+
+    indptr: NDArray[Any]  # (N + 1,)
+    indices: NDArray[Any]  # (nnz,), ascending in each row
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, N)."""
+        return len(self.indptr) - 1, len(self.indptr) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class JointPattern:
+    """The pattern of blockdiag(Q_1, Q_2, ...) + A^T D^-1 A.
+
+    The positions of the entries of its parts are stored too.
+
+    Attributes:
+        csr: The pattern, (N, N).
+        factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
+        indices: The positions of the entries of each field on the pattern. None denotes all in order.
+        analyze: Returns the symbolic analysis of the pattern, with the memory and the operations of a factor.
+    """
+
+    csr: Csr
+    factorize: Callable[[Array], Factor]
+    indices: Sequence[NDArray[np.int64] | None]
+    analyze: Callable[[], Any]
+
+    @classmethod
+    def of(
+        cls, fields: Sequence[Field], projector: sp.csr_array, *, combines_non_neighbors: bool = False
+    ) -> "JointPattern":
+        """Return the joint pattern of the precisions and the projection to rows of fields.
+
+        A single field has the joint pattern if each row depends on one value, or if each pair of values of a row has an
+        entry in Q. Otherwise the union with the pattern of A^T A is analyzed. It is cached for the same fields and
+        projection.
+
+        Args:
+            fields: The fields, at least one.
+            projector: The projection A, (n, N).
+            combines_non_neighbors: Whether a row depends on two values of a field that have no joint entry in its Q.
+                The default is False.
+        """
+        if len(fields) == 1 and not (combines_non_neighbors and np.diff(projector.indptr).max(initial=0) > 1):
+            field, pattern = fields[0], fields[0].pattern
+            return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis)
+        key = (*map(id, fields), projector.indices.tobytes(), projector.indptr.tobytes())
+        cached = _cache.get(key)
+        if cached is None:
+            cached = fields, cls._joined(fields, projector)  # the fields are kept alive so that their ids stay unique
+            _cache[key] = cached
+            while len(_cache) > _MAX_CACHED:
+                _cache.popitem(last=False)
+        return cached[1]
+
+    @classmethod
+    def _joined(cls, fields: Sequence[Field], projector: sp.csr_array) -> "JointPattern":
+        patterns = [_as_matrix(field.pattern) for field in fields]
+        blocks = sp.block_diag(patterns, format="csr")
+        ones = sp.csr_array((np.ones(projector.nnz), projector.indices, projector.indptr), shape=projector.shape)
+        union = sp.csr_array(blocks + ones.T @ ones)
+        union.sort_indices()
+        csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
+        ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
+        indices = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
+        analysis = analyze(*csr)
+        return cls(csr, partial(SparseFactor.of, analysis), indices, lambda: analysis)
+
+    @property
+    def size(self) -> int:
+        """The number N of latent values."""
+        return len(self.csr.indptr) - 1
+
+    def factor(self, entries: Array) -> Factor:
+        """Return the factor of a matrix on the pattern.
+
+        Args:
+            entries: The entries of the matrix, (nnz,).
+        """
+        return factorized(self.factorize, entries)
+
+    def block(self, number: int, entries: Array) -> Array:
+        """Return the entries of the diagonal block of a field, (nnz_t,).
+
+        Args:
+            number: The index of the field.
+            entries: The entries of a matrix on the joint pattern, (nnz,).
+        """
+        indices = self.indices[number]
+        return entries if indices is None else entries[indices]
+
+    def total(self, parts: Sequence[Array]) -> Array:
+        """Return the entries of a block-diagonal matrix on the joint pattern, (nnz,).
+
+        Args:
+            parts: The entries of the diagonal block of each field, (nnz_t,) each.
+        """
+        if self.indices[0] is None:
+            return np.array(parts[0])
+        out = np.zeros(len(self.csr.indices))
+        for indices, part in zip(self.indices, parts, strict=True):
+            out[indices] += part
+        return out
+
+    def add_gram(self, entries: Array, projector: sp.csr_array, precision: Array) -> Array:
+        """Return the entries plus those of A^T diag(p) A, (nnz,).
+
+        Args:
+            entries: The entries of a matrix on the joint pattern, (nnz,).
+            projector: The projection A, (n, N).
+            precision: The diagonal p, (n,).
+        """
+        return entries + gram_on(projector, self.csr, precision)
+
+
+_cache: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
+
+
+def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
+    """Return the positions, (nnz,), of the entries of a matrix in a larger pattern.
+
+    The pattern contains all entries of the matrix. The positions are among its entries.
+
+    Args:
+        csr: The pattern.
+        part: A matrix (M, M), whose first row and column have the number `offset` in the pattern.
+        offset: The number of the first row.
+    """
+    numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
+    rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+    return np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+
+
+def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:
+    size = len(pattern.indptr) - 1
+    entries = np.ones(len(pattern.indices)) if data is None else data
+    return sp.csr_array((entries, pattern.indices, pattern.indptr), shape=(size, size))
+
+
+# --- Sparse latent values at given hyperparameters, and their projection to rows -------------------------------------
+
+
+class Latent(NamedTuple):
+    """Latent values with a sparse precision at given hyperparameters."""
+
+    field: Field
+    values: Array  # (p,)
+    variance: float  # the variance s^2
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return len(self.field.pattern.indptr) - 1
+
+
+class SparseLatents:
+    """Latent values u ~ N(0, Q^-1) and their projection to rows.
+
+    The precision is Q = blockdiag(Q_t / s_t^2).
+
+    Args:
+        latents: The sparse blocks, in the order of the columns of A. There may be none.
+        matrix: The projection A, (n, N).
+        combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q.
+    """
+
+    def __init__(
+        self, latents: Sequence[Latent], matrix: sp.csr_array, *, combines_non_neighbors: bool = False
+    ) -> None:
+        self.latents, self.matrix, self._combines_non_neighbors = latents, matrix, combines_non_neighbors
+
+    @cached_property
+    def pattern(self) -> JointPattern:
+        """The pattern of Q + A^T D^-1 A."""
+        fields = [latent.field for latent in self.latents]
+        return JointPattern.of(fields, self.matrix, combines_non_neighbors=self._combines_non_neighbors)
+
+    @cached_property
+    def entries(self) -> list[Array]:
+        """The entries of Q_t / s_t^2, (nnz_t,) each."""
+        return [latent.field.entries(latent.values) / latent.variance for latent in self.latents]
+
+    @cached_property
+    def determinants(self) -> list[tuple[float, Array]]:
+        """The log determinants of Q_t and their derivatives in its parameters."""
+        return [latent.field.log_determinant(latent.values) for latent in self.latents]
+
+    @property
+    def log_determinant(self) -> float:
+        """The log determinant of Q."""
+        pairs = zip(self.determinants, self.latents, strict=True)
+        return sum(prior - latent.size * math.log(latent.variance) for (prior, _), latent in pairs)
+
+    def project(self, u: Tensor) -> Tensor:
+        """Return A u, (n, p).
+
+        Args:
+            u: The latent values u, (N, p).
+        """
+        return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
+
+    def transposed_times(self, v: Tensor) -> Tensor:
+        """Return A^T v, (N, p).
+
+        Args:
+            v: The values v at the rows, (n, p).
+        """
+        return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
+
+    @cached_property
+    def _transposed(self) -> sp.csr_array:
+        return sp.csr_array(self.matrix.T)
+
+    def times(self, u: Tensor) -> Tensor:
+        """Return Q u, (N, p).
+
+        Args:
+            u: The latent values u, (N, p).
+        """
+        indptr, indices = self.pattern.csr
+        prior = sp.csr_array((self.pattern.total(self.entries), indices, indptr), shape=(len(indptr) - 1,) * 2)
+        return torch.from_numpy(np.asarray(prior @ u.numpy()))
+
+    def pull_back(self, second: Array, k: float) -> list[Tensor]:
+        """Return the derivatives of (k log|Q| - tr(Q M)) / 2.
+
+        They are those in the parameters (p,) and the variance of each block.
+
+        Args:
+            second: The entries of M on the pattern, (nnz,).
+            k: The factor.
+        """
+        out = list[Tensor]()
+        parts = zip(self.latents, self.entries, self.determinants, strict=True)
+        for number, (latent, prior, (_, slopes)) in enumerate(parts):
+            entries = self.pattern.block(number, second)
+            in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, entries) / latent.variance)
+            in_variance = 0.5 * (float(entries @ prior) - k * latent.size) / latent.variance
+            out += [torch.as_tensor(slope, dtype=torch.float64) for slope in (in_values, in_variance)]
+        return out
+
+
+# --- The elimination of sparse latent values and dense weights, for a given noise ------------------------------------
+
+
+class BorderProducts(NamedTuple):
+    """Products of the border's half of the posterior covariance."""
+
+    on_triangle: Array  # Y C^-1 Y^T on the factored triangle of S, (e,)
+    on_projector: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
+
+
+class RowSolves:
+    """Solves with S for right-hand sides A^T D^-1 B, with B (n, F) at the rows.
+
+    Args:
+        factor: The factor of S.
+        projector: The projection A, (n, N).
+        noise: The noise D, (n,).
+    """
+
+    def __init__(self, factor: Factor, projector: sp.csr_array, noise: Array) -> None:
+        self._factor, columns = factor, factor.analysis.inverse_order[projector.indices]
+        over_noise = projector.data / np.repeat(noise, np.diff(projector.indptr))
+        self.projector = sp.csr_array((projector.data, columns, projector.indptr), shape=projector.shape)
+        """A with columns in the order of elimination, (n, N)."""
+        self._over_noise = sp.csr_array((over_noise, columns, projector.indptr), shape=projector.shape)
+
+    def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B, to bound the memory.
+
+        Args:
+            columns: The columns B at the rows, (n, F).
+
+        Yields:
+            The range of the columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination.
+            The next solutions overwrite them.
+        """
+        size, width = self.projector.shape[1], columns.shape[1]
+        room = np.empty(size * min(COLUMNS, width))
+        for begin in range(0, width, COLUMNS):
+            part = slice(begin, min(begin + COLUMNS, width))
+            x = room[: size * (part.stop - begin)].reshape(size, -1)
+            transposed_product(self._over_noise, columns[:, part].numpy(), x)
+            self._factor.solve_in_place(x)
+            yield part, x
+
+
+class Elimination:
+    """The matrices S, Y, Psi and C of rows.
+
+    Args:
+        prior: The sparse latent values, with projection A (n, N).
+        border: The features Phi, (n, F), float64. F may be 0.
+        noise: The noise D, (n,), float64.
+    """
+
+    def __init__(self, prior: SparseLatents, border: Tensor, noise: Tensor) -> None:
+        self.prior, self.border, self.noise = prior, border, noise
+
+    def with_noise(self, noise: Tensor) -> "Elimination":
+        """Return the elimination for another noise, or this one if the noise is unchanged.
+
+        Args:
+            noise: The noise D, (n,), float64.
+        """
+        return self if torch.equal(noise, self.noise) else Elimination(self.prior, self.border, noise)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether there are sparse latent values."""
+        return bool(self.prior.latents)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The factor of S."""
+        pattern, precision = self.prior.pattern, (1 / self.noise).numpy()
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
+
+    def factor_with(self, projector: sp.csr_array, noise: Array) -> Factor:
+        """Return the factor of S + B^T E^-1 B, for further rows.
+
+        Args:
+            projector: The projection B of the further rows, (m, N).
+            noise: Their noise E, (m,).
+        """
+        both = sp.csr_array(sp.vstack([self.prior.matrix, projector], format="csr"))
+        precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
+        pattern = JointPattern.of([latent.field for latent in self.prior.latents], both)
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), both, precision))
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Return S^-1 b, (N, p).
+
+        Args:
+            b: The right-hand sides, (N, p).
+        """
+        if not self.is_sparse or not b.shape[1]:
+            return b.new_zeros(self.prior.matrix.shape[1], b.shape[1])
+        return torch.from_numpy(self.factor.solve(b.numpy()))
+
+    def over_noise(self, v: Tensor) -> Tensor:
+        """Return D^-1 v, (n, p).
+
+        The noise of whitened rows is 1, and v itself is returned.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return v if self._is_white else v / self.noise[:, None]
+
+    @cached_property
+    def _is_white(self) -> bool:
+        return bool((self.noise == 1).all())
+
+    @cached_property
+    def _solves(self) -> RowSolves:
+        return RowSolves(self.factor, self.prior.matrix, self.noise.numpy())
+
+    @cached_property
+    def coupling(self) -> Tensor:
+        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions.
+
+        The likelihood and its gradient do not need it.
+        """
+        out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
+        if self.is_sparse:
+            for part, solved in self._solves.blocks(self.border):
+                out.numpy()[self.factor.analysis.order, part] = solved
+        return out
+
+    @cached_property
+    def reduced(self) -> Tensor:
+        """Psi = Phi - A Y, (n, F)."""
+        if not self.is_sparse:
+            return self.border
+        out = self.border.clone()
+        for part, solved in self._solves.blocks(self.border):
+            out.numpy()[:, part] -= self._solves.projector @ solved
+        return out
+
+    @cached_property
+    def border_factor(self) -> Tensor:
+        """The lower Cholesky factor of C, (F, F)."""
+        matrix = self.over_noise(self.border).mT @ self.reduced
+        matrix = (matrix + matrix.mT) / 2
+        if not self.is_sparse and bool(matrix.diagonal().sum() > MAX_TRACE):
+            return self.by_orthogonalization(self.border[:, :0]).factor
+        matrix.diagonal().add_(1)
+        return cholesky(matrix, "The precision of the weights")
+
+    def by_orthogonalization(self, residual: Tensor) -> WeightSolution:
+        """Return the weights and the factor of C without C itself. There are no sparse latent values.
+
+        Args:
+            residual: The residual r, (n, k).
+        """
+        F, root = self.border.shape[1], self.noise.sqrt()[:, None]
+        rows = torch.cat([self.border, residual], dim=1) / root
+        return solve_root(torch.cat([rows, torch.eye(F, rows.shape[1], dtype=rows.dtype)]), F)
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """The log determinant of I + K D^-1, for the prior covariance K of the rows."""
+        total = 2 * float(self.border_factor.diagonal().log().sum())
+        return total + self.factor.log_determinant - self.prior.log_determinant if self.is_sparse else total
+
+    @cached_property
+    def border_products(self) -> BorderProducts:
+        """Products of Y L_C^-T, accumulated over blocks of columns."""
+        (rows, columns), projector = self.factor.analysis.pairs, self._solves.projector
+        reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
+        out = BorderProducts(np.zeros(len(rows)), np.zeros(projector.nnz))
+        for part, half in self._solves.blocks(self.half_border(self.border)):
+            add_outer(half, half, rows, columns, out.on_triangle)
+            add_outer(reduced[:, part], half, points, projector.indices, out.on_projector)
+        return out
+
+    def half_border(self, border: Tensor) -> Tensor:
+        """Return B L_C^-T, (n, F), with the Cholesky factor L_C of C.
+
+        Args:
+            border: The features B, (n, F).
+        """
+        out: Tensor = torch.linalg.solve_triangular(self.border_factor, border.mT, upper=False).mT
+        return out
+
+    @cached_property
+    def half_reduced(self) -> Tensor:
+        """Psi L_C^-T of the rows, (n, F). Its Gram matrix is Psi C^-1 Psi^T."""
+        return self.half_border(self.reduced)
+
+    @cached_property
+    def row_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,)."""
+        return self._variances(self.prior.matrix, self.half_reduced)
+
+    def variances(self, projector: sp.csr_array, reduced: Tensor) -> Tensor:
+        """Return the posterior variances at points.
+
+        Args:
+            projector: The projection A of the points, (n, N).
+            reduced: Psi = Phi - A Y of the points, (n, F).
+
+        Returns:
+            The variances, (n,).
+        """
+        return self._variances(projector, self.half_border(reduced))
+
+    def _variances(self, projector: sp.csr_array, half: Tensor) -> Tensor:
+        border = half.square().sum(1)
+        if not self.is_sparse:
+            return border
+        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, projector))
+
+
+def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_array) -> Array:
+    """Return the diagonal of A S^-1 A^T.
+
+    It is computed by the selected inverse if its pattern suffices, and otherwise by solves.
+
+    Args:
+        factor: The factor of S.
+        pattern: The pattern of S.
+        projector: The projection A, (n, N).
+
+    Returns:
+        The diagonal, (n,).
+    """
+    out, covered = quadratic_forms(projector, pattern.csr, factor.inverse)
+    if not covered.all():
+        out[~covered] = solved_forms(factor, projector[~covered])
+    return out
+
+
+# --- Gaussian regression on latent values with a sparse precision and a dense border of weights -----------------------
 
 _LOG_2PI = math.log(2 * math.pi)
 

@@ -1,22 +1,525 @@
-"""Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1).
+"""Linear systems with the covariance of rows by conjugate gradients, draws and log determinants.
+
+Source: Saad (2003), Iterative methods for sparse linear systems, Algorithm 9.1.
+
+The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
+K again in blocks of rows. Memory is O(n M), and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T, the
+Nystrom approximation with M of the rows. The variance k(x, x) - k(x, X) z decreases to the exact one. The result
+contains the largest relative residual of the systems.
+
+log |C| = log |D| + log |P| + tr log A. The trace is estimated by stochastic Lanczos quadrature with probes z on the
+sphere |z|^2 = n (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"). It needs
+no products of its own, because a draw from N(0, C^-1) solves A x = t with t ~ N(0, A). Hence t = A^(1/2) z for a normal
+z, and the Lanczos matrix of its conjugate gradients gives
+
+    n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
+
+The standard error is computed from the variance over draws.
 
 Let H = [H_1, H_2, ...] and Psi = D^(-1/2) H. All solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with A = R
 B R^T for a preconditioner P = (R^T R)^-1.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.blocks import Prior
+from rfgp.blocks.precision import Array, Factor
 from rfgp.counts import counted
 from rfgp.errors import SolverError
-from rfgp.solvers.conjugate_gradients import CGSolution, conjugate_gradients
-from rfgp.solvers.iterative.draws import Draws
-from rfgp.solvers.iterative.parts import Part
+from rfgp.linalg import cholesky, half_solve
+from rfgp.local import LatentRoot
+from rfgp.rows import Block
+from rfgp.sparse import multiply, row_blocks
+
+# --- Conjugate gradients for several right-hand sides, with preconditioning ------------------------------------------
+
+Floats = NDArray[np.float64]
+Map = Callable[[Tensor], Tensor]
+
+
+class CGSolution(NamedTuple):
+    """Solutions by conjugate gradients, and the coefficients of their steps.
+
+    Attributes:
+        solution: The solution x, (n, p), or (n + c, p) if the preconditioner returns c further rows.
+        residual: The recursive estimate of |right - A x| / |right| of each column, (p,).
+        alphas: The lengths of the steps, (k, p), 0 after the last step of a column.
+        betas: The coefficients of the last direction in the next one, (k, p), 0 after the last step of a column.
+        is_indefinite: Whether a column stopped at a direction of curvature <= 0, (p,).
+    """
+
+    solution: Tensor
+    residual: Tensor
+    alphas: Floats
+    betas: Floats
+    is_indefinite: Tensor
+
+    @property
+    def num_steps(self) -> int:
+        """The largest number of steps of a column."""
+        return len(self.alphas)
+
+    @classmethod
+    def joined(cls, parts: Sequence["CGSolution"]) -> "CGSolution":
+        """Return the solutions of blocks of columns as one solution.
+
+        Args:
+            parts: The solutions of the blocks, in order.
+        """
+        steps = max(part.num_steps for part in parts)
+        alphas, betas = (
+            np.concatenate([np.pad(values, ((0, steps - len(values)), (0, 0))) for values in pair], axis=1)
+            for pair in zip(*((part.alphas, part.betas) for part in parts), strict=True)
+        )
+        solution = torch.cat([part.solution for part in parts], dim=1)
+        residual = torch.cat([part.residual for part in parts])
+        return cls(solution, residual, alphas, betas, torch.cat([part.is_indefinite for part in parts]))
+
+
+def conjugate_gradients(
+    product: Map,
+    right: Tensor,  # (n, p)
+    tolerance: float | Tensor,  # () or (p,)
+    max_iterations: int,
+    precondition: Map | None = None,
+    *,
+    stop_on_negative_curvature: bool = False,
+) -> CGSolution:
+    """Solve A x = right for each column by conjugate gradients, starting at 0.
+
+    Converged columns are frozen.
+
+    `linear_cg` of linear_operator differs: it takes a fixed number of steps if Lanczos matrices are requested, and its
+    tolerance is for the mean over columns.
+
+    Args:
+        product: Maps v (n, p) to A v (n, p), for a symmetric A (n, n).
+        right: The right-hand sides.
+        tolerance: A column has converged if |right - A x| <= tolerance |right|.
+        max_iterations: The maximum number of steps.
+        precondition: Maps r (n, p) to M^-1 r (n, p), for a symmetric and positive definite M near A. It may return
+            further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r. Directions and solution then have these
+            rows too, and `product` receives them. If None, M = I.
+        stop_on_negative_curvature: Whether a column stops at a direction d with d^T A d <= 0. Otherwise A must be
+            positive definite.
+
+    Returns:
+        The solutions, and the coefficients of the Lanczos matrices.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.solvers.iterative.operator import conjugate_gradients
+        >>> found = conjugate_gradients(lambda v: 2 * v, torch.tensor([[2.0], [4.0]]), 1e-6, max_iterations=10)
+        >>> found.solution.tolist(), found.num_steps
+        ([[1.0], [2.0]], 1)
+    """
+    n, residual = len(right), right.clone()
+    z = residual if precondition is None else precondition(residual)
+    x, direction = torch.zeros_like(z), z.clone()
+    first = square = residual.square().sum(0)
+    rho = square if precondition is None else (residual * z[:n]).sum(0)
+    limit, steps = square * tolerance**2, 0
+    is_indefinite = torch.zeros_like(square, dtype=torch.bool)
+    history = right.new_empty(2, max_iterations, right.shape[1])  # one block, so that glibc can reuse large blocks
+    while steps < max_iterations and bool((is_active := (square > limit) & (rho > 0) & ~is_indefinite).any()):
+        image = product(direction)
+        curvature = (direction[:n] * image).sum(0)
+        if stop_on_negative_curvature:
+            is_indefinite |= is_active & (curvature <= 0)
+            is_active &= ~is_indefinite
+        alpha = torch.where(is_active, rho / curvature, 0.0)
+        x.addcmul_(direction, alpha)
+        residual.addcmul_(image, alpha, value=-1)
+        square = torch.where(is_active, residual.square().sum(0), square)
+        z = residual if precondition is None else precondition(residual)
+        new_rho = square if precondition is None else (residual * z[:n]).sum(0)
+        beta = torch.where(is_active, new_rho / rho, 0.0)
+        direction.mul_(beta).add_(z)
+        rho = torch.where(is_active, new_rho, rho)
+        history[0, steps], history[1, steps] = alpha, beta
+        steps += 1
+    alphas, betas = history[:, :steps].cpu().numpy().copy()
+    return CGSolution(x, (square / first.where(first > 0, 1.0)).sqrt(), alphas, betas, is_indefinite)
+
+
+# --- The exact marginal posteriors at a few points, given any number of rows -----------------------------------------
+
+MAX_SOLVE_ITERATIONS = 200
+"""The maximum number of iterations of conjugate gradients."""
+MAX_POINTS = 1000
+"""The maximum number of rows of the preconditioner."""
+OPERATIONS_PER_ENTRY = 400.0
+"""The number of operations for one entry of distances and kernels. Most of the time is memory access."""
+ENTRIES = 2**21
+"""The number of entries of a block of the matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactMarginals:
+    """The exact marginal posteriors at q points.
+
+    Attributes:
+        mean: The means (q, k), standardized.
+        variance: The variances (q,), standardized.
+        residual: The largest relative residual of the systems.
+        steps: The number of steps of conjugate gradients.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    residual: float
+    steps: int
+
+
+def exact_marginals(
+    prior: Prior,
+    rows: Block,
+    mean: Tensor,  # (k,)
+    noise: Tensor,  # 0-d
+    points: Tensor,  # (q, d)
+    *,
+    generator: torch.Generator,
+    tolerance: float = 1e-4,
+    max_iterations: int = MAX_SOLVE_ITERATIONS,
+) -> ExactMarginals:
+    """Return the exact marginal posteriors at q points.
+
+    Args:
+        prior: The exact prior.
+        rows: The data.
+        mean: The prior mean of each output, standardized.
+        noise: The variance of one observation, standardized.
+        points: The inputs of the points, standardized.
+        generator: Draws the rows of the preconditioner.
+        tolerance: The largest relative residual of a solved system. The default is 1e-4.
+        max_iterations: The maximum number of iterations. The default is 200.
+    """
+    x, k = rows.inputs.double(), rows.num_outputs
+    cross = prior.kernel(x, points.double())
+    right = torch.cat([rows.targets - mean, cross], dim=1)
+    diagonal = rows.noise_diag(noise).expand(len(rows)).double()
+    nystrom = _nystrom(prior, x, diagonal, generator)
+    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, max_iterations, nystrom)
+    variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
+    fitted = mean + cross.mT @ solved.solution[:, :k]
+    return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
+
+
+def step_operations(rows: int, columns: int, points: int) -> float:
+    """Return the number of operations of a step of conjugate gradients.
+
+    Args:
+        rows: The number of rows.
+        columns: The number of input columns.
+        points: The number of points.
+    """
+    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + OPERATIONS_PER_ENTRY)
+
+
+def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> Map:
+    """Return the map of v (n, p) to (D + U U^T)^-1 v, by the inverse of I + U^T D^-1 U."""
+    chosen = torch.randperm(len(x), generator=generator)[: min(MAX_POINTS, max(1, len(x) // 2))]
+    subset = x[chosen]
+    inner = prior.kernel(subset, subset)
+    jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(subset), dtype=inner.dtype)
+    root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
+    u = half_solve(root, prior.kernel(subset, x)).mT
+    scaled = u / diagonal[:, None]
+    within = torch.eye(len(subset), dtype=u.dtype) + u.mT @ scaled
+    factor = cholesky(within, "the preconditioner")
+    return lambda v: v / diagonal[:, None] - scaled @ torch.cholesky_solve(scaled.mT @ v, factor)
+
+
+def _product(prior: Prior, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
+    """Return (K + D) v (n, p), with K in blocks of rows."""
+    size = max(1, ENTRIES // len(x))
+    parts = [prior.kernel(x[first : first + size], x) @ v for first in range(0, len(x), size)]
+    return torch.cat(parts) + diagonal[:, None] * v
+
+
+# --- The parts H (n, N) of a covariance H H^T at rows, as products ---------------------------------------------------
+
+MAX_DENSE_COLUMNS = 1000
+"""The maximum number of columns of a part that is formed as a dense matrix, unless it is dense."""
+MAX_OPERATIONS_PER_ENTRY = 4
+"""The maximum ratio of operations for H H^T to nonzeros of a sparse H for which H H^T is formed."""
+
+
+class Part(ABC):
+    """Interface: a root H (n, N) of a covariance H H^T.
+
+    Attributes:
+        num_columns: The number N of columns.
+        num_dense: The number of dense columns, which have large eigenvalues.
+    """
+
+    num_columns: int
+    num_dense = 0
+
+    def dense_columns(self) -> Tensor | None:
+        """Return H (n, N) as a dense matrix, or None.
+
+        The matrix is returned if it is dense or has at most 1,000 columns.
+        """
+        eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= MAX_DENSE_COLUMNS else None
+        return None if eye is None else self.root_times(eye)
+
+    @abstractmethod
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N, p).
+        """
+
+    @abstractmethod
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p).
+
+        Matrices are cached for further products.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return self.root_times(self.transposed_root_times(v))
+
+    def over(self, deviation: Tensor) -> "Part":
+        """Return the part D^-1 H.
+
+        Args:
+            deviation: The diagonal of D, (n,), positive.
+        """
+        return _Divided(self, deviation)
+
+
+class _Divided(Part):
+    """D^-1 H."""
+
+    def __init__(self, part: Part, deviation: Tensor) -> None:
+        self._part, self._deviation, self.num_columns = part, deviation[:, None], part.num_columns
+
+    def root_times(self, u: Tensor) -> Tensor:
+        return self._part.root_times(u) / self._deviation
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        return self._part.transposed_root_times(v / self._deviation)
+
+
+class SparsePart(Part):
+    """A sparse H = diag(s) M, such as the features of random walks.
+
+    Methods have the arguments of those of `Part`.
+
+    Args:
+        matrix: The matrix M, (n, N).
+        scale: The scale s, (n,), or one for all rows.
+    """
+
+    def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
+        self._unscaled, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        self.num_columns = int(matrix.shape[1])
+        entries = matrix.data * np.repeat(self._scale, np.diff(matrix.indptr))
+        self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    def over(self, deviation: Tensor) -> "SparsePart":
+        """Return the part D^-1 H, for a diagonal D (n,)."""
+        return SparsePart(self._unscaled, self._scale / deviation.numpy())
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        return torch.from_numpy(self._matrix @ u.numpy())
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p)."""
+        return torch.from_numpy(self._matrix.T @ v.numpy())
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p), in threads, through H H^T if it is sparse."""
+        if self._gram is not None:
+            return torch.from_numpy(multiply(self._gram, v.numpy()))
+        left, right = self._factors
+        return torch.from_numpy(multiply(left, multiply(right, v.numpy())))
+
+    @cached_property
+    def _gram(self) -> list[sp.csr_array] | None:
+        """H H^T if it is sparse, and None otherwise."""
+        counts = np.bincount(self._matrix.indices, minlength=self.num_columns).astype(np.float64)
+        if counts @ counts > MAX_OPERATIONS_PER_ENTRY * self._matrix.nnz:
+            return None
+        return row_blocks(sp.csr_array(self._matrix @ self._matrix.T))
+
+    @cached_property
+    def _factors(self) -> tuple[list[sp.csr_array], list[sp.csr_array]]:
+        return row_blocks(self._matrix), row_blocks(self._matrix.T.tocsr())
+
+
+class DensePart(Part):
+    """A dense H, such as random features.
+
+    Methods have the arguments of those of `Part`.
+
+    Args:
+        matrix: The matrix H, (n, F), float64.
+
+    Examples:
+        >>> part = DensePart(torch.tensor([[1.0], [2.0]]).double())
+        >>> part.times(torch.tensor([[1.0], [1.0]]).double()).tolist()
+        [[3.0], [6.0]]
+    """
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._matrix, self.num_columns, self.num_dense = matrix, matrix.shape[1], matrix.shape[1]
+
+    def dense_columns(self) -> Tensor:
+        """Return H (n, F)."""
+        return self._matrix
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        return self._matrix @ u
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (F, p)."""
+        return self._matrix.mT @ v
+
+
+class PrecisionPart(Part):
+    """H = s A P^T L^-T for projections A (n, N) of latent values.
+
+    The latent values have the precision Q / s^2, and P Q P^T = L L^T. Methods have the arguments of those of `Part`.
+
+    Args:
+        factor: The factor of Q.
+        projector: The projection A.
+        deviation: The standard deviation s.
+    """
+
+    def __init__(self, factor: Factor, projector: sp.csr_array, deviation: float) -> None:
+        self._factor, self._projector, self._deviation = factor, projector, deviation
+        self.num_columns = int(projector.shape[1])
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        return torch.from_numpy(self._deviation * (self._projector @ self._factor.sample(u.numpy())))
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p)."""
+        return torch.from_numpy(self._deviation * self._factor.half_solve(self._projector.T @ v.numpy()))
+
+
+class RootPart(Part):
+    """H = L, the root of nearest neighbors without noise.
+
+    Methods have the arguments of those of `Part`.
+
+    Args:
+        root: The root L, (n, n).
+    """
+
+    def __init__(self, root: LatentRoot) -> None:
+        self._root, self.num_columns = root, int(root.pattern.shape[1])
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return L u, (n, p)."""
+        return self._root.root_times(u)
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return L^T v, (n, p)."""
+        return self._root.transposed_root_times(v)
+
+
+# --- Draws from N(0, C^-1), and an estimate of the log determinant of C from them ------------------------------------
+
+_MAX_LANCZOS_STEPS = 1000
+"""The maximum number of steps of conjugate gradients in a Lanczos matrix."""
+
+
+class Estimate(NamedTuple):
+    """An estimate from draws.
+
+    Attributes:
+        value: The estimate.
+        error: Its standard error.
+    """
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws from N(0, C^-1).
+
+    Attributes:
+        solved: The draws w, (n, m).
+        squares: The squares w^T C w, (m,), n on average.
+        cg_solution: The conjugate gradients of the solves.
+        log_diagonals: The sum log |D| + log |P|.
+    """
+
+    solved: Tensor
+    squares: Tensor
+    cg_solution: CGSolution
+    log_diagonals: float
+
+    @cached_property
+    def log_determinant(self) -> Estimate:
+        """An estimate of log |C|. The error of a single draw is infinite."""
+        values = len(self.solved) * _mean_logs(self.cg_solution)
+        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
+        return Estimate(self.log_diagonals + float(values.mean()), float(error))
+
+    @cached_property
+    def normalized(self) -> Tensor:
+        """The draws w (n, m) scaled to w^T C w = n."""
+        return self.solved * (len(self.solved) / self.squares).sqrt()
+
+
+def _mean_logs(cg: CGSolution) -> Floats:
+    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of the solution, (p,)."""
+    means = []
+    for alpha, beta in zip(cg.alphas[:_MAX_LANCZOS_STEPS].T, cg.betas[:_MAX_LANCZOS_STEPS].T, strict=True):
+        steps = alpha > 0
+        a, b = alpha[steps], beta[steps]
+        diagonal = 1 / a
+        diagonal[1:] += b[:-1] / a[:-1]
+        values, vectors = _eigenpairs(diagonal, np.sqrt(b[:-1]) / a[:-1])
+        weights = vectors[0] ** 2 / values
+        means.append(weights @ np.log(values) / weights.sum())
+    return np.array(means)
+
+
+def _eigenpairs(diagonal: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvalues and -vectors of a symmetric tridiagonal matrix.
+
+    LAPACK's fast method fails on large ones.
+    """
+    try:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second)
+    except np.linalg.LinAlgError:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second, lapack_driver="stev")
+    return values, vectors
+
+
+# --- Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1) --------------------------------------------
 
 MAX_ITERATIONS = 2000
 """The maximum number of iterations of a round, after which conjugate gradients restart from the true residual."""
@@ -64,8 +567,8 @@ class CGOperator:
         advice: A remedy for the message of a failed solve.
 
     Examples:
-        >>> from rfgp.solvers.iterative.parts import DensePart
-        >>> from rfgp.solvers.iterative.preconditioners import nystrom
+        >>> from rfgp.solvers.iterative.operator import DensePart
+        >>> from rfgp.solvers.iterative.products import nystrom
         >>> H = torch.tensor([[1.0], [2.0]]).double()
         >>> operator = CGOperator([DensePart(H)], torch.ones(2).double(), 0, nystrom, "Add noise.")
         >>> operator.solve(operator.product(H), 1e-9).round(decimals=6).tolist()

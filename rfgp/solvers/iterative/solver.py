@@ -1,4 +1,11 @@
-"""The solver by conjugate gradients and draws.
+"""The solver by conjugate gradients and draws, and its posterior for all terms.
+
+Conjugate gradients compute a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), with C = H H^T + D. At x, the functions
+h_x (u_j - H^T w_j) and h_x H^T w_j are independent draws with the variances v and e. v is the posterior variance, and e
+the part of the prior variance k = |h_x|^2 that the data explain. Because k = e + v is known, the mean squares of both
+estimate v: A from the first with the variance 2 v^2 / m, and k - B from the second with 2 e^2 / m. Their best
+combination has the weights e^2 and v^2, and the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2). That is the
+error of m draws if the data explain all, and far less if they explain little.
 
 With C = K + D, the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2. tr(C^-1 dC) is the
 mean of w^T dC w for w ~ N(0, C^-1), the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for
@@ -8,25 +15,696 @@ sparse features Phi the gradient is s^2 (a (Phi^T a)^T - mean w (Phi^T w)^T). On
 computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
-from rfgp.blocks import Prior
-from rfgp.errors import SolverError
+from rfgp.autograd import as_array, is_differentiated
+from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
+from rfgp.blocks.precision import products
+from rfgp.errors import InvalidArgumentError, NotDifferentiableError, SolverError
 from rfgp.limits import limits
+from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.bordered.projections import with_feature_residuals
-from rfgp.solvers.iterative.conditioned import ENTRIES, ConditionedTerms
-from rfgp.solvers.iterative.draws import Draws
-from rfgp.solvers.iterative.posterior import PATH_TOLERANCE, TOLERANCE, IterativePosterior
-from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.terms import operator_of, terms_of
-from rfgp.solvers.role import Inference
+from rfgp.solvers.bordered.solver import with_feature_residuals
+from rfgp.solvers.iterative.operator import CGOperator, DensePart, Draws, Part, PrecisionPart, SparsePart, total
+from rfgp.solvers.iterative.products import (
+    KroneckerTerm,
+    Matrix,
+    NeighborsTerm,
+    ProductTerm,
+    SparseTerm,
+    Term,
+    TermProjection,
+    times,
+)
+from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
+from rfgp.solvers.role import (
+    MAX_JOINT,
+    Functions,
+    Inference,
+    LatentOperator,
+    Posterior,
+    Shape,
+    check_divided,
+    check_joint,
+    known_terms,
+)
+from rfgp.solvers.whitened import WhitenedSolver
+from rfgp.sparse import sampled_outer, with_columns
+
+# --- The terms of a prior at rows, and the operator of their covariance ----------------------------------------------
+
+
+class WeightTerm(Term):
+    """A term f = Phi w with w ~ N(0, I) and dense features Phi.
+
+    Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        prior: The prior of all terms. If its neighbors model a residual, features are evaluated in float64.
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
+    """
+
+    def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
+        self.name, self.width, self._block = block.name, block.num_features, block
+        self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
+        self._phi = self._features(inputs)
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
+        return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
+
+    @cached_property
+    def part(self) -> DensePart:
+        """Phi of the rows."""
+        return DensePart(self._phi.detach())
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
+        phi = self._features(inputs).detach()
+        variance = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
+        return TermProjection(phi.numpy(), variance)
+
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
+        phi = self._features(inputs).detach()
+        covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
+        return phi.numpy(), covariance
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return Phi X^T, (rows, n)."""
+        return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return X X^T, (n, n)."""
+        return torch.from_numpy(np.asarray(matrix @ matrix.T))
+
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
+        """Return the squared norms |X_i|^2, (n,)."""
+        return torch.from_numpy(np.square(projection.matrix).sum(1))
+
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return Phi^T a, (F, p)."""
+        return self.part.transposed_root_times(coefficients)
+
+    def joined(self, inputs: Tensor) -> DensePart | None:
+        """Return Phi of the rows, followed by points, or None if there is a residual."""
+        if self._block.residual is not None:
+            return None
+        return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in Phi."""
+        return (self._phi * ((vectors * signs) @ self.part.transposed_root_times(vectors).mT)).sum()
+
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the inputs of n points to Phi z, (n, p).
+
+        Raises:
+            InvalidArgumentError: If there is a residual.
+        """
+        if self._block.residual is not None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw, because the residual of its features is defined at given "
+                "points only. Use predict(X).sample() instead."
+            )
+        return super().functions(coordinates)
+
+
+class WalkTerm(SparseTerm, Term):
+    """A term f = s phi w with sparse phi and the coordinates s w, (N,).
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        block: The block, with gradients.
+        inputs: The positions of the rows, (rows,).
+    """
+
+    advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+
+    def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
+        super().__init__(block)
+        self._block, self._features = block, block.features(inputs, keep=True)
+
+    @cached_property
+    def _phi(self) -> sp.csr_array:
+        """The features (rows, N) of the rows."""
+        return self._features.matrix()
+
+    @cached_property
+    def used(self) -> NDArray[np.int64]:
+        """The columns (c,) of phi with entries."""
+        return np.flatnonzero(np.bincount(self._phi.indices))
+
+    @cached_property
+    def part(self) -> SparsePart:
+        """The columns of s phi with entries."""
+        return SparsePart(with_columns(self._phi, self.used), self.s2**0.5)
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the features (n, N) of n positions."""
+        return TermProjection(self._block.features(inputs, keep=False).matrix())
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 phi X^T, (rows, n)."""
+        return torch.from_numpy(self.s2 * (self._phi @ matrix.T).toarray())
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
+
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
+
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 phi^T a, (N, p), in the precision of a."""
+        array = coefficients.numpy()
+        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
+
+    def joined(self, inputs: Tensor) -> SparsePart:
+        """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
+        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the entries of phi and in s^2.
+
+        The entries of phi are those on its pattern.
+        """
+        values, pattern = self._features
+        right = torch.from_numpy(self._phi.T @ vectors.numpy())
+        in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
+        in_variance = 0.5 * (right.square() * signs).sum()
+        return (values * in_values).sum() + self.block_variance * in_variance
+
+
+class PrecisionTerm(Term):
+    """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
+    """
+
+    def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
+        self.name, self._block, self._projector = block.name, block, block.projector(inputs)
+        self._s2 = float(block.variance.detach())
+
+    @cached_property
+    def part(self) -> PrecisionPart:
+        """A Q^(-1/2) of the rows."""
+        return PrecisionPart(self._block.factor, self._projector, self._s2**0.5)
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the projection A (n, N) of n points."""
+        return TermProjection(self._block.projector(inputs))
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 A Q^-1 X^T, (rows, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, self._projector, matrix))
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X Q^-1 X^T, (n, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
+
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
+        """Return the prior variances, (n,)."""
+        return self._block.diagonal(inputs)
+
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 Q^-1 A^T a, (N, p)."""
+        return torch.from_numpy(self._s2 * self._block.factor.solve(self._projector.T @ coefficients.numpy()))
+
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
+        """Return draws of N(0, s^2 Q^-1), (N, p)."""
+        return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
+
+    def joined(self, inputs: Tensor) -> PrecisionPart:
+        """Return A Q^(-1/2) of the rows, followed by points."""
+        projector = sp.csr_array(sp.vstack([self._projector, self._block.projector(inputs)]))
+        return PrecisionPart(self._block.factor, projector, self._s2**0.5)
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
+
+        With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
+        """
+        field, values = self._block.field, self._block.values
+        gathered = self._projector.T @ vectors.numpy()
+        solved = torch.from_numpy(self._block.factor.solve(gathered))
+        outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
+        in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))
+        in_variance = 0.5 * float(np.einsum("np,np,p->", gathered, solved.numpy(), signs.numpy()))
+        return (values * in_values).sum() + self._block.variance * in_variance
+
+
+def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
+    """Return the terms of a prior at rows.
+
+    They are weights, grids, precisions, walks, and neighbors.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,). They must be ordered if there are neighbors.
+
+    Raises:
+        InvalidArgumentError: If a block has no term of this kind.
+    """
+    if (prior.kernels and not prior.has_grids) or prior.adds_latent_points:
+        raise InvalidArgumentError(
+            "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
+            "grid, nor to latent neighbors. Use an approximation of the kernel, or a field with fixed values."
+        )
+    terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
+    terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
+    terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
+    terms += [_sparse_term(block, inputs) for block in prior.graph_features]
+    return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
+
+
+def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
+    """Return the term of sparse features at rows (n, ...), of nodes or of a product with columns."""
+    return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
+
+
+def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
+    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows.
+
+    It is preconditioned by the last term.
+
+    Args:
+        terms: The terms, at least one.
+        noise_diag: The diagonal of D, (rows,), positive.
+    """
+    last = terms[-1]
+    return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)
+
+
+# --- The terms of a prior given rows, and their moments at points ----------------------------------------------------
+
+ENTRIES = 2**22
+"""The number of entries of the projections of a chunk of points, and of coordinates in one solve."""
+MIN_SOLVED = 32
+"""The minimum number of points in one solve."""
+
+
+class ConditionedTerms:
+    """All terms at rows, with the coordinates of their coefficients and draws.
+
+    Args:
+        terms: The terms.
+        operator: The covariance C of the rows.
+        coefficients: The coefficients a, (rows, k).
+        draws: The draws w, (rows, m).
+    """
+
+    def __init__(self, terms: Sequence[Term], operator: CGOperator, coefficients: Tensor, draws: Tensor) -> None:
+        self.terms, self.operator = terms, operator
+        self._coefficients, self._draws = coefficients, draws
+
+    @cached_property
+    def mean_coordinates(self) -> dict[Term, Tensor]:
+        """The coordinates (N, k) of the mean of each term.
+
+        Two terms may have the same name.
+        """
+        return {term: term.coordinates(self._coefficients) for term in self.terms}
+
+    @cached_property
+    def sample_coordinates(self) -> dict[Term, Tensor]:
+        """The coordinates (N, 2 m) of both parts of draws of each term.
+
+        The parts are the unexplained and the explained one.
+        """
+        u, _ = self.operator.prior_weights(self._draws.shape[1])
+        out = {}
+        for term, part in zip(self.terms, self.operator.split(u), strict=True):
+            explained = term.coordinates(self._draws.to(term.dtype))
+            prior = term.sample_coordinates(part.to(term.dtype), self.operator.seed)
+            out[term] = torch.cat([prior - explained, explained], dim=1)
+        return out
+
+    def solve(self, right: Tensor, tolerance: float) -> Tensor:
+        """Return C^-1 right, (rows, p).
+
+        Args:
+            right: The right-hand sides, (rows, p).
+            tolerance: The relative residual of the solves.
+        """
+        width = max(MIN_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
+        return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
+
+
+class MarginalMoments:
+    """The sum of some terms at n single points.
+
+    Args:
+        conditioned: All terms given the rows.
+        terms: The predicted terms.
+        inputs: The inputs of the points, (n, D), or positions (n,).
+        tolerance: The relative residual of solves.
+    """
+
+    def __init__(self, conditioned: ConditionedTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float) -> None:
+        self.conditioned, self.terms, self.inputs, self.tolerance = conditioned, terms, inputs, tolerance
+        self._pairs: list[tuple[Term, TermProjection]] = [(term, term.project(inputs)) for term in terms]
+
+    def mean(self) -> Tensor:
+        """Return the mean (n, k)."""
+        coordinates = self.conditioned.mean_coordinates
+        return total([times(projection.matrix, coordinates[term]) for term, projection in self._pairs])
+
+    def estimated_variance(self) -> Tensor:
+        """Return the marginal posterior variances, estimated from draws, (n,)."""
+        coordinates = self.conditioned.sample_coordinates
+        sums = total([times(projection.matrix, coordinates[term]).double() for term, projection in self._pairs])
+        unexplained, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
+        prior = total([term.variance(self.inputs, projection) for term, projection in self._pairs])
+        return total([combined(unexplained, explained, prior), *self._conditional_variances])
+
+    def solved_variance(self) -> Tensor:
+        """Return the marginal posterior variances by a solve for each point, (n,)."""
+        cross = total([term.cross(projection.matrix) for term, projection in self._pairs])
+        prior = [term.covariance(projection.matrix).diagonal() for term, projection in self._pairs]
+        explained = (cross * self.conditioned.solve(cross, self.tolerance)).sum(0)
+        return total([*prior, *self._conditional_variances]) - explained
+
+    @property
+    def _conditional_variances(self) -> list[Tensor]:
+        """The conditional variances (n,) given the coordinates, of the terms that have some."""
+        variances = (projection.conditional_variance for _, projection in self._pairs)
+        return [variance for variance in variances if variance is not None]
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariance (n, n) of points that may be neighbors of each other.
+
+        The correlations are those of the joint distribution, and the variances those of single points.
+        """
+        joint = JointMoments(self)
+        return joint.covariance * joint.scales[:, None] * joint.scales
+
+
+class JointMoments:
+    """The sum of some terms at n points that may be neighbors of each other.
+
+    Args:
+        single: The same points as single points.
+
+    Attributes:
+        cross: The prior covariance (rows, n) of rows and points.
+        prior: The prior covariance (n, n), or zeros that broadcast to it.
+    """
+
+    def __init__(self, single: MarginalMoments) -> None:
+        joint = [(term, *term.project_jointly(single.inputs)) for term in single.terms]
+        zeros = torch.zeros(len(single.conditioned.operator), len(single.inputs)).double()
+        self.cross = total([zeros, *(term.cross(matrix) for term, matrix, _ in joint)])
+        conditional = [covariance for *_, covariance in joint if covariance is not None]
+        self.prior = total([zeros.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in joint), *conditional])
+        self._single = single
+
+    @cached_property
+    def solved(self) -> Tensor:
+        """C^-1 of the covariance of rows and points, (rows, n)."""
+        return self._single.conditioned.solve(self.cross, self._single.tolerance)
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariance (n, n) of the joint distribution."""
+        out = self.prior - self.cross.mT @ self.solved
+        return (out + out.mT) / 2
+
+    @cached_property
+    def scales(self) -> Tensor:
+        """The ratios (n,) of the single to the joint standard deviations of points.
+
+        The numerator is the standard deviation of a single point, and the denominator that in the joint distribution.
+        """
+        if not any(term.depends_on_other_points for term in self._single.terms):
+            return self.cross.new_ones(self.cross.shape[1])
+        variance = self._single.solved_variance().clamp_min(0)
+        return (variance / self.covariance.diagonal().clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+
+
+def combined(unexplained: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
+    """Return the best combination of two estimates of variances, (n,).
+
+    The estimates are `unexplained` and prior - `explained`. The result is at least a tenth of `unexplained`.
+
+    Args:
+        unexplained: The mean squares of the unexplained parts of draws, (n,).
+        explained: The mean squares of the explained parts, (n,).
+        prior: The prior variances, (n,).
+    """
+    tiny = torch.finfo(unexplained.dtype).tiny
+    weight = explained.square() / (unexplained.square() + explained.square()).clamp_min(tiny)
+    return torch.maximum(weight * unexplained + (1 - weight) * (prior - explained), 0.1 * unexplained)
+
+
+# --- Posteriors by conjugate gradients and draws, for all terms ------------------------------------------------------
+
+TOLERANCE = 1e-9
+"""The relative residual of the solve for the mean."""
+PATH_TOLERANCE = 1e-5
+"""The relative residual of the solves for draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class IterativePosterior(Posterior):
+    """The posterior by conjugate gradients: coefficients of the rows, and draws.
+
+    Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws. The
+    relative standard error of a variance is then sqrt(2 / m) e / sqrt(e^2 + v^2). That of a standard deviation is half
+    of it. This holds for single terms too. See `rfgp.solvers.iterative.solver`.
+
+    Methods have the arguments of those of `Posterior`.
+
+    Attributes:
+        prior: The prior of features, walks, sparse precisions and neighbors.
+        inputs: The inputs of the rows, positions (n,) or (n, d). They are ordered if there are neighbors.
+        noise_diag: The noise D, (n,).
+        coefficients: The coefficients a, (n, k).
+        draws: The draws w of N(0, C^-1), (n, m).
+        known: The computed terms given the rows. If None, they are computed on demand.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    noise_diag: Tensor
+    coefficients: Tensor
+    draws: Tensor
+    known: ConditionedTerms | None = None
+    terms: tuple[str, ...] | None = None
+
+    serialized_fields = ("inputs", "noise_diag", "coefficients", "draws")
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a point: those of draws, features and neighbors."""
+        return 2 * self.draws.shape[1] + sum(term.width for term in self._conditioned.terms)
+
+    def project(self, inputs: Tensor) -> MarginalMoments:
+        """Return the projections of n single points, (n, d) or positions (n,).
+
+        Raises:
+            NotDifferentiableError: If the inputs require gradients.
+        """
+        if is_differentiated(inputs):
+            raise NotDifferentiableError(
+                "X must not require gradients for predictions by conjugate gradients, got X that does. Use "
+                "predict(X.detach()), or Exact()."
+            )
+        tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
+        return MarginalMoments(self._conditioned, self._predicted, inputs, tolerance)
+
+    def mean(self, projected: MarginalMoments) -> Tensor:
+        """Return the posterior mean, (n, k)."""
+        return projected.mean()
+
+    def variance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
+        """Return the marginal posterior variances, (n,).
+
+        They are computed by solves for at most 256 points, and by draws for more.
+        """
+        if len(inputs) <= limits().max_solved:
+            return projected.covariance.diagonal().clamp_min(0)
+        return projected.estimated_variance()
+
+    def covariance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
+        """Return the posterior covariance (n, n) of points.
+
+        The points may be neighbors of each other. The correlations are those of the joint distribution, and the
+        variances those of single points. There may be at most 2,000 points, or fewer if nearest neighbors of many rows
+        need more memory.
+
+        Raises:
+            InvalidArgumentError: If there are more points.
+        """
+        self._check(inputs)
+        return projected.covariance
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between sums of terms.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
+        """
+        self._check(inputs)
+        shared = replace(self, known=self._conditioned, terms=tuple(name for name in first if name in second))
+        parts = self.of(first), self.of(second), shared
+        rows, columns, both = (JointMoments(part.project(inputs)) for part in parts)
+        return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the posterior covariance (n, n) as products and solves, or None.
+
+        The result is None if the covariance must be formed. It must be formed for sums of only some terms, and for
+        terms with conditional variances of points.
+        """
+        if self.terms is not None:
+            return None
+        parts = [term.joined(inputs) for term in self._conditioned.terms]
+        joined = [part for part in parts if part is not None]
+        return PosteriorOperator(self._conditioned.operator, joined, len(inputs)) if len(joined) == len(parts) else None
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions by pathwise conditioning (Wilson et al. 2020).
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
+
+        Raises:
+            InvalidArgumentError: If a term is defined at given points only.
+        """
+        if self.prior.neighbors is not None:
+            raise no_functions()
+        terms, k = self._conditioned, self.coefficients.shape[1]
+        operator = terms.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
+        w, (u, _) = operator.draws(count * k, PATH_TOLERANCE).solved, operator.prior_weights(count * k)
+        functions = []
+        for term, part in zip(terms.terms, operator.split(u), strict=True):
+            if self.terms is None or term.name in self.terms:
+                z = (term.sample_coordinates(part, operator.seed) - term.coordinates(w)).reshape(-1, count, k)
+                z = z + terms.mean_coordinates[term][:, None]
+                functions.append(term.functions(z.reshape(len(z), -1)))
+
+        def values(inputs: Tensor) -> Tensor:
+            values = total([function(inputs) for function in functions])
+            return values.reshape(len(inputs), count, k).movedim(0, 1)
+
+        return values
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag, coefficients and draws by name."""
+        return {"noise_diag": (n,), "coefficients": (n, k), "draws": (n, self.draws.shape[-1])}
+
+    def of(self, names: Sequence[str]) -> "IterativePosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, none is named, or some are not divided from others.
+        """
+        block, terms = self.prior.neighbors, known_terms(self.prior, names)
+        if block is not None and bool(block.flags(terms).any()):
+            check_divided(self.prior, terms, block.names)
+            terms = *terms, block.name
+        return replace(self, known=self._conditioned, terms=terms)
+
+    @cached_property
+    def _conditioned(self) -> ConditionedTerms:
+        """All terms given the rows."""
+        if self.known is not None:
+            return self.known
+        terms = terms_of(self.prior, self.inputs)
+        return ConditionedTerms(terms, operator_of(terms, self.noise_diag), self.coefficients, self.draws)
+
+    @property
+    def _predicted(self) -> list[Term]:
+        """The predicted terms."""
+        return [term for term in self._conditioned.terms if self.terms is None or term.name in self.terms]
+
+    def _check(self, inputs: Tensor) -> None:
+        """Raise if there are too many points for a joint covariance."""
+        if self.prior.neighbors is None:
+            check_joint(len(inputs), "points", ", or sample_functions()")
+        else:
+            max_points = max(limits().max_solved, min(MAX_JOINT, limits().max_joint_numbers // len(self.inputs)))
+            check_joint(len(inputs), "points", max_points=max_points)
+
+
+PRODUCT_TOLERANCE = 1e-8
+"""The relative residual of the solves in products with a covariance."""
+
+
+class PosteriorOperator:
+    """The covariance S = h h^T - h H^T C^-1 H h^T, C = H H^T + D, without forming it.
+
+    Methods have the arguments of those of `LatentOperator`.
+
+    Args:
+        rows: The covariance C of the rows.
+        parts: The parts of [H; h], of the rows followed by m points.
+        size: The number m of points.
+    """
+
+    def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
+        self._rows, self._size = rows, size
+        self._joined = rows.replaced(parts=parts)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return S v, (m, p)."""
+        return self._conditional(self._joined.transposed_root_times(self._at_points(v)))
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (S + E)^-1 v, (m, p).
+
+        These are the coefficients of v at the points, for zeros at the rows.
+        """
+        both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
+        return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from N(0, S) by pathwise conditioning.
+
+        Returns:
+            The draws, (m, count).
+        """
+        sizes = self._joined.num_columns, len(self._rows)
+        u, e = (torch.randn(size, count, generator=generator, dtype=torch.float64) for size in sizes)
+        return self._conditional(u, self._rows.deviation[:, None] * e)
+
+    def _conditional(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+        """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
+        explained = self._rows.solve(self._joined.root_times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
+        at_rows = pad(explained, (0, 0, 0, self._size))
+        return self._joined.root_times(u - self._joined.transposed_root_times(at_rows))[len(self._rows) :]
+
+    def _at_points(self, v: Tensor) -> Tensor:
+        """Return values of rows and points (n + m, p) with zeros at rows."""
+        return pad(v, (0, 0, len(self._rows), 0))
+
+
+# --- The solver by conjugate gradients and draws ---------------------------------------------------------------------
 
 NUM_PROBES = 16
 """The number of draws for gradients and the log determinant."""
@@ -224,3 +902,146 @@ class IterativeSolver(Inference):
             variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)
             mean = self._rows.targets - self.coefficients * variance[:, None]
             return mean, variance + self._missing
+
+
+# --- Nearest neighbors of latent values, by conjugate gradients ------------------------------------------------------
+
+MIN_NOISE_RATIO = 10.0
+"""The minimum ratio of the noise to the variance of rows given their neighbors, for latent values."""
+MIN_VARIANCE_RATIO = 1e-3
+"""The minimum ratio of the variance of the block to the noise, for latent values."""
+MIN_NOISE = 1e-6
+"""The minimum ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
+MAX_ROWS = 2**18
+"""The maximum number of rows conditioned on latent values if `condition_on` is "auto"."""
+FEW_ITERATIONS = 50
+"""The maximum number of iterations of conjugate gradients if `condition_on` is "auto"."""
+_SAMPLE_ROWS = 1000
+"""The number of rows from which the signal-to-noise ratio is estimated."""
+
+
+def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
+    """Return whether to condition on latent values, by the signal-to-noise ratio.
+
+    Args:
+        prior: The prior with neighbors.
+        rows: The data.
+        noise: The variance of one observation, 0-d.
+    """
+    prior, count = prior.detached(), len(rows)
+    block = neighbors_of(prior)
+    typical, variance = (
+        float(rows.noise_diag(noise.detach()).median()),
+        float(block.diagonal(rows.inputs[:_SAMPLE_ROWS]).mean()),
+    )
+    if count > MAX_ROWS or not MIN_VARIANCE_RATIO * typical <= variance <= typical / MIN_NOISE:
+        return False
+    x = rows.inputs[block.order(count)]
+    sample = torch.linspace(0, count - 1, min(count, _SAMPLE_ROWS)).long()
+    pattern, columns = used(block.predecessors(x, sample))
+    near = x[torch.from_numpy(columns)]
+    deviations = block.latent_root(near, pattern, explained_features(prior, near)).deviations
+    return typical > MIN_NOISE_RATIO * float(np.median(deviations) ** 2)
+
+
+class LatentSolver(Inference):
+    """Rows in the given order under latent nearest neighbors and other blocks.
+
+    The other blocks are weights and sparse precisions.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: The prior mean, (k,).
+        noise: The variance of one observation, 0-d.
+        ordered: The solver of the ordered rows. If None, it is created.
+
+    Raises:
+        InvalidArgumentError: If a block cannot be combined with neighbors.
+    """
+
+    def __init__(
+        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
+    ) -> None:
+        check_sum(prior)
+        self._arguments, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        if ordered is None:
+            ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
+        self._ordered = ordered
+
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver for other targets and noise of the same inputs.
+
+        It is solved to 1e-11.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
+        """
+        ordered = self._ordered.with_data(rows.take(self._order), mean.detach(), noise.detach())
+        return type(self)(self._arguments[0], rows, mean, noise, ordered)
+
+    def converges_quickly(self) -> bool:
+        """Return whether conjugate gradients converge in few iterations."""
+        return self._ordered.converges(FEW_ITERATIONS)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood, 0-d.
+
+        The gradient is that of neighbors conditioned on observations. See `likelihood_error`.
+        """
+        with torch.no_grad():
+            value = self._ordered.log_marginal_likelihood()
+        if not self._arguments[0].wants_gradients:
+            return value
+        likelihood = self._by_observations.log_marginal_likelihood()
+        return value + (likelihood - likelihood.detach())
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+        return self._ordered.likelihood_error
+
+    def posterior(self) -> IterativePosterior:
+        """Return the posterior of the ordered rows, with draws for the variances."""
+        with torch.no_grad():
+            return self._ordered.posterior()
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        They are conditioned on observations. Latent values would need more precise variances at rows than draws have.
+        """
+        return self._by_observations.leave_one_out()
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients C^-1 (y - mean), (n, k)."""
+        return self._in_given_order(self._ordered.coefficients)
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean of f at the rows, (n, k)."""
+        return self._in_given_order(self._ordered.fitted)
+
+    @property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,).
+
+        For more than 256 rows they are estimates from draws.
+        """
+        return self._in_given_order(self._ordered.latent_variances)
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """An estimate of the log determinant of I + K D^-1, 0-d."""
+        return self._ordered.log_determinant
+
+    @property
+    def _by_observations(self) -> WhitenedSolver:
+        return WhitenedSolver.of(*self._arguments)
+
+    def _in_given_order(self, values: Tensor) -> Tensor:
+        """Return values (n, ...) of ordered rows in the given order."""
+        return values[torch.argsort(self._order)]

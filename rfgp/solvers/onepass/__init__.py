@@ -3,12 +3,12 @@
 Rows with their own noise need other statistics for each noise, in two passes for each evaluation.
 """
 
-from rfgp.solvers.onepass.moments import SeriesMoments as SeriesMoments
-from rfgp.solvers.onepass.posterior import SeriesPosterior as SeriesPosterior
-from rfgp.solvers.onepass.posterior import designs_of as designs_of
-from rfgp.solvers.onepass.posterior import has_lattices as has_lattices
-from rfgp.solvers.onepass.posterior import residual_variance_of as residual_variance_of
-from rfgp.solvers.onepass.posterior import restored as restored
-from rfgp.solvers.onepass.posterior import scale_of as scale_of
 from rfgp.solvers.onepass.solver import OnePassSolver as OnePassSolver
+from rfgp.solvers.onepass.solver import SeriesPosterior as SeriesPosterior
+from rfgp.solvers.onepass.solver import designs_of as designs_of
+from rfgp.solvers.onepass.solver import has_lattices as has_lattices
+from rfgp.solvers.onepass.solver import residual_variance_of as residual_variance_of
+from rfgp.solvers.onepass.solver import restored as restored
+from rfgp.solvers.onepass.solver import scale_of as scale_of
 from rfgp.solvers.onepass.solver import supports as supports
+from rfgp.solvers.onepass.sums import SeriesMoments as SeriesMoments

@@ -1,4 +1,10 @@
-"""Sums over rows for designs without hyperparameters, in one pass.
+"""Sums over the rows of designs without hyperparameters, from one pass.
+
+A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j. c_0 is 1, and
+c_j = sqrt(2) otherwise. The mode j = 0 has no imaginary part. Products of two features are
+
+    cos a cos b = Re(e^(i(a-b)) + e^(i(a+b))) / 2,     sin a sin b = Re(e^(i(a-b)) - e^(i(a+b))) / 2,
+    sin a cos b = Im(e^(i(a+b)) + e^(i(a-b))) / 2,     cos a sin b = Im(e^(i(a+b)) - e^(i(a-b))) / 2.
 
 The columns Z of the rows are 1, the targets and the features of dense designs. With theta_k = 2 pi h k (x - center) for
 the integers k of a lattice, the sums are Z^T P Z, and for each lattice
@@ -13,22 +19,188 @@ added and subtracted.
 Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one lattice.
 """
 
+import itertools
+import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.blocks.weights import Design
+from rfgp.autograd import input_derivatives
+from rfgp.blocks import WeightBlock
+from rfgp.blocks.role import Design
 from rfgp.errors import DataError
-from rfgp.lattices import Lattice
-from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.transforms import Complex, Floats, sums_at_frequencies
+from rfgp.lattices import Lattice, Modes
+from rfgp.lattices.design import Complex, Floats, LatticeDesign, series_at_points, sums_at_frequencies
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums, sums_over_parts
+from rfgp.solvers.lowrank import LowRankPosterior
+
+# --- Products of real features on lattices, and series of such products ----------------------------------------------
+
+Integers = NDArray[np.int64]
+_ENTRIES = 2**20
+"""The maximum number of entries of a covariance whose products are in memory at once."""
+
+
+def amplitudes(modes: Modes) -> Floats:
+    """Return the amplitudes c_j, (p + 1,).
+
+    Args:
+        modes: The modes j of a lattice.
+    """
+    out = np.full(len(modes.indices) + 1, math.sqrt(2))
+    out[0] = 1
+    return out
+
+
+def indices_of(modes: Modes) -> Integers:
+    """Return the integers of the modes, 0 first, (p + 1, d).
+
+    Args:
+        modes: The modes j of a lattice.
+    """
+    return np.concatenate([np.zeros((1, modes.lattice.num_columns), dtype=np.int64), modes.indices])
+
+
+def at_modes(sums: Complex, modes: Modes) -> Complex:
+    """Return the entries of sums at the modes of a lattice, (p + 1, q).
+
+    Args:
+        sums: The sums at all integers of the lattice, (2 K_1 + 1, ..., 2 K_d + 1, q).
+        modes: The modes.
+    """
+    indices = indices_of(modes) + modes.lattice.half_widths
+    return np.asarray(sums[tuple(indices.T)])
+
+
+def real_projections(values: Complex, modes: Modes) -> Floats:
+    """Return the sums of features times columns, (2 p + 1, q).
+
+    Args:
+        values: The sums of exponentials times columns, (p + 1, q).
+        modes: The modes.
+    """
+    scaled = amplitudes(modes)[:, None] * values
+    return np.concatenate([scaled.real, scaled.imag[1:]])
+
+
+def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of features of two sets of modes of one lattice.
+
+    The shape is (2 p + 1, 2 q + 1).
+
+    Args:
+        generator: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        first: The p modes of the first set.
+        second: The q modes of the second set.
+    """
+    a, b = (flat_indices(indices_of(modes), generator.shape) for modes in (first, second))
+    zero, flat = generator.size // 2, generator.reshape(-1)
+    return _products(flat[zero + a[:, None] - b], flat[zero + a[:, None] + b], first, second)
+
+
+def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of features of modes of two lattices.
+
+    The shape is (2 p + 1, 2 q + 1).
+
+    Args:
+        sums: The sums of products of exponentials, in the shapes of both lattices.
+        first: The p modes on the first lattice.
+        second: The q modes on the second lattice.
+    """
+    d = first.lattice.num_columns
+    a, b = (flat_indices(indices_of(m), shape) for m, shape in zip((first, second), _sides(sums, d), strict=True))
+    inner = math.prod(sums.shape[d:])
+    zero, flat = sums.size // 2, sums.reshape(-1)
+    return _products(flat[zero + inner * a[:, None] - b], flat[zero + inner * a[:, None] + b], first, second)
+
+
+def _products(differences: Complex, totals: Complex, first: Modes, second: Modes) -> Floats:
+    scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
+    minus, plus = scale * differences, scale * totals
+    cosines = np.hstack([plus.real + minus.real, (plus.imag - minus.imag)[:, 1:]])
+    sines = np.hstack([plus.imag + minus.imag, (minus.real - plus.real)[:, 1:]])
+    return np.vstack([cosines, sines[1:]])
+
+
+def real_series(coefficients: Floats, modes: Modes) -> Complex:
+    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j.
+
+    The shape is (2 K_1 + 1, ..., 2 K_d + 1).
+
+    Args:
+        coefficients: The coefficients w, (2 p + 1,).
+        modes: The modes.
+    """
+    lattice, p = modes.lattice, len(modes.indices)
+    series = np.zeros(lattice.shape, dtype=np.complex128)
+    real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
+    indices = indices_of(modes) + lattice.half_widths
+    series[tuple(indices.T)] = amplitudes(modes) * (real - 1j * imaginary)
+    return np.asarray(0.5 * (series + np.conj(np.flip(series))))
+
+
+def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex:
+    """Return C with Re sum_k C_k exp(i theta_k) = phi V psi^T.
+
+    phi and psi are the features of two sets of modes.
+
+    Args:
+        covariance: The covariance V, (2 p + 1, 2 q + 1).
+        first: The modes of phi.
+        second: The modes of psi, on the same lattice or on one of other columns.
+
+    Returns:
+        The coefficients on the doubled lattice, or on the product of both lattices.
+    """
+    p, q = len(first.indices) + 1, len(second.indices) + 1
+    is_same = first.lattice is second.lattice or first.lattice.same_as(second.lattice)
+    shapes = (first.lattice.doubled_shape,) * 2 if is_same else (first.lattice.shape, second.lattice.shape)
+    shape = shapes[0] if is_same else (*shapes[0], *shapes[1])
+    inner = 1 if is_same else math.prod(shapes[1])
+    a, b = (
+        flat_indices(indices_of(modes), lattice_shape)
+        for modes, lattice_shape in zip((first, second), shapes, strict=True)
+    )
+    size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
+    for rows in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
+        scale = 0.5 * amplitudes(first)[rows, None] * amplitudes(second)
+        cc, sc = covariance[rows, :q], np.zeros((len(rows), q))
+        cs, ss, later = np.zeros_like(sc), np.zeros_like(sc), rows[rows > 0]
+        cs[:, 1:] = covariance[rows, q:]
+        sc[rows > 0], ss[rows > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
+        minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
+        starts = size // 2 + inner * a[rows, None]
+        indices, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
+        total += np.bincount(indices, values.real, minlength=size)
+        total += 1j * np.bincount(indices, values.imag, minlength=size)
+    return total.reshape(shape)
+
+
+def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return the offsets of integers from the middle of a flattened array, (p,).
+
+    Args:
+        indices: The integers, (p, d).
+        shape: The shape of the array, odd in each axis.
+    """
+    strides = np.cumprod((1, *shape[:0:-1]))[::-1]
+    return np.asarray(indices @ strides, dtype=np.int64)
+
+
+def _sides(sums: Complex, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return sums.shape[:d], sums.shape[d:]
+
+
+# --- Sums over rows for designs without hyperparameters, in one pass -------------------------------------------------
 
 BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices."""
@@ -317,3 +489,331 @@ def _check_inside(lattice: Lattice, points: Tensor) -> None:
             f"Rows must be within the range of the training rows for EquispacedFourier, got {outside:,} outside. Fit "
             "or condition on all rows again."
         )
+
+
+# --- Sufficient statistics of Gaussian regression on fixed designs ---------------------------------------------------
+
+MAX_CACHED_SUMS = 2
+"""The maximum number of cached sums of each set of rows, such as those on two lattices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over rows of products of features phi and of targets.
+
+    The features do not include prior standard deviations.
+
+    Attributes:
+        gram: The matrix phi^T P phi, (F, F).
+        target: The products phi^T P y, (F, k).
+        ones: The products phi^T P 1, (F,).
+        squares: The squares y^T P y of each output, (k,).
+        totals: The sums 1^T P y of each output, (k,).
+        observations: The number of observations, including repetitions.
+        sums: The sums from which the statistics are computed.
+    """
+
+    gram: Tensor
+    target: Tensor
+    ones: Tensor
+    squares: Tensor
+    totals: Tensor
+    observations: float
+    sums: RowSums
+
+
+_Cache = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
+_SUMS_CACHE: _Cache = weakref.WeakKeyDictionary()
+"""The last sums over each set of rows, with their layouts."""
+_STATISTICS_CACHE: _Cache = weakref.WeakKeyDictionary()
+"""The last statistics of each set of rows, with their designs."""
+
+
+def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
+    """Return the statistics of rows.
+
+    The rows are read unless statistics on the same lattices are cached.
+
+    Args:
+        designs: The designs of all blocks.
+        rows: The rows.
+    """
+    layout = Layout.of(designs)
+    statistics: Statistics = _cached(
+        _STATISTICS_CACHE, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
+    )
+    return statistics
+
+
+def row_sums(layout: Layout, rows: Rows) -> RowSums:
+    """Return the sums over rows, which are read unless sums are cached.
+
+    Args:
+        layout: The layout of the designs.
+        rows: The rows.
+    """
+    sums: RowSums = _cached(_SUMS_CACHE, MAX_CACHED_SUMS, rows, layout.key, lambda: sums_over(layout, rows))
+    return sums
+
+
+def _cached(cache: _Cache, max_results: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
+    """Return the result for a key and rows. The last `max_results` results are cached."""
+    results = cache.setdefault(rows, [])
+    for known_key, result in results:
+        if len(known_key) == len(key) and all(a is b or a == b for a, b in zip(known_key, key, strict=True)):
+            return result
+    result = compute()
+    results.append((key, result))
+    del results[:-max_results]
+    return result
+
+
+def assemble(layout: Layout, sums: RowSums) -> Statistics:
+    """Return the statistics for the modes of all designs.
+
+    Args:
+        layout: The layout of the designs.
+        sums: The sums over the rows.
+    """
+    k, designs, columns = sums.num_outputs, layout.designs, _dense_columns(layout, sums)
+    projections = [_projections(layout, sums, index, columns) for index in range(len(designs))]
+    ends = np.cumsum([0, *(design.num_features for design in designs)])
+    gram = np.empty((ends[-1], ends[-1]))
+    for a in range(len(designs)):
+        for b in range(a + 1):
+            block = _sums_of_products(layout, sums, projections, columns, a, b)
+            gram[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
+            gram[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
+    products = torch.as_tensor(np.concatenate(projections))
+    dense = torch.as_tensor(sums.gram)
+    squares, totals = dense.diagonal()[1 : 1 + k].clone(), dense[0, 1 : 1 + k].clone()
+    target, ones = products[:, 1 : 1 + k].contiguous(), products[:, 0].contiguous()
+    return Statistics(torch.as_tensor(gram), target, ones, squares, totals, sums.observations, sums)
+
+
+def projected(layout: Layout, sums: RowSums) -> Tensor:
+    """Return the products phi^T P Z of all features with columns Z of rows, (F, q).
+
+    Args:
+        layout: The layout of the designs.
+        sums: The sums over the rows.
+    """
+    columns = _dense_columns(layout, sums)
+    return torch.as_tensor(np.concatenate([_projections(layout, sums, i, columns) for i in range(len(layout.designs))]))
+
+
+def _dense_columns(layout: Layout, sums: RowSums) -> dict[int, slice]:
+    """Return the positions of the features of each dense design among the columns Z."""
+    first = np.cumsum([0, *(layout.designs[index].num_features for index in layout.dense)]) + 1 + sums.num_outputs
+    return {index: slice(int(a), int(b)) for index, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
+
+
+def _projections(layout: Layout, sums: RowSums, index: int, columns: dict[int, slice]) -> Floats:
+    """Return the products of the features of a design with all columns Z, (F, q)."""
+    lattice, design = layout.lattice_of[index], layout.designs[index]
+    if lattice is None:
+        return sums.gram[columns[index]]
+    assert isinstance(design, LatticeDesign)
+    return real_projections(at_modes(sums.projections[lattice], design.modes), design.modes)
+
+
+def _sums_of_products(
+    layout: Layout, sums: RowSums, projections: Sequence[Floats], columns: dict[int, slice], a: int, b: int
+) -> Floats:
+    """Return the products of the features of two designs, (F_a, F_b)."""
+    lattices, designs = (layout.lattice_of[a], layout.lattice_of[b]), (layout.designs[a], layout.designs[b])
+    if lattices[1] is None:
+        return projections[a][:, columns[b]]
+    if lattices[0] is None:
+        return projections[b][:, columns[a]].T
+    first, second = designs
+    assert isinstance(first, LatticeDesign)
+    assert isinstance(second, LatticeDesign)
+    if lattices[0] == lattices[1]:
+        return within_lattice(sums.generators[lattices[0]], first.modes, second.modes)
+    low, high = sorted((lattices[0], lattices[1]))
+    cross = sums.crosses[layout.pairs.index((low, high))]
+    if lattices[0] == low:
+        return between_lattices(cross, first.modes, second.modes)
+    return between_lattices(cross, second.modes, first.modes).T
+
+
+# --- Means and variances of weights on fixed designs, by fast Fourier transforms -------------------------------------
+
+
+def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
+    """Return sums of features on a lattice times coefficients, (n, m).
+
+    Two columns of coefficients take one transform.
+
+    Args:
+        design: The design on a lattice.
+        inputs: The inputs of the points, (n, D).
+        coefficients: The coefficients, (F, m).
+    """
+    angles, values = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
+    columns = [real_series(column, design.modes) for column in coefficients.detach().numpy().T]
+    for index in range(0, len(columns), 2):
+        pair = columns[index : index + 2]
+        both = series_at_points(angles, pair[0] if len(pair) == 1 else pair[0] + 1j * pair[1])
+        values += [both.real, both.imag][: len(pair)]
+    return torch.as_tensor(np.stack(values, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesMoments:
+    """The moments of f = phi diag(s) w at points in the box of the rows.
+
+    The mean is a Fourier series on each lattice. The variance is a series on each doubled lattice and on the product of
+    each two lattices. Its coefficients are sums along the diagonals of the covariance of the weights.
+
+    Attributes:
+        posterior: The posterior of the weights.
+    """
+
+    posterior: LowRankPosterior
+
+    def is_outside(self, inputs: Tensor) -> Tensor:
+        """Return whether points are outside the box of a lattice, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), dtype=torch.bool)
+        for block, _ in self._own:
+            if isinstance(block.design, LatticeDesign):
+                out |= block.design.is_outside(inputs)
+        return out
+
+    @cached_property
+    def _own(self) -> list[tuple[WeightBlock, slice]]:
+        """The blocks of the predicted sum, with the positions of their weights."""
+        ends = np.cumsum([0, *self.posterior.prior.dense.sizes])
+        pairs = zip(
+            self.posterior.prior.weights, (slice(int(a), int(b)) for a, b in itertools.pairwise(ends)), strict=True
+        )
+        return [
+            (block, columns)
+            for block, columns in pairs
+            if self.posterior.terms is None or block.name in self.posterior.terms
+        ]
+
+    @cached_property
+    def _scales(self) -> list[Tensor]:
+        """The prior standard deviations of the weights of these blocks, (F_b,) each."""
+        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+
+    def mean(self, inputs: Tensor) -> Tensor:
+        """Return the posterior mean, (n, k).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), self.posterior.weights.shape[1], dtype=torch.float64)
+        for (block, columns), scale in zip(self._own, self._scales, strict=True):
+            weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[columns])
+            if isinstance(block.design, LatticeDesign):
+                out += values_on_lattice(block.design, inputs, weights)
+            else:
+                out += self._dense_features(block, inputs) @ weights
+        return out
+
+    def variance(self, inputs: Tensor) -> Tensor:
+        """Return the marginal posterior variances, (n,), including those of missing modes.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        known = self.known_variance(inputs)
+        if self.posterior.derivative_column is not None:
+            return known + self.posterior.missing_derivative_variances(inputs)
+        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
+        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
+        return known + sum(float(scale * variance) for scale, variance in pairs)
+
+    def known_variance(self, inputs: Tensor) -> Tensor:
+        """Return the posterior variances of the sums of features, (n,).
+
+        Those of missing modes are excluded.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        dense = [
+            None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
+            for block, _ in self._own
+        ]
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for a in range(len(self._own)):
+            for b in range(a + 1):
+                total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
+        return total.clamp_min(0)
+
+    def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
+        """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
+        assert block.design is not None
+        if self.posterior.derivative_column is None:
+            return block.design.fixed_features(inputs).double()
+        return input_derivatives(block.design.fixed_features, inputs, self.posterior.derivative_column)
+
+    def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
+        """Return the weights (F, m) of the derivative of features on a lattice.
+
+        Other weights are returned unchanged.
+
+        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
+        """
+        design = block.design
+        if self.posterior.derivative_column is None or not isinstance(design, LatticeDesign):
+            return weights
+        if self.posterior.derivative_column not in design.lattice.column_indices:
+            return torch.zeros_like(weights)
+        column = design.lattice.column_indices.index(self.posterior.derivative_column)
+        rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
+        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
+        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
+
+    def _pair(self, inputs: Tensor, a: int, b: int, dense: Sequence[Tensor | None]) -> Tensor:
+        """Return the covariance (n,) of two blocks at the same points."""
+        (first, _), (second, _) = self._own[a], self._own[b]
+        left, right = dense[a], dense[b]
+        covariance = self._covariance_of(a, b)
+        if left is not None and right is not None:
+            return ((left @ covariance) * right).sum(1)
+        if left is None and right is None:
+            assert isinstance(first.design, LatticeDesign)
+            assert isinstance(second.design, LatticeDesign)
+            return torch.as_tensor(series_at_points(*self._quadratic(inputs, first.design, second.design, a, b)).real)
+        lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
+        assert isinstance(lattice.design, LatticeDesign)
+        assert features is not None
+        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
+
+    def _quadratic(
+        self, inputs: Tensor, first: LatticeDesign, second: LatticeDesign, a: int, b: int
+    ) -> tuple[Floats, Complex]:
+        """Return the angles of points and the series of the covariance of two blocks on lattices."""
+        angles = first.lattice.angles(first.lattice.columns(inputs))
+        if not first.lattice.same_as(second.lattice):
+            angles = np.hstack([angles, second.lattice.angles(second.lattice.columns(inputs))])
+        key = a, b
+        if key not in self._series:
+            self._series[key] = quadratic_series(self._covariance_of(a, b).numpy(), first.modes, second.modes)
+        return angles, self._series[key]
+
+    @cached_property
+    def _series(self) -> dict[tuple[int, int], Complex]:
+        return {}
+
+    def _covariance_of(self, a: int, b: int) -> Tensor:
+        """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
+        (_, rows), (_, columns) = self._own[a], self._own[b]
+        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
+        covariance = self._as_slopes(self._own[a][0], covariance)
+        return self._as_slopes(self._own[b][0], covariance.mT).mT
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """A^-1, (F, F)."""
+        assert self.posterior.factor is not None
+        return torch.cholesky_inverse(self.posterior.factor)

@@ -10,7 +10,7 @@ from scipy import stats
 import graphs
 import rfgp
 from rfgp import kernels as k
-from rfgp.solvers.iterative.draws import Draws
+from rfgp.solvers.iterative.operator import Draws
 
 GRAPH = ring()
 FALSE_ALARMS = 1e-3
