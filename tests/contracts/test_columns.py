@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import graphs
 import rfgp
 from rfgp import kernels as k
+from tests.support.refusals import refused
 
 DAY, NOON = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12)
 DAYS = 19782.5
@@ -116,34 +117,21 @@ def test_containers_are_read_alike(container, name):
     assert read(kernel(key), table, plain).tolist() == pytest.approx(expected, abs=1e-9)
     if name in CAN_BE_MISSING and container not in ("tensors", "arrays", "structured array"):
         gap = make({"other": other, key: [*cells[:2], None, cells[3]]})
-        with pytest.raises(rfgp.DataError, match=r"'c'.* has 1 missing value, the first in row 2"):
-            read(kernel(key), gap)
+        assert "'c'" in refused(lambda: read(kernel(key), gap), rfgp.DataError, "1 missing value, the first in row 2")
 
 
-ZONE = "Asia/Kolkata"
 CELLS = {
-    "numpy objects": (Read, [np.datetime64("2024-02-29T12:00")], [DAYS]),
     "dates and times": (Read, [NOON, DAY], [DAYS, DAYS - 0.5]),
-    "an index": (Read, pd.DatetimeIndex([NOON]), [DAYS]),
-    "categories of dates": (Read, pd.Series([NOON]).astype("category"), [DAYS]),
     **{unit: (Read, np.array([NOON], f"M8[{unit}]"), [DAYS]) for unit in ("h", "m", "s", "ms", "us", "ns", "3h")},
     "days": (Read, np.array([NOON], "M8[D]"), [DAYS - 0.5]),
     "months": (Read, np.array(["2024-02"], "M8[M]"), [DAYS - 28.5]),
-    "weeks": (Read, np.array([2826], "M8[W]"), [DAYS - 0.5]),
     "before 1970": (Read, np.array(["1969-12-31T06:00"], "M8[s]"), [-0.75]),
-    "objects before 1970": (Read, [datetime.datetime(1969, 12, 31, 6)], [-0.75]),
     "year 1": (Read, [datetime.date(1, 1, 1)], [-719162]),
-    "Timedeltas": (Read, [pd.Timedelta(hours=36)], [1.5]),
-    "durations of numpy": (Read, np.array([36], "m8[h]"), [1.5]),
     "booleans and numbers": (Read, [True, 2], [1, 2]),
-    "big-endian": (Read, np.array([1.0, 2.0], ">f8"), [1, 2]),
     "backwards": (Read, np.array([1.0, 2.0])[::-1], [2, 1]),
     "decimals": (Read, [Decimal("1.25"), 2], [1.25, 2]),
-    "categories of numbers": (Read, pd.Categorical([2.5, 1.5, 2.5]), [2.5, 1.5, 2.5]),
     "floats as levels": (Codes, [3.0, 1.0, 3.0], [1, 0, 1]),
-    "tensor": (Codes, torch.tensor([3, 1, 3]), [1, 0, 1]),
     "ordered": (Codes, pd.Categorical(["low", "high", "low"], ["low", "mid", "high"]), [0, 1, 0]),
-    "order of numbers": (Codes, pd.Categorical([3.0, 1.0, 3.0], [3.0, 1.0]), [0, 1, 0]),
     "order of polars": (Codes, pl.Series(["low", "high"], dtype=pl.Enum(["low", "mid", "high"])), [0, 1]),
     "repeated words": (
         Codes,
@@ -162,15 +150,14 @@ def test_cells_of_other_types_are_read(kernel, column, expected):
 
 
 def test_new_levels_are_numbered_by_appearance():
-    known, new = ["s", "n", "e", "n"], ["z", "x", "n", "z", "y", "x"]
-    assert single(known, Codes, new) == [3, 4, 1, 3, 5, 4]
-    assert single(known, Codes, pd.Categorical(new, ["x", "y", "n", "z"])) == [3, 4, 1, 3, 5, 4]
     rng = np.random.default_rng(0)
     train, new = rng.integers(0, 30, 200), rng.integers(0, 60, 300)
     levels = sorted({*train.tolist()})
     levels += [level for level in dict.fromkeys(new.tolist()) if level not in levels]
     for column in (new, new.astype(object), new.astype(float), pd.Categorical(new)):
         assert single(train, Codes, column) == [levels.index(level) for level in new]
+    texts = [*map(str, new)]
+    assert single(["7", "31"], Codes, pd.Categorical(texts)) == single(["7", "31"], Codes, texts)
 
 
 HOURS = pd.date_range("2024-03-30", periods=72, freq="h", tz="Europe/Berlin")
@@ -246,12 +233,12 @@ def test_a_sequence_of_labels_is_one_column():
 
 
 def test_tensors_keep_their_gradient():
-    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad((k.Linear(2) + 3 * k.Linear(0)).matrix(x, torch.ones(1, 3)).sum(), x)
-    assert gradient.tolist() == [[1, 0, 1]] * 4
     t = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(read(Read("t"), {"t": t, "store": ["a", "b"]}).square().sum(), t)
     assert gradient.tolist() == [1, 3]
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(read(Read(2), x).sum(), x)
+    assert gradient.tolist() == [[0, 0, 1]] * 4
 
 
 CELL = st.one_of(
@@ -298,42 +285,39 @@ BY_DATE = conditioned(k.RBF("date"), {"date": DATES}, Y).predict({"date": DATES}
 
 
 def test_predictions_return_to_the_container_and_dtype():
-    X = np.arange(8.0).reshape(4, 2)
+    X, single = np.arange(8.0).reshape(4, 2), np.arange(4, dtype=np.float32)
     cases = [
         (X.astype(np.float32), np.ndarray, np.float32),
         (torch.tensor(X).float(), torch.Tensor, torch.float32),
         (X.astype(int), np.ndarray, np.float64),
-        (pd.DataFrame({"a": X[:, 0].astype(np.float32)}), np.ndarray, np.float32),
-        (pd.DataFrame({"a": X[:, 0].astype(np.float32), "b": X[:, 1]}), np.ndarray, np.float64),
-        ({"a": torch.tensor(X[:, 0]).float()}, torch.Tensor, torch.float32),
+        (pd.DataFrame({"a": single, "b": X[:, 1]}), np.ndarray, np.float64),
+        ({"a": torch.tensor(single)}, torch.Tensor, torch.float32),
     ]
     for given_rows, container, dtype in cases:
         mean = conditioned(k.RBF(), given_rows, [0, 1, 3, 2]).predict(given_rows).mean
         assert (type(mean), mean.dtype) == (container, dtype)
-    mixed = {"a": torch.tensor(X[:, 0]).float(), "s": [*"abab"]}
-    assert (
-        conditioned(k.RBF("a") + k.Group("s"), mixed, torch.arange(4.0).double()).predict(mixed).mean.dtype
-        == torch.float64
-    )
+    mixed = {"a": torch.tensor(single), "s": [*"abab"]}
+    gp = conditioned(k.RBF("a") + k.Group("s"), mixed, torch.arange(4.0).double())
+    assert gp.predict(mixed).mean.dtype == torch.float64
 
 
 def test_a_model_keeps_no_array_of_the_user():
-    values, y = np.arange(6.0)[:, None], np.arange(6.0) ** 2
-    for X in (values, torch.tensor(values)):
-        gp, new = conditioned(k.RBF(), X, y), [[2.5]]
+    for X in (np.arange(6.0)[:, None], torch.arange(6.0)[:, None].double()):
+        gp, other = (conditioned(k.RBF(), X, np.arange(6.0) ** 2) for _ in range(2))
+        expected = other.predict([[2.5]]).mean
         X[:] = 7
-        assert gp.predict(new).mean == pytest.approx(conditioned(k.RBF(), np.arange(6.0)[:, None], y).predict(new).mean)
+        assert gp.predict([[2.5]]).mean == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != "tensors"])
+@pytest.mark.parametrize("container", ["structured array", "pandas", "polars", "Arrow"])
 def test_targets_are_columns_by_name(container):
-    table = CONTAINERS[container]({"a": list(np.arange(float(N))), "u": list(Y), "v": list(-2 * Y)})
+    table = CONTAINERS[container]({"a": np.arange(float(N)), "u": Y, "v": -2 * Y})
     plain = {"a": np.arange(float(N))}
     for target, y in (("u", Y), (["u", "v"], np.c_[Y, -2 * Y])):
         mean = conditioned(k.RBF("a"), table, target).predict(table).mean
         np.testing.assert_allclose(mean, conditioned(k.RBF("a"), plain, y).predict(plain).mean)
-    both = conditioned(k.RBF(), table, "u")
-    np.testing.assert_allclose(both.predict(table).mean, conditioned(k.RBF(("a", "v")), table, "u").predict(table).mean)
+    found, expected = (conditioned(kernel, table, "u").predict(table).mean for kernel in (k.RBF(), k.RBF(("a", "v"))))
+    np.testing.assert_allclose(found, expected)
 
 
 def test_integer_names_are_targets():
@@ -354,13 +338,8 @@ def test_terms_read_an_index_by_name(frame, name):
     gp = conditioned(k.RBF(name), frame, "y")
     for new in (frame, frame[[]]):
         np.testing.assert_allclose(gp.predict(new).mean, BY_DATE, atol=1e-8)
-    with pytest.raises(rfgp.DataError, match="index"):
-        conditioned(k.RBF("day"), SERIES, "y")
-
-
-def test_an_index_is_no_column_of_a_kernel_of_all():
-    frame = SERIES.assign(a=np.arange(float(N)))
-    found, wanted = (conditioned(kernel, frame, "y").predict(frame).mean for kernel in (k.RBF(), k.RBF(("z", "a"))))
+    refused(lambda: conditioned(k.RBF("day"), SERIES, "y"), rfgp.DataError, "index")
+    found, wanted = (conditioned(kernel, SERIES, "y").predict(SERIES).mean for kernel in (k.RBF(), k.RBF("z")))
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -371,19 +350,18 @@ def test_dates_are_inputs_of_one_column(dates):
 
 def test_models_of_all_kinds_of_columns_are_updated_and_saved(tmp_path):
     """A loaded model reads levels, nodes and other time zones as the model did."""
-    kernel = k.RBF("t") + k.Group("s") + k.Group("on") + k.Nodes(LINE, column="n") + k.RBF(("x", "w"))
-    table = pd.DataFrame({"t": HOURS[:N], "s": [*"bca"] * 13 + ["a"], "on": np.arange(N) % 3 == 0})
-    table = table.assign(n=[*"abcd"] * 10, x=Y**2, w=np.arange(N), y=Y)
+    kernel = k.RBF("t") + k.Group("s") + k.Group("on") + k.Nodes(LINE, column="n")
+    table = pd.DataFrame({"t": HOURS[:N], "s": [*"bca"] * 13 + ["a"], "on": np.arange(N) % 3 == 0, "n": [*"abcd"] * 10})
+    table["y"] = Y
     gp = conditioned(kernel, table[:30], "y").update(table[30:], "y")
     gp.save(tmp_path / "m.safetensors", data=True)
     tokyo = table.assign(t=table.t.dt.tz_convert("Asia/Tokyo"), s=table.s.astype("category"))[[*table][::-1]]
+    naive, expected = table.assign(t=table.t.dt.tz_localize(None)), gp.predict(table).mean
     for one in (gp, rfgp.load(tmp_path / "m.safetensors")):
         for new in (table, tokyo, pl.DataFrame(table)):
-            np.testing.assert_allclose(one.predict(new).mean, gp.predict(table).mean, rtol=1e-9, atol=1e-9)
-        naive = table.assign(t=table.t.dt.tz_localize(None))
+            np.testing.assert_allclose(one.predict(new).mean, expected, rtol=1e-9, atol=1e-9)
         for call in (one.predict, lambda X, one=one: one.update(X, "y")):
-            with pytest.raises(rfgp.DataError, match="time zone"):
-                call(naive)
+            refused(lambda call=call: call(naive), rfgp.DataError, "time zone")
 
 
 # --- refusals -----------------------------------------------------------------------------------------
@@ -403,31 +381,26 @@ class Odd:
 
 NAT = np.array(["2024-01-01", "NaT"], "M8[s]")
 PROBLEMS = {
-    "missing": (Read, [1.0, None, float("nan")], r"2 missing values, the first in row 1"),
+    "missing": (Read, [1.0, None, float("nan")], "2 missing values, the first in row 1"),
     "NaT": (Read, NAT, "1 missing value, the first in row 1"),
-    "NA": (Codes, [pd.NA, "x"], "1 missing value, the first in row 0"),
-    "missing category": (Codes, pd.Categorical(["x", None]), "1 missing value, the first in row 1"),
     "masked": (Read, np.ma.array([1.0, 2.0], mask=[False, True]), "1 missing value, the first in row 1"),
-    "in a tensor": (Read, torch.tensor([0.0, torch.nan]), "1 missing value, the first in row 1"),
-    "and text": (Read, [None, "x"], r"1 missing value[\s\S]*text \('x' in row 1"),
-    "text": (Read, ["u", "v"], r"text \('u' in row 0, 2 such cells\).*Group"),
-    "some text": (Read, ["1", "high", "2"], r"'high' in row 1, 1 such cell\).*to_numeric"),
+    "and text": (Read, [None, "x"], "text ('x' in row 1"),
+    "text": (Read, ["u", "v"], "text ('u' in row 0, 2 such cells)"),
+    "some text": (Read, ["1", "high", "2"], "to_numeric"),
     "dates as text": (Read, ["2024-01-01", "2024-01-02T03:00"], "to_datetime"),
     "dates among numbers": (Read, [1.5, DAY], "dates"),
     "complex": (Read, np.array([1j]), "complex"),
-    "infinite": (Read, [1.0, np.inf, -np.inf], r"2 values that are not finite, the first \(inf\) in row 1"),
+    "infinite": (Read, [1.0, np.inf, -np.inf], "2 values that are not finite, the first (inf) in row 1"),
     "huge": (Read, [1, 10**400], "not finite"),
-    "bytes": (Read, [b"x"], "bytes"),
     "objects": (Read, [Odd()], "Odd"),
     "arrays": (Read, [np.zeros(2), np.zeros(2)], "ndarray"),
     "months": (Read, np.array([1], "m8[M]"), "months"),
     "signaling": (Read, [Decimal("sNaN")], "cannot be read"),
     "objects as levels": (Codes, [Odd(), Odd()], "Odd"),
     "fractions as levels": (Codes, [1.0, 1.5], "1.5 in row 1"),
-    "dates as levels": (Codes, [DAY], "dates"),
-    "text and integers": (Codes, ["x", 7, 8], r"text \('x' in row 0\) and integers \(7 in row 1\)"),
+    "text and integers": (Codes, ["x", 7, 8], "text ('x' in row 0) and integers (7 in row 1)"),
     "booleans and integers": (Codes, [True, 1], "booleans"),
-    "unknown nodes": (places, ["a", "z", "y", "z"], "2 nodes .*'z', 'y'"),
+    "unknown nodes": (places, ["a", "z", "y", "z"], "'z', 'y'"),
     "lists as nodes": (places, [["a"], ["z"]], "2 nodes"),
     "objects as nodes": (places, [Odd()], "1 node"),
     "zones": (Read, [HOURS[0], HOURS.tz_convert("Asia/Tokyo")[0]], "several time zones"),
@@ -437,10 +410,9 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("kernel", "column", "words"), PROBLEMS.values(), ids=PROBLEMS)
 def test_cells_that_cannot_be_read_are_named(kernel, column, words):
-    with pytest.raises(rfgp.DataError, match=words) as found:
-        single(column, kernel)
-    assert "'c'" in str(found.value)
-    assert len(str(found.value)) < 400
+    message = refused(lambda: single(column, kernel), rfgp.DataError, words)
+    assert "'c'" in message
+    assert len(message) < 400
 
 
 CHANGED = {
@@ -457,21 +429,18 @@ CHANGED = {
 
 @pytest.mark.parametrize(("kernel", "train", "new", "words"), CHANGED.values(), ids=CHANGED)
 def test_new_cells_of_another_type_are_named(kernel, train, new, words):
-    with pytest.raises(rfgp.DataError, match=words):
-        single(train, kernel, new)
+    refused(lambda: single(train, kernel, new), rfgp.DataError, words)
 
 
 def test_all_problems_of_a_table_come_at_once():
     columns = {"a": Y, "text": ["x", "y", None, "x"] * 10, "gap": [None, *range(N - 1)], "odd": [{}] * N}
     columns |= {f"t{number}": ["x"] * N for number in range(30)}
-    with pytest.raises(rfgp.DataError) as found:
-        conditioned(k.RBF(), pd.DataFrame(columns), Y)
-    with pytest.raises(rfgp.DataError) as named:
-        conditioned(k.RBF(tuple(columns)), columns, Y)
-    assert len(str(named.value)) < 2000
-    for words in ("'text' holds text", "10 missing values, the first in row 2", "'gap' has 1 missing", "type dict"):
-        assert words in str(named.value)
-    assert "'a'" not in str(named.value) + str(found.value)
+    refused(lambda: conditioned(k.RBF(), pd.DataFrame(columns), Y), rfgp.DataError, "type dict")
+    message = refused(lambda: conditioned(k.RBF(tuple(columns)), columns, Y), rfgp.DataError, "'text' holds text")
+    for words in ("10 missing values, the first in row 2", "'gap' has 1 missing", "type dict"):
+        assert words in message
+    assert "'a'" not in message
+    assert len(message) < 2000
 
 
 class Raising:
@@ -502,16 +471,14 @@ TABLES = {
     "a set": ({1, 2}, "dataframe"),
     "three axes": (np.zeros((2, 2, 2)), "reshape"),
     "three axes of lists": ([[[1.0]]], "d >= 1"),
-    "no columns": (np.zeros((3, 0)), r"\(3, 0\)"),
+    "no columns": (np.zeros((3, 0)), "(3, 0)"),
     "no rows": (np.zeros((0, 3)), "without rows"),
     "ragged rows": ([[1, 2], [1]], "1 to 2 values"),
     "an empty dict": ({}, "without columns"),
-    "a frame without rows": (pd.DataFrame({"a": []}), "without rows"),
     "a ragged dict": ({"a": [1, 2], "b": [1]}, "'a' has 2 rows and 'b' has 1"),
     "a dict of matrices": ({"a": np.zeros((2, 1))}, "reshape"),
     "a tuple as a key": ({("a", "b"): [1]}, "names or integers"),
     "a boolean as a key": ({True: [1]}, "names or integers"),
-    "the same name twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique"),
     "a sparse tensor": (torch.zeros(2, 2).to_sparse(), "to_dense"),
     "a tensor without values": (torch.zeros(2, 2, device="meta"), "meta"),
     "a sparse array": (sp.csr_array(np.eye(4)), "toarray"),
@@ -524,28 +491,25 @@ TABLES = {
 
 @pytest.mark.parametrize(("X", "words"), TABLES.values(), ids=TABLES)
 def test_objects_that_are_no_table_are_refused(X, words):
-    with pytest.raises(rfgp.DataError, match=words):
-        conditioned(k.RBF(), X, Y)
+    refused(lambda: conditioned(k.RBF(), X, Y), rfgp.DataError, words)
 
 
 def test_xarray_is_refused_with_a_remedy():
     xr = pytest.importorskip("xarray")
     for X in (xr.Dataset({"y": ("t", Y)}), xr.DataArray(Y)):
-        with pytest.raises(rfgp.DataError, match="to_dataframe"):
-            conditioned(k.RBF(), X, Y)
+        refused(lambda X=X: conditioned(k.RBF(), X, Y), rfgp.DataError, "to_dataframe")
 
 
 def test_memory_errors_stay_memory_errors():
     class Large(Raising):
         error = MemoryError
 
-    with pytest.raises(MemoryError):
-        k.RBF().matrix(Large())
+    refused(lambda: k.RBF().matrix(Large()), MemoryError, "broken")
 
 
 def test_columns_on_several_devices_are_refused():
     class Elsewhere(torch.Tensor):
         device = torch.device("cuda")
 
-    with pytest.raises(rfgp.DataError, match="cpu, cuda"):
-        k.RBF().matrix({"a": torch.zeros(2), "b": torch.zeros(2).as_subclass(Elsewhere)})
+    table = {"a": torch.zeros(2), "b": torch.zeros(2).as_subclass(Elsewhere)}
+    refused(lambda: k.RBF().matrix(table), rfgp.DataError, "cpu, cuda")

@@ -16,8 +16,6 @@ import scipy.sparse as sp
 import trimesh
 from checks import ALARM
 from fields import matern, matrix, mesh_precision
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from sparse_graphs import GRAPHS
 
@@ -71,7 +69,7 @@ def at_places(field):
     return np.eye(len(field.coordinates))[field.refine(PLACES)[1]]
 
 
-def chain(alpha, unit=1.0):
+def chain(alpha, unit):
     return Case(
         lambda: precisions.ChainField(KNOTS, alpha, unit),
         (1.1,),
@@ -81,18 +79,15 @@ def chain(alpha, unit=1.0):
     )
 
 
+def on_ball(make, alpha, lengthscale):
+    return Case(make, (0.7,), lambda: np.linalg.inv(mesh_precision((BALL.vertices, BALL.faces), alpha, lengthscale)))
+
+
 CASES = {
     "independent": Case(lambda: precisions.IndependentField(5), (), lambda: np.eye(5)),
-    "mesh": Case(
-        lambda: MeshField(BALL, 2),
-        (0.7,),
-        lambda: np.linalg.inv(mesh_precision((BALL.vertices, BALL.faces), 2, 0.7)),
-    ),
-    "root of a mesh": Case(
-        lambda: MeshField(BALL, 3).root,
-        (0.7,),
-        lambda: np.linalg.inv(mesh_precision((BALL.vertices, BALL.faces), 1, 0.7 / 2)),
-    ),
+    "mesh": on_ball(lambda: MeshField(BALL, 2), 2, 0.7),
+    "rough mesh": on_ball(lambda: MeshField(BALL, 1), 1, 0.7),
+    "root of a mesh": on_ball(lambda: MeshField(BALL, 3).root, 1, 0.7 / 2),
     "roads": Case(
         lambda: RoadField(ROADS, 1).refine(PLACES)[0], (1.3,), lambda: images(0.5, ALONG, 5.0, 1.3), at_places
     ),
@@ -117,25 +112,12 @@ CASES = {
         lambda: np.kron(np.eye(3), matern(1.5, KNOTS[:, None] - KNOTS, 1.1)),
         lambda field: np.kron(np.eye(3), field.base.projector(KNOTS).toarray()),
     ),
-    "chain of order 1": chain(1),
-    "chain of order 2": chain(2, 0.3),
-    "chain of order 3": chain(3, 0.3),
+    **{f"chain of order {alpha}": chain(alpha, unit) for alpha, unit in ((1, 1.0), (2, 0.3), (3, 0.3))},
     "product": Case(
         lambda: precisions.KroneckerField(RoadField(ROADS).refine(PLACES)[0], precisions.ChainField(KNOTS, 2)),
         (1.3, 0.8),
         lambda: np.kron(images(0.5, ALONG, 5.0, 1.3), matern(1.5, KNOTS[:, None] - KNOTS, 0.8)),
         lambda field: np.kron(at_places(field.first), field.second.projector(KNOTS).toarray()),
-    ),
-    "product of three": Case(
-        lambda: precisions.KroneckerField(
-            precisions.KroneckerField(precisions.ChainField(KNOTS), precisions.IndependentField(2)),
-            precisions.ChainField([0.0, 2.0]),
-        ),
-        (1.3, 0.8),
-        lambda: np.kron(
-            np.kron(matern(0.5, KNOTS[:, None] - KNOTS, 1.3), np.eye(2)),
-            matern(0.5, np.array([[0.0, 2.0], [2.0, 0.0]]), 0.8),
-        ),
     ),
 }
 CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -162,13 +144,11 @@ def test_pattern_is_sorted_and_symmetric_with_its_diagonal(case):
     indptr, indices = field.pattern
     size = len(indptr) - 1
     assert (indptr.dtype, indices.dtype) == (np.int64, np.int32)
-    assert len(field.parameters) == len(case.values)
     rows = np.repeat(np.arange(size), np.diff(indptr))
     assert (np.diff(rows * size + indices) > 0).all()
     dense = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(size, size)).toarray()
     np.testing.assert_array_equal(dense, dense.T)
     assert dense.diagonal().all()
-    assert field.coordinates is None or len(field.coordinates) == size
 
 
 @CASE
@@ -217,15 +197,14 @@ RESOLVENTS = {
 def test_precision_of_a_kernel_matches_dense_matrices(name, laplacian_name):
     graph = GRAPHS[name]().with_laplacian(laplacian_name)
     some, size, dense = np.arange(graph.num_nodes)[::-7], graph.num_nodes, laplacian(graph)
-    b = np.random.default_rng(0).standard_normal((size, 2))
+    b = np.random.default_rng(0).standard_normal(size)
     for kernel, spectral in RESOLVENTS.items():
         precision, exact = kernel.precision(graph), function_of(dense, spectral)
         np.testing.assert_allclose(precision.matrix @ exact, np.eye(size), atol=1e-9)
         np.testing.assert_allclose(precision.variances, exact.diagonal(), rtol=1e-9)
         np.testing.assert_allclose(precision.covariance(some), exact[np.ix_(some, some)], atol=1e-9)
         assert precision.log_determinant == pytest.approx(-np.linalg.slogdet(exact)[1], abs=1e-7)
-        for right in (b, b[:, 0]):
-            np.testing.assert_allclose(precision.solve(right), exact @ right, atol=1e-9 * size)
+        np.testing.assert_allclose(precision.solve(b), exact @ b, atol=1e-9 * size)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
@@ -243,13 +222,12 @@ def test_determinants_match_eigenvalues_for_all_shifts(order):
     ("order", "shift"),
     [
         (0.5, 0.07),
-        (1.5, 2.0),
         (2.3, 0.07),
         *(pytest.param(*c, marks=pytest.mark.slow) for c in ((0.01, 1e-4), (0.9, 1e-6))),
     ],
 )
 def test_fractional_spectrum_is_within_the_stated_error(order, shift):
-    """Errors fall with the number of fractions, and slopes are those of differences."""
+    """Errors fall with the number of fractions."""
     for name in ("mesh", "star"):
         graph, errors = GRAPHS[name](), []
         eigenvalues, vectors = np.linalg.eigh(laplacian(graph))
@@ -260,10 +238,6 @@ def test_fractional_spectrum_is_within_the_stated_error(order, shift):
             errors.append(np.abs(spectrum * (np.maximum(eigenvalues, 0) + shift) ** order - 1).max())
             assert errors[-1] < 1.01 * field.error(shift) + 1e-6
             assert errors[-1] > 0.3 * field.error(shift) or terms > 4 or shift < 1e-3
-            weights = np.random.default_rng(0).standard_normal(len(field.pattern.indices))
-            slope = differences(lambda x, f=field, w=weights: w @ f.entries(x), np.array([shift]), 1e-4)[0]
-            scale = np.abs(weights) @ np.abs(field.entries([shift])) / shift
-            assert field.pull_back([shift], weights)[0] == pytest.approx(slope, abs=1e-6 * scale)
         assert errors[-1] < 5e-3
         assert all(b < 0.8 * a for a, b in itertools.pairwise(errors) if a > 1e-5)
 
@@ -276,7 +250,6 @@ def test_draws_have_the_distribution_of_the_precision():
     low, high = stats.chi2.isf([1 - ALARM / 2, ALARM / 2], draws.size)
     assert low < np.einsum("ci,ij,cj->", draws, Q, draws) < high
     np.testing.assert_array_equal(precision.sample(50, seed=1), draws)
-    assert not np.array_equal(precision.sample(50, seed=2), draws)
 
 
 def test_indefinite_matrices_name_a_node():
@@ -284,10 +257,9 @@ def test_indefinite_matrices_name_a_node():
         (precisions.resolvent_field(GRAPHS["grid"](), 1), 7, 7),
         (precisions.RationalField(GRAPHS["grid"](), 0.5, 3), 3 * 7 + 2, 7),
     ):
-        data = np.zeros(len(field.pattern.indices))
-        rows = np.repeat(np.arange(len(field.pattern.indptr) - 1), np.diff(field.pattern.indptr))
-        data[rows == field.pattern.indices] = 1.0
-        data[(rows == row) & (field.pattern.indices == row)] = -1.0
+        indptr, indices = field.pattern
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        data = np.where(rows == indices, np.where(rows == row, -1.0, 1.0), 0.0)
         with pytest.raises(graphs.NotPositiveDefiniteError) as caught:
             field.factor(data)
         assert caught.value.node == node
@@ -296,42 +268,39 @@ def test_indefinite_matrices_name_a_node():
 # --- columns -------------------------------------------------------------------------------------
 
 
+def joint_precision(alpha, gap, lengthscale, unit):
+    """Return the precision of f, unit f', ... at 0 and at a gap, from the derivatives of a Matern kernel."""
+    scale, third = mp.sqrt(2 * alpha - 1) / lengthscale, mp.mpf(1) / 3
+    polynomial = [third, 1, 1] if alpha == 3 else [1] * alpha
+
+    def slopes(x):
+        return [
+            mp.diff(lambda t: mp.polyval(polynomial, scale * t) * mp.exp(-scale * t), x, n) for n in range(2 * alpha)
+        ]
+
+    near, far, K = slopes(0), slopes(gap), mp.matrix(2 * alpha, 2 * alpha)
+    for i, j in itertools.product(range(alpha), repeat=2):
+        size = (-1) ** i * mp.mpf(unit) ** (i + j)
+        K[i, j] = K[alpha + i, alpha + j] = size * near[i + j]
+        K[i, alpha + j] = K[alpha + j, i] = size * far[i + j]
+    return np.array((K**-1).tolist())
+
+
 @pytest.mark.parametrize("gap", [1e-3, 0.02, 0.5, 2.0, 3.7, 15.0])
 @pytest.mark.parametrize("alpha", [1, 2, 3])
 def test_chain_of_two_knots_matches_the_inverse_in_a_hundred_digits(alpha, gap):
-    """The states f, f' / kappa, ... of a process, whose covariance P exp(F^T x) follows from its equation."""
-    kappa, unit = np.sqrt(2 * alpha - 1), 1 / np.sqrt(2 * alpha - 1)
-
-    def joint_precision(lengthscale):
-        scale = mp.sqrt(2 * alpha - 1) / lengthscale
-        drift = mp.matrix(alpha, alpha)
-        for i in range(alpha):
-            drift[alpha - 1, i] = -mp.binomial(alpha, i)
-            if i < alpha - 1:
-                drift[i, i + 1] = 1
-        third = mp.mpf(1) / 3
-        P = mp.matrix([[1, 0, -third], [0, third, 0], [-third, 0, 1]]) if alpha == 3 else mp.eye(alpha)
-        A = mp.expm(drift * scale * mp.mpf(gap / kappa), method="taylor")
-        joint = mp.matrix(2 * alpha, 2 * alpha)
-        for i, j in itertools.product(range(alpha), repeat=2):
-            joint[i, j] = joint[alpha + i, alpha + j] = P[i, j]
-            joint[alpha + i, j] = joint[j, alpha + i] = (A * P)[i, j]
-        powers = mp.diag([(scale * mp.mpf(unit)) ** -j for _ in range(2) for j in range(alpha)])
-        return powers * joint**-1 * powers
-
+    kappa, one = np.sqrt(2 * alpha - 1), np.ones(1)
+    field = precisions.ChainField([0.0, gap / kappa], alpha, 1 / kappa)
     with mp.workdps(100):
         step = mp.mpf(10) ** -30
-        exact, ahead, back = (joint_precision(1 + h) for h in (0, step, -step))
-        expected, slopes = (np.array(one.tolist(), dtype=float) for one in (exact, (ahead - back) / (2 * step)))
-        log_determinant = float(mp.log(mp.det(exact)))
-    field, one = precisions.ChainField([0.0, gap / kappa], alpha, unit), np.ones(1)
+        exact, ahead, back = (joint_precision(alpha, gap / kappa, 1 + h, 1 / kappa) for h in (0, step, -step))
+        expected, slopes = (array.astype(float) for array in (exact, (ahead - back) / (2 * step)))
+        log_determinant = float(mp.log(mp.det(mp.matrix(exact))))
     sizes = np.tile(gap ** (np.arange(alpha) + 0.5 - alpha) if gap < 2 else np.ones(alpha), 2)
     scales = np.outer(sizes, sizes)
     np.testing.assert_allclose(matrix(field, 1.0) / scales, expected / scales, atol=1e-10)
     assert field.log_determinant(one)[0] == pytest.approx(log_determinant, abs=1e-11)
-    pulled = np.zeros(expected.shape)
-    for entry, unit_weight in zip(np.ndindex(pulled.shape), np.eye(pulled.size), strict=True):
-        pulled[entry] = field.pull_back(one, unit_weight)[0]
+    pulled = np.reshape([field.pull_back(one, weights) for weights in np.eye(slopes.size)], slopes.shape)
     np.testing.assert_allclose(pulled / scales, slopes / scales, atol=1e-8 * np.abs(slopes / scales).max())
 
 
@@ -352,10 +321,8 @@ def test_chain_conditional_and_its_slopes(alpha, lengthscale):
     (after, more), (before, less) = (field.conditional(values, apart + h) for h in (step, -step))
     np.testing.assert_allclose(slopes.toarray(), (after - before).toarray() / (2 * step), atol=1e-7)
     np.testing.assert_allclose(change, (more - less) / (2 * step), atol=1e-7)
-    own, own_change = field.conditional_slopes(values, knots)
-    sides = [field.conditional_slopes(values, knots + h) for h in (1e-7, -1e-7)]
-    np.testing.assert_allclose(own.toarray(), sum(one.toarray() for one, _ in sides) / 2, atol=2e-5)
-    np.testing.assert_allclose(own_change, sum(one for _, one in sides) / 2, atol=2e-5)
+    own, *sides = (field.conditional_slopes(values, knots + h)[0].toarray() for h in (0, 1e-7, -1e-7))
+    np.testing.assert_allclose(own, sum(sides) / 2, atol=2e-5)
 
 
 @pytest.mark.parametrize("alpha", [1, 2, 3])
@@ -401,28 +368,6 @@ def test_open_road_lacks_the_energy_beyond_its_ends(alpha, lengthscale):
     np.testing.assert_allclose(found, np.linalg.inv(precision)[:7, :7], rtol=1e-6)
 
 
-@ALPHAS
-def test_circle_has_the_periodic_sum(alpha):
-    turn = np.linspace(0, 2 * np.pi, 200)[:-1]
-    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    roads = RoadNetwork.from_lines([np.concatenate([circle, circle[:1]])], metric="euclidean")
-    x = roads.total_length * FRACTIONS
-    turns = [matern(alpha - 0.5, x[:, None] - x + roads.total_length * k, 1.5) for k in range(-20, 21)]
-    np.testing.assert_allclose(fields.law(roads, ON_LINE, alpha, 1.5), np.sum(turns, axis=0), atol=1e-10)
-
-
-@ALPHAS
-@pytest.mark.parametrize("legs", [3, 7])
-def test_crossing_of_long_roads_has_variance_two_over_their_number(alpha, legs):
-    """Even and odd parts: the sum over d half-lines is one half-line with u' = 0, of variance 2, divided by d."""
-    roads = fields.network([(0, k, 200.0) for k in range(1, legs + 1)])
-    found = fields.law(roads, [(0, 0.0), (0, 0.01), (1, 0.01)], alpha, 1.5)
-    at = matern(alpha - 0.5, np.array([0, 2.0, 4.0]), 1.5)
-    share = 2 / legs
-    expected = [share, share * at[1], 1 + (share - 1) * at[2], share * at[2]]
-    np.testing.assert_allclose(found[[0, 0, 1, 1], [0, 1, 1, 2]], expected, atol=1e-12)
-
-
 NETWORKS = {
     "Y": [(0, 1, 1.0), (2, 1, 1.7), (1, 3, 0.6)],
     "two loops": [(0, 0, 2.0), (1, 0, 0.7), (1, 1, 0.9)],
@@ -441,136 +386,56 @@ def test_network_covariance_matches_finite_elements(name, alpha):
     positions = [(road, fraction) for road in range(len(edges)) for fraction in (0.0, 1 / 3, 0.5, 1.0)]
     expected = fields.by_elements(roads, positions, alpha, 1.3)
     np.testing.assert_allclose(fields.law(roads, positions, alpha, 1.3), expected, atol=1e-6)
+    cut = RoadField(roads, alpha).refine([(road, 0.4) for road in range(0, len(edges), 2)])[0]
+    both, index = cut.refine(positions)
+    np.testing.assert_allclose(fields.covariance(both, 1.3)[np.ix_(index, index)], expected, atol=1e-6)
+    A, variance = cut.conditional([1.3], positions)
+    found = (A @ fields.covariance(cut, 1.3) @ A.T.toarray()).diagonal() + variance
+    np.testing.assert_allclose(found, expected.diagonal(), atol=1e-6)
+    assert ((variance == 0).reshape(-1, 4) == [True, False, False, True]).all()
 
 
 @pytest.mark.parametrize("x", [1e-3, 0.03, 0.5, 0.999, 1.001, 3.0, 60.0])
 @ALPHAS
-def test_entries_of_segments_match_two_hundred_digits(alpha, x):
+def test_entries_of_segments_match_a_hundred_digits(alpha, x):
     """The precision of (u, u' / kappa) at two cuts of a road: three segments of the length x / kappa."""
-
-    def inverse(length):
-        e = mp.exp(-length)
-        if alpha == 1:
-            return mp.matrix([[1, e], [e, 1]]) ** -1
-        uu, uv, vv = (1 + length) * e, length * e, (1 - length) * e
-        return mp.matrix([[1, 0, uu, -uv], [0, 1, uv, vv], [uu, uv, 1, 0], [-uv, vv, 0, 1]]) ** -1
-
-    def expected(length):
-        whole = np.array(inverse(length).tolist()).reshape(2 * alpha, 2 * alpha)
-        own = whole[:alpha, :alpha] + whole[alpha:, alpha:] - np.eye(alpha, dtype=int)
-        return own, whole[:alpha, alpha:]
-
-    roads = fields.network([(0, 1, 3 * x / np.sqrt(2 * alpha - 1))])
-    field, index = RoadField(roads, alpha).refine([(0, 1 / 3), (0, 2 / 3)])
-    first, second = ([i, *range(4 + k, 4 + k + alpha - 1)] for k, i in enumerate(index))
+    kappa = np.sqrt(2 * alpha - 1)
+    field, index = RoadField(fields.network([(0, 1, 3 * x / kappa)]), alpha).refine([(0, 1 / 3), (0, 2 / 3)])
+    first, second = ([i, *range(4 + k, 3 + k + alpha)] for k, i in enumerate(index))
     found, (indptr, indices) = matrix(field, 1.0), field.pattern
-    with mp.workdps(200):
-        step = mp.mpf(x) * mp.mpf(10) ** -20
-        for block, at in enumerate(((first, first), (first, second))):
-            exact, ahead, back = (expected(mp.mpf(x) + h)[block] for h in (0, step, -step))
-            slope = np.array(-mp.mpf(x) * (ahead - back) / (2 * step), dtype=float)  # in the lengthscale
-            exact = np.array(exact, dtype=float)
-            np.testing.assert_allclose(found[np.ix_(*at)], exact, rtol=1e-12, atol=1e-13 * np.abs(exact).max())
-            pulled = np.zeros((alpha, alpha))
-            for i, j in np.ndindex(alpha, alpha):
-                weights = np.zeros(len(indices))
-                row = at[0][i]
-                weights[indptr[row] + np.flatnonzero(indices[indptr[row] : indptr[row + 1]] == at[1][j])] = 1.0
-                pulled[i, j] = field.pull_back([1.0], weights)[0]
-            np.testing.assert_allclose(pulled, slope, rtol=1e-11, atol=1e-12 * np.abs(slope).max())
+    pulled = [field.pull_back([1.0], weights)[0] for weights in np.eye(len(indices))]
+    slopes = sp.csr_array((pulled, indices, indptr)).toarray()
 
+    def blocks(h):
+        whole = joint_precision(alpha, x / kappa, 1 + h, (1 + h) / kappa)
+        return whole[:alpha, :alpha] + whole[alpha:, alpha:] - np.eye(alpha, dtype=int), whole[:alpha, alpha:]
 
-@ALPHAS
-@pytest.mark.parametrize("boundary", ["neumann", "stationary", "open"])
-def test_conditional_matches_the_refined_field(alpha, boundary):
-    edges = NETWORKS["two loops"] + [(1, 2, 1.0)]
-    field = RoadField(fields.network(edges), alpha, boundary, cuts=[(0, 0.2), (3, 0.6)])
-    positions = [(0, 0.1), (0, 0.2), (0, 0.55), (1, 0.0), (1, 1.0), (2, 0.5), (2, 0.4), (3, 0.6), (3, 0.59), (3, 1.0)]
-    A, variance = field.conditional([0.8], positions)
-    own = fields.covariance(field, 0.8)
-    finer, index = field.refine(positions)
-    full = fields.covariance(finer, 0.8)
-    np.testing.assert_allclose(((A @ own) @ A.T).diagonal() + variance, full[index, index], atol=1e-8)
-    np.testing.assert_allclose((A @ own)[:, :3], full[index][:, :3], atol=1e-8)
-    at_cuts = full[np.ix_(index, finer.segments.vertex[:2])]
-    np.testing.assert_allclose((A @ own)[:, field.segments.vertex], at_cuts, atol=1e-8)
-    at_vertices = [1, 3, 4, 5, 7, 9]  # one is where a loop was cut
-    assert (variance[at_vertices] == 0).all()
-    assert (A[at_vertices].sum(axis=1) == 1).all()
-    assert (variance[[0, 2, 6, 8]] > 0).all()
-
-
-@ALPHAS
-def test_conditional_within_a_very_long_road(alpha):
-    field = RoadField(fields.network([(0, 1, 1e5)]), alpha, "stationary")
-    x = np.array([1.0, 3.0, 5e4, 1e5 - 2])
-    A, variance = field.conditional([1.0], np.stack([np.zeros(4), x / 1e5], axis=1))
-    own = fields.covariance(field, 1.0)
-    expected = matern(alpha - 0.5, np.stack([x, 1e5 - x], axis=1), 1.0)
-    np.testing.assert_allclose(A @ own[:, :2], expected, atol=1e-10)
-    np.testing.assert_allclose(((A @ own) @ A.T).diagonal() + variance, 1.0, atol=1e-10)
-
-
-EIGHTHS = st.integers(0, 8).map(lambda k: k / 8)
-LENGTHS = st.integers(5, 30).map(lambda k: k / 10)
-
-
-@st.composite
-def cut_networks(draw):
-    """Return roads (vertex, vertex, length), positions on them, and more positions."""
-    edges = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), LENGTHS), min_size=1, max_size=6))
-    names = sorted({vertex for edge in edges for vertex in edge[:2]})
-    edges = [(names.index(a), names.index(b), length) for a, b, length in edges]
-    place = st.tuples(st.integers(0, len(edges) - 1), EIGHTHS)
-    return edges, draw(st.lists(place, min_size=1, max_size=5)), draw(st.lists(place, max_size=5))
-
-
-@pytest.mark.slow
-@given(
-    cut_networks(), st.sampled_from([1, 2]), st.sampled_from(["neumann", "stationary"]), st.floats(0.5, 2), st.randoms()
-)
-@settings(max_examples=80, deadline=None, derandomize=True)
-def test_distribution_is_invariant_to_cuts_and_directions(case, alpha, boundary, lengthscale, random):
-    edges, positions, more = case
-    roads = fields.network(edges)
-    expected = fields.law(roads, positions, alpha, lengthscale, boundary)
-    cut = RoadField(roads, alpha, boundary).refine(more)[0]
-    both, index = cut.refine(positions)
-    np.testing.assert_allclose(fields.covariance(both, lengthscale)[np.ix_(index, index)], expected, atol=1e-8)
-    A, variance = cut.conditional([lengthscale], positions)
-    found = (A @ fields.covariance(cut, lengthscale) @ A.T.toarray()).diagonal() + variance
-    np.testing.assert_allclose(found, expected.diagonal(), atol=1e-8)
-    order = random.sample(range(len(edges)), len(edges))
-    turned = [random.random() < 0.5 for _ in edges]
-    other = fields.network([edges[i][:2][:: -1 if turned[i] else 1] + edges[i][2:] for i in order])
-    moved = [(order.index(road), 1 - at if turned[road] else at) for road, at in positions]
-    np.testing.assert_allclose(fields.law(other, moved, alpha, lengthscale, boundary), expected, atol=1e-8)
+    with mp.workdps(100):
+        step = mp.mpf(10) ** -30
+        for to, exact, ahead, back in zip((first, second), *map(blocks, (0, step, -step)), strict=True):
+            exact, slope = exact.astype(float), ((ahead - back) / (2 * step)).astype(float)
+            np.testing.assert_allclose(found[np.ix_(first, to)], exact, rtol=1e-12, atol=1e-13 * np.abs(exact).max())
+            np.testing.assert_allclose(slopes[np.ix_(first, to)], slope, rtol=1e-11, atol=1e-12 * np.abs(slope).max())
 
 
 def test_equal_positions_share_a_value():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0)])
     field, index = RoadField(roads).refine([(1, 0.3), (0, 1.0), (1, 0.1 + 0.2), (1, 0.0), (2, 0.0), (2, 1.0), (2, 0.5)])
     assert index.tolist() == [3, 1, 3, 1, 2, 2, 4]
-    np.testing.assert_allclose(field.coordinates[3], roads.point([(1, 0.3)])[0])
-    again, other = field.refine([(1, 0.3), (1, 0.2)])
-    assert (other.tolist(), len(again.coordinates)) == ([4, 3], len(field.coordinates) + 1)
+    assert field.refine([(1, 0.3), (1, 0.2)])[1].tolist() == [4, 3]
     A, variance = RoadField(roads, 2, cuts=[(1, 0.4)]).conditional(
         [1.0], [(1, 0.4 - 1e-14), (1, 0.4 + 1e-14), (0, 1e-14)]
     )
     assert (variance.tolist(), A.indices.tolist()) == ([0.0] * 3, [3, 3, 0])
-    nothing, none = field.conditional([1.0], np.zeros((0, 2)))
-    assert (nothing.shape, none.shape, field.refine([])[1].shape) == ((0, len(field.coordinates)), (0,), (0,))
 
 
-@pytest.mark.parametrize("within", [0.07, 0.5, 5.0])
+@pytest.mark.parametrize("within", [0.07, 5.0])
 def test_close_positions_share_values_within_a_tolerance(within):
-    roads, rng = fields.network([(0, 1, 1.0), (1, 2, 3.0)]), np.random.default_rng(0)
-    positions = np.stack([rng.integers(0, 2, 200), rng.uniform(size=200)], axis=1)
-    field, index = RoadField(roads).refine(positions, within=within)
-    assert len(field.coordinates) <= 4 / within + 3
-    assert (field.segments.length >= min(within, 1.0) * (1 - 1e-9)).all()
-    assert (np.abs(field.cuts[:, 1] - positions[:, 1]) * roads.lengths[positions[:, 0].astype(int)] < within).all()
-    assert len(index) == 200
+    roads, fractions = fields.network([(0, 1, 3.0)]), np.random.default_rng(0).uniform(size=200)
+    field, _ = RoadField(roads).refine(np.stack([np.zeros(200), fractions], axis=1), within=within)
+    assert len(field.coordinates) <= 3 / within + 2
+    assert (field.segments.length >= min(within, 3.0) * (1 - 1e-9)).all()
+    assert (np.abs(field.cuts[:, 1] - fractions) * 3 < within).all()
 
 
 @pytest.mark.parametrize(("alpha", "error"), [(1, 1e-7), (2, 1e-3)])
@@ -598,8 +463,6 @@ def test_road_without_length_is_a_vertex():
     )
     assert len(set(index.tolist())) == 1
     np.testing.assert_allclose(field.entries([1.0]), RoadField(plain, 2).entries([1.0]))
-    scaled = replace(plain, lengths=1000 * plain.lengths)
-    np.testing.assert_allclose(RoadField(scaled, 2).entries([700.0]), RoadField(plain, 2).entries([0.7]), rtol=1e-13)
 
 
 def test_many_roads_at_one_crossing_stay_sparse():
@@ -607,51 +470,3 @@ def test_many_roads_at_one_crossing_stay_sparse():
     field = RoadField(RoadNetwork.from_lines(lines, metric="euclidean"), alpha=2)
     assert len(field.coordinates) == 2001 + 1999
     assert len(field.pattern.indices) < 8 * len(field.coordinates)
-
-
-# --- refusals ------------------------------------------------------------------------------------
-
-Y = fields.network(NETWORKS["Y"])
-PATH, STAR = GRAPHS["path"](), GRAPHS["star"]()
-PRECISION = kernels.Matern(2, 2.0).precision(PATH)
-REFUSED = {
-    "a network of lists": (lambda: RoadField([(0, 0), (1, 1)]), "RoadNetwork"),
-    "roads of order 3": (lambda: RoadField(Y, 3), "alpha"),
-    "a boundary": (lambda: RoadField(Y, 1, "dirichlet"), "'open'"),
-    "a negative lengthscale": (lambda: RoadField(Y).entries([-1.0]), "one positive number"),
-    "weights": (lambda: RoadField(Y).pull_back([1.0], [1.0]), "weights"),
-    "an unknown road": (lambda: RoadField(Y).refine([(5, 0.5)]), "Position 0"),
-    "a fraction": (lambda: RoadField(Y).conditional([1.0], [(0, 1.5)]), "Position 0"),
-    "a tolerance": (lambda: RoadField(Y).refine([(0, 0.5)], within=-1), "within"),
-    "knots that fall": (lambda: precisions.ChainField([1.0, 0.0]), "knots"),
-    "a chain of order 4": (lambda: precisions.ChainField([0.0], 4), "alpha"),
-    "a unit of nothing": (lambda: precisions.ChainField([0.0], 1, 0.0), "unit"),
-    "a point outside": (lambda: precisions.ChainField([0.0, 1.0]).projector([1.5]), "0 and 1"),
-    "an order of 17": (lambda: precisions.resolvent_field(PATH, 17), "order"),
-    "an integer fraction": (lambda: precisions.RationalField(PATH, 2.0, 3), "power"),
-    "a fractional kernel": (lambda: kernels.Matern(1.5, 2.0).precision(PATH), "fractional"),
-    "a polynomial kernel": (lambda: kernels.RandomWalk().precision(PATH), "polynomial"),
-    "no graph": (lambda: kernels.Matern(1).precision(3), "Graph"),
-    "a broken position": (lambda: PRECISION.covariance(np.array([0.5])), "integers"),
-    "a right side": (lambda: PRECISION.solve(np.zeros(3)), "b must"),
-    "no draws": (lambda: PRECISION.sample(0), "count"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
-def test_bad_arguments_are_refused(name):
-    call, word = REFUSED[name]
-    with pytest.raises((graphs.InvalidArgumentError, graphs.InvalidGraphError), match=word):
-        call()
-
-
-def test_patterns_too_large_for_memory_are_refused():
-    """A hub of 300,000 nodes has a dense square, and so has the product of two long chains."""
-    rays = sp.coo_array((np.ones(299_999), (np.zeros(299_999, int), np.arange(1, 300_000))), shape=(300_000, 300_000))
-    hub = graphs.Graph.from_scipy(rays + rays.T)
-    with pytest.raises(graphs.MemoryBudgetError, match="Hubs"):
-        kernels.Matern(2, 1.0).precision(hub)
-    long = precisions.ChainField(np.arange(60_000.0))
-    with pytest.raises(graphs.MemoryBudgetError, match="60,000"):
-        precisions.KroneckerField(long, long).entries(np.ones(2))

@@ -6,7 +6,6 @@ answers.
 """
 
 import copy
-import errno
 import json
 import os
 import pickle
@@ -27,6 +26,7 @@ import rfgp
 from rfgp import kernels as k
 from tests.golden.results import LOOSER
 from tests.support.model_files import GONE, MODELS, closed, forged, opened
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
 
@@ -129,18 +129,15 @@ def test_recorded_model_takes_more_rows_as_it_did(name):
     assert_predicts(name, gp, update, RESOLVED.get(name, 0.0))
 
 
-HEAVY = [
-    pytest.param(name, marks=[pytest.mark.slow] if (name.startswith("golden-") and i % 4) or i in (35, 96) else [])
-    for i, name in enumerate(EXPECTED)
-]
-
-
-@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_recorded_model_is_written_as_it_was_read(name, tmp_path):
-    gp = load(name)
-    gp.save(tmp_path / "again", data=EXPECTED[name]["data"])
+    load(name).save(tmp_path / "again", data=EXPECTED[name]["data"])
     assert (tmp_path / "again").read_bytes() == (MODELS / f"{name}.safetensors").read_bytes()
-    new = inputs_of(name, EXPECTED[name]["inputs"])
+
+
+@pytest.mark.parametrize("name", [*EXPECTED][::6])
+def test_copies_of_a_recorded_model_are_the_same(name):
+    gp, new = load(name), inputs_of(name, EXPECTED[name]["inputs"])
     for other in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
         assert_same(other, gp, new)
 
@@ -210,15 +207,10 @@ SUMS = {
     "partial base": k.Additive(partial(k.Polynomial, degree=3), ("t", "p"), order=2) + STORE,
 }
 APPROXIMATIONS = [
-    (SMOOTH, rfgp.Exact()),
     (SMOOTH, rfgp.RandomFeatures(6, coupling=rfgp.couplings.FastSimplex(2), seed=3)),
     (SMOOTH, rfgp.RandomFeatures(6, coupling=rfgp.couplings.Copula([[1, 0.3], [0.3, 1]]))),
-    (SMOOTH, rfgp.RandomFeatures(6, coupling=rfgp.couplings.Energy(weighted=True))),
-    (SMOOTH, rfgp.RandomFeatures(6, kind="laplace", coupling="orthogonal-antithetic")),
     (SMOOTH, rfgp.InducingPoints(6, init="pivoted-cholesky", method="vfe")),
     (SMOOTH, NEAR),
-    (SMOOTH, rfgp.InducingPoints(6, residual=rfgp.Vecchia(4, condition_on="latent"), seed=4)),
-    (SMOOTH, rfgp.Vecchia(4)),
     (SMOOTH, rfgp.Vecchia(4, condition_on="latent")),
     (k.Matern("t", nu=1.5), rfgp.EquispacedFourier()),
     (k.Matern("t", nu=1.5) + STORE, rfgp.SparsePrecision()),
@@ -227,9 +219,6 @@ APPROXIMATIONS = [
     (FIELD, rfgp.RandomWalks(8, p_halt=np.array([1.0, 0.8, 0.5]), seed=9)),
     (FIELD, rfgp.RandomWalks(8, exact_hops=graphs.HopRule([1, 3, 5]))),
     (FIELD, rfgp.Chebyshev()),
-    (FIELD, rfgp.Taylor(3)),
-    (FIELD, rfgp.TruncatedSpectrum(10)),
-    (FIELD, rfgp.SparsePrecision()),
     (k.Nodes(RING, graphs.kernels.Matern(1.5, 1.5)), rfgp.RationalPrecision(2)),
     (FIELD, rfgp.MeasuredFeatures()),
     (FIELD * k.RBF("t"), rfgp.RandomWalks(8, lengths="sigma", columns=FEW)),
@@ -242,8 +231,8 @@ APPROXIMATIONS = [
 METADATA = {"unit": "mm", "columns": ["é", None, 1.5]}
 
 
-def condition(kernel, *options, y=Y, **more):
-    return rfgp.GP(kernel, *options, seed=0, **more).condition(ROWS, y)
+def condition(kernel, *options, y=Y, noise=None, sample_weight=None, **more):
+    return rfgp.GP(kernel, *options, seed=0, **more).condition(ROWS, y, noise=noise, sample_weight=sample_weight)
 
 
 def assert_same(a, b, new):
@@ -313,7 +302,10 @@ OTHERS = {
         lambda: rfgp.GP(k.RBF(), seed=0).condition(torch.tensor(ARRAYS), torch.tensor(Y)),
         torch.tensor(NEW_ARRAYS),
     ),
-    "walks": (lambda: nodes(features="walks", num_walkers=4), HIDDEN),
+    "walks": (lambda: nodes(GRID.with_laplacian("combinatorial"), features="walks", num_walkers=4), HIDDEN),
+    "float32": (partial(condition, SMOOTH, approximation=FEW, dtype=torch.float32), NEW),
+    "outputs": (partial(condition, SMOOTH, approximation=NEAR, y=np.column_stack([Y, 3 * Y[::-1]])), NEW),
+    "weights": (partial(condition, SMOOTH, noise=np.full(36, 0.1), sample_weight=np.arange(36.0) + 1), NEW),
     "eigenvector": (lambda: nodes(features="spectrum", rank=1), HIDDEN),
     "no edges": (
         lambda: rfgp.GraphGP(graphs.Graph.from_edges([], nodes=range(9))).condition([0, 1], Y[:2]),
@@ -343,10 +335,9 @@ CASES = {
 CASES = {name: (make, NEW) for name, make in CASES.items()} | OTHERS
 
 
-SLOW = [name for name in CASES if "lengths='learned'" in name or "Energy(weighted" in name]
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * ("lengths='learned'" in name)) for name in CASES]
+)
 def test_models_go_through_a_file(name, tmp_path):
     make, new = CASES[name]
     assert_saved(make(), tmp_path, new)
@@ -358,27 +349,9 @@ def classes(module, role):
 
 def test_no_kernel_or_approximation_is_missing():
     assert classes(k, k.Kernel) - {"Kernel", "Sum"} == set(KERNELS)
-    used = {type(one).__name__ for _, one in APPROXIMATIONS}
+    given = [one for _, each in APPROXIMATIONS for one in (each.values() if isinstance(each, dict) else [each])]
+    used = {type(one).__name__ for one in given}
     assert classes(rfgp.approximations, rfgp.approximations.Approximation) - {"Approximation"} <= used
-
-
-@pytest.mark.parametrize("approximation", [rfgp.Exact(), FEW, NEAR, rfgp.Vecchia(5)], ids=str)
-@pytest.mark.parametrize("case", ["float32", "outputs", "weights"])
-def test_types_outputs_and_weights_go_through_a_file(approximation, case, tmp_path):
-    gp = rfgp.GP(SMOOTH, approximation=approximation, seed=0, dtype=torch.float32 if case == "float32" else None)
-    more = {"noise": np.full(36, 0.1), "sample_weight": np.arange(36.0) + 1} if case == "weights" else {}
-    y = np.column_stack([Y, 3 * Y[::-1]]) if case == "outputs" else Y
-    again = assert_saved(gp.condition(ROWS, y, **more), tmp_path, data=True)
-    assert again.hyperparameters.noise.dtype == (torch.float32 if case == "float32" else torch.float64)
-    assert again.log_marginal_likelihood().item() == gp.log_marginal_likelihood().item()
-
-
-def test_settings_of_graphs_and_walks_are_kept(tmp_path):
-    gp = nodes(GRID.with_laplacian("combinatorial"), features="walks", num_walkers=4)
-    again = assert_saved(gp, tmp_path, HIDDEN)
-    np.testing.assert_array_equal(*(one.walks.settings.exact_hops.limits for one in (again, gp)))
-    assert again.walk_options.exact_hops == "auto"
-    assert again.graph.laplacian == "combinatorial"
 
 
 def test_labels_come_back_as_they_were(tmp_path):
@@ -392,144 +365,71 @@ def test_labels_come_back_as_they_were(tmp_path):
         np.testing.assert_array_equal(again.adjacency.toarray(), graph.adjacency.toarray())
 
 
-@pytest.mark.slow
-def test_options_are_kept(tmp_path):
-    tight = torch.distributions.LogNormal(torch.tensor(0.0), torch.tensor(0.1))
-    options = {
-        "priors": {"trend.lengthscale": tight, "noise": None},
+OPTIONS = {
+    "frequencies": {"approximation": rfgp.RandomFeatures(6, learn_frequencies=True, coupling="iid")},
+    "locations": {"approximation": rfgp.InducingPoints(6, learn_locations=True)},
+    "budget": {"approximation": rfgp.RandomFeatures(), "budget": 40},
+    "all": {
+        "kernel": TREND + k.Linear("p"),
+        "priors": {"trend.lengthscale": torch.distributions.LogNormal(0.0, 0.1), "noise": None},
         "start": {"trend.outputscale": np.float64(2.0), "linear(p).variance": np.array([0.5])},
         "mean": "zero",
         "standardize": False,
         "approximation": {"trend": rfgp.RandomFeatures(6, learn_frequencies=False, seed=2)},
-    }
-    gp = rfgp.GP(TREND + k.Linear("p"), seed=7, **options).fit(ROWS, Y, max_iterations=3)
-    again = assert_saved(gp, tmp_path, data=True)
-    assert again.hyperparameters.log_prior() == gp.hyperparameters.log_prior()
-    fits = [one.fit(ROWS, Y, max_iterations=3, fixed="noise") for one in (again, gp)]
-    assert_same(*fits, NEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"approximation": rfgp.RandomFeatures(6, learn_frequencies=True, coupling="iid")},
-        {"approximation": rfgp.InducingPoints(6, learn_locations=True)},
-        {"approximation": rfgp.RandomFeatures(), "budget": 40},
-    ],
-    ids=["frequencies", "locations", "budget"],
-)
-def test_fits_of_loaded_models_are_the_same(options, tmp_path):
-    gp = rfgp.GP(SMOOTH, seed=0, **options).fit(ROWS, Y, max_iterations=3)
-    again = assert_saved(gp, tmp_path, data=True)
-    assert_same(*(one.fit(ROWS, Y, max_iterations=3) for one in (again, gp)), NEW)
-
-
-# --- after loading -----------------------------------------------------------------------------------
-
-STEPS = {
-    "update": lambda gp: gp.update(OTHER_LEVELS, np.arange(5.0)),
-    "condition": lambda gp: gp.condition(ROWS, Y[::-1].copy()),
-    "exact": lambda gp: gp.exact(),
-    "points": lambda gp: gp.with_approximation(rfgp.InducingPoints(6)),
-    "copy of more levels": lambda gp: gp.update(OTHER_LEVELS, np.arange(5.0)).exact(),
-    "changed": lambda gp: gp.hyperparameters.set(**{"trend.lengthscale": 0.5}) or gp,
+    },
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("approximation", [rfgp.Exact(), FEW, rfgp.InducingPoints(7)], ids=str)
-def test_with_rows_everything_works_on(approximation, tmp_path):
-    def make():
-        return condition(TREND + STORE + k.Linear("p"), approximation=approximation)
-
-    for step in STEPS.values():
-        make().save(tmp_path / "m", data=True)
-        again, gp = rfgp.load(tmp_path / "m"), make()
-        assert again.log_marginal_likelihood().item() == gp.log_marginal_likelihood().item()
-        assert {n: term.share for n, term in again.terms.items()} == {n: term.share for n, term in gp.terms.items()}
-        np.testing.assert_array_equal(again.leave_one_out().mean, gp.leave_one_out().mean)
-        found, expected = assert_saved(step(again), tmp_path), step(gp)
-        expected.metadata = METADATA
-        assert_same(found, expected, OTHER_LEVELS)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_fits_of_loaded_models_are_the_same(name, tmp_path):
+    gp = rfgp.GP(**({"kernel": SMOOTH, "seed": 0} | OPTIONS[name])).fit(ROWS, Y, max_iterations=3)
+    again = assert_saved(gp, tmp_path, data=True)
+    assert again.hyperparameters.log_prior() == gp.hyperparameters.log_prior()
+    assert_same(*(one.fit(ROWS, Y, max_iterations=3, fixed="noise") for one in (again, gp)), NEW)
 
 
-@pytest.mark.slow
-def test_a_selected_average_goes_through_a_file(tmp_path):
-    rows = {name: ROWS[name] for name in ("t", "store")}
-    gp = rfgp.GP(seed=0).fit(rows, Y)
-    again = assert_saved(gp, tmp_path, OTHER_LEVELS)
-    assert len(again.members) > 1
-    assert again.selection == gp.selection
-    np.testing.assert_array_equal(again.leave_one_out().mean, gp.leave_one_out().mean)
-    for name in ("exact", "update", "condition"):
-        assert_same(*(STEPS[name](one) for one in (rfgp.load(tmp_path / "m"), copy.deepcopy(gp))), OTHER_LEVELS)
-    with pytest.raises(rfgp.InvalidArgumentError, match="data=True"):
-        gp.save(tmp_path / "n", data=False)
+# --- after loading -----------------------------------------------------------------------------------
 
 
 def test_without_rows_errors_name_a_remedy(tmp_path):
-    gp = condition(TREND + STORE, approximation=FEW)
+    gp, y = condition(TREND + STORE, approximation=FEW), np.arange(5.0)
     gp.save(tmp_path / "m")
     assert not any(name.startswith("data.") for name in load_file(tmp_path / "m"))
-    again = rfgp.load(tmp_path / "m")
+    again, other = (rfgp.load(tmp_path / "m") for _ in range(2))
     calls = [again.exact, again.log_marginal_likelihood, again.leave_one_out]
     calls += [lambda: again.with_approximation(rfgp.InducingPoints(5))]
-    calls += [lambda: again.update(OTHER_LEVELS, np.arange(5.0)), lambda: again.save(tmp_path / "n", data=True)]
+    calls += [lambda: again.update(OTHER_LEVELS, y), lambda: again.save(tmp_path / "n", data=True)]
     for call in calls:
-        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
-            call()
+        refused(call, rfgp.NotFittedError, "saved without data")
     assert not (tmp_path / "n").exists()
     assert {term.share for term in again.terms.values()} == {None}
     np.testing.assert_array_equal(*(one.sample_functions(3, seed=0)(NEW) for one in (again, gp)))
-    y, other = np.arange(5.0), rfgp.load(tmp_path / "m")
-    assert_same(rfgp.load(tmp_path / "m").update(NEW, y), gp.update(NEW, y), NEW)
+    assert_same(rfgp.load(tmp_path / "m").update(NEW, y), copy.deepcopy(gp).update(NEW, y), NEW)
     other.hyperparameters.noise = 2.0
-    with pytest.raises(rfgp.NotFittedError, match="other hyperparameters"):
-        other.predict(NEW)
-    assert_same(again.condition(ROWS, Y), gp.condition(ROWS, Y), NEW)
-    assert sum(term.share for term in again.terms.values()) == pytest.approx(1)
-
-
-def test_copies_are_independent():
-    gp = condition(TREND + STORE, approximation=FEW)
-    before = gp.predict(NEW).mean
-    for other in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
-        assert_same(other, gp, NEW)
-        other.hyperparameters.noise = 9.0
-        assert not np.array_equal(other.predict(NEW).mean, before)
-        np.testing.assert_array_equal(gp.predict(NEW).mean, before)
+    refused(lambda: other.predict(NEW), rfgp.NotFittedError, "other hyperparameters")
+    assert_same(again.condition(ROWS, Y), gp, NEW)
+    again.save(tmp_path / "m", data=True)
+    assert_same(rfgp.load(tmp_path / "m").update(OTHER_LEVELS, y), gp.update(OTHER_LEVELS, y), OTHER_LEVELS)
 
 
 @pytest.mark.parametrize(
     ("approximation", "is_needed"),
-    [
-        (rfgp.Exact(), True),
-        ({"space": rfgp.Vecchia(4), "trend": FEW}, True),
-        ({"space": NEAR, "trend": FEW}, True),
-        (FEW, False),
-        (rfgp.InducingPoints(4), False),
-    ],
+    [({"space": rfgp.Vecchia(4), "trend": FEW}, True), ({"space": NEAR, "trend": FEW}, True), (FEW, False)],
     ids=str,
 )
 def test_rows_go_along_if_predictions_need_them(approximation, is_needed, tmp_path):
     gp, file = condition(TREND + SPACE, approximation=approximation), tmp_path / "m"
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         gp.save(file)
     found = [one for one in caught if issubclass(one.category, rfgp.DataSavedWarning)]
     assert [one.filename for one in found] == [__file__] * is_needed
     assert any(name.startswith("data.") for name in load_file(file)) == is_needed
-    before = file.read_bytes()
     if is_needed:
+        before = file.read_bytes()
         assert "'space'" in str(found[0].message)
-        with pytest.raises(rfgp.InvalidArgumentError, match="data=True"):
-            gp.save(file, data=False)
-    assert file.read_bytes() == before
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", rfgp.DataSavedWarning)
-        gp.save(file, data=True)
-    assert any(name.startswith("data.") for name in load_file(file))
+        refused(lambda: gp.save(file, data=False), rfgp.InvalidArgumentError, "data=True")
+        assert file.read_bytes() == before
 
 
 # --- what cannot be saved ----------------------------------------------------------------------------
@@ -541,91 +441,39 @@ OwnApproximation = type("OwnApproximation", (rfgp.Exact,), {})
 OwnCoupling = type("OwnCoupling", (rfgp.couplings.IID,), {})
 OwnSpectrum = type("OwnSpectrum", (rfgp.spectra.Gaussian,), {})
 ODD_LABELS = graphs.Graph.from_edges([(frozenset("a"), 1), (1, 2)])
+
+
+def with_metadata(value):
+    gp = condition(BASE)
+    gp.metadata = {"a": value}
+    return gp
+
+
 UNSAVED = {
-    "kernel": (lambda: condition(Own("t", name="mine") + STORE), "'mine'.*kernel"),
-    "factor": (lambda: condition((STORE * Own("t")).named("mine")), "'mine'.*kernel"),
+    "kernel": (lambda: condition(Own("t", name="mine") + STORE), "'mine'"),
     "function": (lambda: condition(k.Additive(lambda key: k.RBF(key), columns=("t", "p"))), "class"),
     "base": (lambda: condition(k.Additive(Own, columns=("t", "p"))), "kernel"),
     "partial": (lambda: condition(k.Additive(partial(k.RBF, ard=len), columns=("t", "p"))), "class"),
     "noise": (lambda: condition(BASE, rfgp.likelihoods.Heteroscedastic(kernel=Own("t"))), "'noise.own"),
-    "spectrum": (lambda: condition(k.Stationary("t", spectrum=OwnSpectrum(), name="mine")), "'mine'.*spectrum"),
-    "approximation": (lambda: condition(BASE, approximation=OwnApproximation()), "'trend'.*approximation"),
-    "coupling": (
-        lambda: condition(BASE, approximation={"trend": rfgp.RandomFeatures(4, coupling=OwnCoupling())}),
-        "'trend'.*coupling",
-    ),
+    "spectrum": (lambda: condition(k.Stationary("t", spectrum=OwnSpectrum(), name="mine")), "spectrum"),
+    "approximation": (lambda: condition(BASE, approximation=OwnApproximation()), "approximation"),
+    "coupling": (lambda: condition(TREND, approximation=rfgp.RandomFeatures(4, coupling=OwnCoupling())), "coupling"),
     "prior": (lambda: condition(BASE, priors={"noise": torch.distributions.Chi2(torch.tensor(2.0))}), "Chi2"),
-    "infinite prior": (
-        lambda: condition(BASE, priors={"noise": torch.distributions.Uniform(0.0, np.inf, validate_args=False)}),
-        "finite",
-    ),
     "model": (lambda: OwnModel(num_frequencies=2, seed=0).condition(ARRAYS, Y), "OwnModel"),
     "graph kernel": (lambda: condition(k.Nodes(RING, graphs.kernels.by_name("spectral"))), "class"),
     "label": (lambda: rfgp.GP(k.Nodes(ODD_LABELS), seed=0).condition([1, 2], [0.0, 1.0]), "label"),
+    "metadata of objects": (lambda: with_metadata(object()), "JSON"),
+    "metadata without a number": (lambda: with_metadata(np.nan), "JSON"),
 }
 
 
 @pytest.mark.parametrize("name", UNSAVED)
 def test_what_cannot_be_saved_is_named(name, tmp_path):
-    make, words = UNSAVED[name]
+    make, word = UNSAVED[name]
     gp = make()
-    with pytest.raises(rfgp.InvalidArgumentError, match=words):
-        gp.save(tmp_path / "m", data=True)
+    refused(lambda: gp.save(tmp_path / "m", data=True), rfgp.InvalidArgumentError, word)
+    refused(lambda: rfgp.GP(BASE).save(tmp_path / "m"), rfgp.NotFittedError, "fit")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"a": object()}, {"a": float("nan")}, {"a": {1, 2}}], ids=["object", "nan", "set"]
-)
-def test_metadata_must_be_json(metadata, tmp_path):
-    gp = condition(BASE)
-    gp.metadata = metadata
-    with pytest.raises(rfgp.InvalidArgumentError, match="JSON"):
-        gp.save(tmp_path / "m", data=True)
-    with pytest.raises(rfgp.NotFittedError):
-        rfgp.GP(BASE).save(tmp_path / "m")
-    assert list(tmp_path.iterdir()) == []
-
-
-# --- places that cannot be written -------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def small():
-    return rfgp.SparseSpectrumGP(num_frequencies=2, seed=0).condition([[0.0], [1.0]], [0.0, 1.0])
-
-
-def test_places_that_cannot_be_written_are_named(small, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "loop").symlink_to("loop")
-    places = {"": "directory", "file/m": "Not a directory", "nowhere/m": "Make its folder first", "loop": "symbolic"}
-    for place, word in places.items():
-        with pytest.raises(rfgp.FileWriteError, match=word) as caught:
-            small.save(tmp_path / place)
-        assert isinstance(caught.value, OSError)
-        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    with pytest.raises(rfgp.MissingFolderError):
-        small.save(tmp_path / "nowhere" / "m")
-    monkeypatch.setattr("os.access", lambda *_: False)
-    with pytest.raises(rfgp.FileWriteError, match="Permission"):
-        small.save(tmp_path / "m")
-    assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
-
-
-@pytest.mark.parametrize("fails", ["os.replace", "os.fdopen"])
-def test_a_full_disk_leaves_the_old_file(small, fails, tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    small.save(tmp_path / "m")
-    before = (tmp_path / "m").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(fails, full)
-        with pytest.raises(rfgp.FileWriteError, match="No space left") as caught:
-            condition(TREND, approximation=FEW).save(tmp_path / "m")
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "m"))
-    assert (tmp_path / "m").read_bytes() == before
-    assert os.listdir(tmp_path) == ["m"]
 
 
 # --- damaged and foreign files -----------------------------------------------------------------------
@@ -633,15 +481,13 @@ def test_a_full_disk_leaves_the_old_file(small, fails, tmp_path, monkeypatch):
 SMALL = (MODELS / "fourier.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["cut", "flipped", "longer"])
-def test_damage_is_found(kind, tmp_path):
-    places = sorted({0, 1, 7, 8, 9, 100, *np.linspace(0, len(SMALL) - 1, 120).astype(int).tolist()})
-    for place in places:
+def test_damage_is_found(tmp_path):
+    for place in (*range(10), *range(100, len(SMALL), 75)):
         flipped = SMALL[:place] + bytes([SMALL[place] ^ 0x11]) + SMALL[place + 1 :]
-        content = {"cut": SMALL[:place], "flipped": flipped, "longer": SMALL + bytes(place + 1)}[kind]
-        (tmp_path / "damaged").write_bytes(content)
-        with pytest.raises(rfgp.ModelFileError, match="damaged"):
-            pytest.fail(f"place {place}: {rfgp.load(tmp_path / 'damaged')}")
+        for content in (SMALL[:place], flipped, SMALL + bytes(place + 1)):
+            with pytest.raises(rfgp.ModelFileError):
+                pytest.fail(f"place {place}: {read(content, tmp_path)}")
+    refused(lambda: read(SMALL[:-1], tmp_path), rfgp.ModelFileError, "truncated or damaged")
 
 
 class Bomb:
@@ -676,22 +522,17 @@ FOREIGN = {
     "huge claimed tensor": (write(len(HUGE).to_bytes(8, "little") + HUGE), "not a saved model"),
     "deep header": (write((200_000).to_bytes(8, "little") + b"[" * 200_000), "not a saved model"),
     "not ours": (lambda path: save_file({"a": torch.zeros(1)}, path), "model of rfgp"),
-    "no version": (lambda path: save_file({"a": torch.zeros(1)}, path, {"rfgp": "[]"}), "header"),
     "newer": (write(closed(*opened(SMALL), version=8)), "newer rfgp"),
-    "older": (write(closed(*opened(SMALL), version=6)), "version"),
-    "version of words": (write(closed(*opened(SMALL), version="1; import os")), "version"),
     "long version": (write(closed(*opened(SMALL), version=int("9" * 4000))), "version"),
-    "wrong checksum": (write(closed(*opened(SMALL), sha256="0" * 64)), "checksum"),
+    "wrong checksum": (write(closed(*opened(SMALL), sha256="0" * 64)), "is damaged: its checksum"),
 }
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_foreign_files_are_named_and_nothing_is_executed(name, tmp_path):
-    make, words = FOREIGN[name]
+    make, word = FOREIGN[name]
     make(tmp_path / "file")
-    with pytest.raises(rfgp.ModelFileError, match=words) as caught:
-        rfgp.load(tmp_path / "file")
-    assert len(str(caught.value)) < 400
+    assert len(refused(lambda: rfgp.load(tmp_path / "file"), rfgp.ModelFileError, word)) < 400
     assert not (tmp_path / "executed").exists()
 
 
@@ -730,187 +571,153 @@ def read(content, tmp_path):
 
 
 LEAF, TERM, MEMBER = "options/resolved/leaves/0", "options/resolved/terms/0", "options/average/members/0"
+COLUMN, LEVELS = "options/schema/columns/0", "options/schema/columns/3/levels"
 NO_KERNEL = {"role": "approximation", "name": "Exact", "arguments": {}}
 OTHER_SERIES = {"role": "kernel", "name": "Harmonics", "arguments": {"columns": ["p"], "period": 2.5}}
-LENGTHS = "members.0.hyperparameters.smooth.lengthscale.raw"
+# Another value, or a tuple of several.
 FORGED = {
     "terms": {
-        "class": ["os.system", ["GP"], "GraphGP", "ExactGP"],
-        "options": [None],
-        "num_observations": [10**12, "36"],
-        "hyperparameters": [lambda names: names[:1], lambda names: names[::-1], lambda names: [*names, "__class__"]],
-        "has_exposures": [1],
-        "columns": [["t"]],
-        "metadata": [5],
-        "fit_report": [{"converged": True}],
-        LEAF: [NO_KERNEL],
-        f"{LEAF}/name": ["os.system", "Kernel"],
-        f"{LEAF}/role": ["__builtins__"],
-        f"{LEAF}/arguments": [{}, None, {"columns": ["t"], "covariance": 1}],
-        f"{LEAF}/arguments/columns": [["nothing"], ["t", "p"]],
-        f"{LEAF}/arguments/lengthscale": [
-            "long",
-            {"number": "nan"},
-            {"number": "1e5"},
-            {"object": 0},
-            {"class": "RBF"},
-        ],
-        "options/resolved/leaves/3/arguments/rank": [10**15, 1],
-        "options/resolved/leaves": [[]],
-        f"{TERM}/factors": [[7], [-1], [], [True]],
-        f"{TERM}/name": ["space", ""],
-        f"{TERM}/variance": [-1.0, "1"],
-        f"{TERM}/given": [["a", "b"]],
-        "options/resolved/terms": [[], None, lambda terms: terms[:-1]],
-        "options/kernel": [None, {"leaves": [], "terms": None}],
-        "options/likelihood": [{"name": "os.system"}, {"name": "poisson"}],
-        "options/inference": ["laplace"],
-        "options/mean": ["linear"],
-        "options/standardize": [1],
-        "options/seed": ["0"],
-        "options/dtype": ["object"],
-        "options/start": [{"nothing": 1.0}],
-        "options/priors": [{"noise": {"distribution": "__import__", "arguments": {}}}],
-        "options/indicators": [[[None, [1]]]],
-        "options/alternatives": [["alpha=2"], {"two": None}, 3, {"alpha=2": "RBF"}],
-        "options/approximation": [{"role": "approximation", "name": "eval", "arguments": {}}],
-        "options/approximations": [[]],
-        "options/approximations/0": [NO_KERNEL],
-        "options/nodes": [[0]],
-        "options/objects": [[{"kind": "os"}], GONE],
-        "options/schema": [{"version": 1, "columns": []}],
-        "options/schema/columns/3/levels": [["a"]],
-        "options/schema/columns/3": [GONE],
-        "options/draws": [[]],
-        "options/draws/0/form": ["os", "kernel"],
-        "options/draws/0/has_frequencies": [False],
-        "options/draws/2/series": [[], [None], [OTHER_SERIES]],
-        "draw.0.frequencies": [GONE, lambda t: torch.cat([t, t], 1)],
-        "draw.0.weights": [lambda t: -t],
-        "draw.1.points": [lambda t: t + 1e200, lambda t: t.float()],
-        "columns.spread": [GONE, lambda t: -t],
-        "scaling.inputs.scale": [lambda t: 2 * t, lambda t: 0 * t],
-        "scaling.inputs.location": [lambda t: t + 1],
-        "scaling.targets.scale": [lambda t: t * 1e300],
-        "data.targets": [GONE],
-        "data.inputs": [
+        "class": ("os.system", "GraphGP", "ExactGP"),
+        "num_observations": (10**12, "36"),
+        "hyperparameters": lambda names: names[::-1],
+        "has_exposures": 1,
+        "columns": ["t"],
+        "metadata": 5,
+        LEAF: NO_KERNEL,
+        f"{LEAF}/name": "os.system",
+        f"{LEAF}/arguments": {},
+        f"{LEAF}/arguments/columns": (["nothing"], ["t", "p"]),
+        f"{LEAF}/arguments/lengthscale": ("long", {"number": "nan"}),
+        "options/resolved/leaves/3/arguments/rank": (10**15, 1),
+        "options/resolved/leaves": [],
+        f"{TERM}/factors": ([-1], [], [True]),
+        f"{TERM}/name": ("space", ""),
+        f"{TERM}/variance": (-1.0, "1"),
+        f"{TERM}/given": ["a", "b"],
+        "options/resolved/terms": ([], None),
+        "options/kernel": {"leaves": [], "terms": None},
+        "options/likelihood": ({"name": "os.system"}, {"name": "poisson"}),
+        "options/inference": "laplace",
+        "options/mean": "linear",
+        "options/standardize": 1,
+        "options/seed": "0",
+        "options/dtype": "object",
+        "options/start": {"nothing": 1.0},
+        "options/priors": {"noise": {"distribution": "__import__", "arguments": {}}},
+        "options/indicators": [[None, [1]]],
+        "options/alternatives": {"two": None},
+        "options/approximations": [],
+        "options/approximations/0": NO_KERNEL,
+        "options/schema/version": (2, 1.0),
+        "options/schema/columns": ({}, lambda columns: [*columns, columns[0]]),
+        "options/schema/columns/3": GONE,
+        LEVELS: (["a"], ["a", "b", "b"], ["a", "b", 1], [0.5, 1.5, 2.5], [], "abc"),
+        f"{COLUMN}/kind": ("os", "level"),
+        f"{COLUMN}/terms": ["trend", 1],
+        f"{COLUMN}/is_date": 1,
+        f"{COLUMN}/zone": "UTC",
+        f"{COLUMN}/origin": (1.0, 10**40),
+        f"{COLUMN}/key": (-1, None),
+        f"{COLUMN}/other": 1,
+        "options/draws/0/form": "kernel",
+        "options/draws/2/series": ([], [None], [OTHER_SERIES]),
+        "draw.0.frequencies": lambda t: torch.cat([t, t], 1),
+        "draw.0.weights": lambda t: -t,
+        "draw.1.points": (lambda t: t + 1e200, lambda t: t.float()),
+        "columns.spread": lambda t: -t,
+        "scaling.inputs.scale": (lambda t: 2 * t, lambda t: 0 * t),
+        "scaling.inputs.location": lambda t: t + 1,
+        "scaling.targets.scale": lambda t: t * 1e300,
+        "data.inputs": (
             lambda t: t[:, :3],
             *(lambda t, v=v: t.index_fill(1, torch.tensor([3]), v) for v in (3.0, -1.0, 0.5)),
-        ],
-        "hyperparameters.noise.raw": [lambda t: t + 1e300],
-        "hyperparameters.noise.unit": [lambda t: -t],
-        "hyperparameters.store.loadings.raw": [lambda t: t + 1e200],
-        "hyperparameters.store.diagonal.low": [lambda t: -t],
-        "hyperparameters.trend.lengthscale.start": [lambda t: -t],
-        "predictor.weights": [GONE],
-        "predictor.evil": [torch.zeros(3, dtype=torch.float64)],
-        "predictor.factor": [lambda t: 0 * t, lambda t: 1e-300 * t],
+        ),
+        "hyperparameters.noise.raw": lambda t: t + 1e300,
+        "hyperparameters.noise.unit": lambda t: -t,
+        "hyperparameters.trend.lengthscale.start": lambda t: -t,
+        "predictor.factor": (lambda t: 0 * t, lambda t: 1e-300 * t),
     },
     "fields": {
-        "options/nodes": [[1], [9], [True]],
-        "options/resolved/leaves/0/arguments/network": ["roads.geojson", {"object": 9}],
-        "options/resolved/leaves/1/arguments/mesh": ["ball.ply", {"object": 0}],
-        "options/resolved/leaves/2/arguments/graph": [None],
-        "options/resolved/leaves/2/arguments/kernel": ["os.system", NO_KERNEL | {"role": "graph kernel"}],
-        "object.0.first": [lambda t: t.flip(0)],
-        "object.1.faces": [lambda t: t + 10**6],
-        "object.2.indices": [lambda t: t + 10**6],
-        "object.2.indptr": [lambda t: t.flip(0)],
-        "data.inputs": [lambda t: t + 1e6],
-        "predictor.inputs": [lambda t: t + 1e6, lambda t: -t],
+        "options/nodes": ([1], [True]),
+        f"{LEAF}/arguments/network": "roads.geojson",
+        "options/resolved/leaves/1/arguments/mesh": ("ball.ply", {"object": 0}),
+        "options/resolved/leaves/2/arguments/kernel": "os.system",
+        "object.0.first": lambda t: t.flip(0),
+        "object.1.faces": lambda t: t + 10**6,
+        "object.2.indices": lambda t: t + 10**6,
+        "data.inputs": lambda t: t + 1e6,
+        "predictor.inputs": lambda t: -t,
     },
-    "noise": {
-        "options/noise": [GONE],
-        "options/noise/draws": [[]],
-        "options/noise/resolved/terms/0/name": ["other"],
-        "options/likelihood/kernel": [GONE, 1.0],
-        "noise.draw.0.frequencies": [GONE],
-    },
-    "categories": {"hyperparameters.categorical(store).correlation.raw": [abs]},
+    "noise": {"options/noise/resolved/terms/0/name": "other", "options/likelihood/kernel": GONE},
+    "categories": {"hyperparameters.categorical(store).correlation.raw": abs},
     "bases": {
-        "options/kernel/leaves/0/arguments/base/partial": [
-            [{"class": "RBF"}],
-            [{"class": "RBF"}, 1],
-            ["RBF", {"mapping": []}],
+        "options/kernel/leaves/0/arguments/base/partial": (
             [{"class": "os.system"}, {"mapping": []}],
             [{"class": "RBF"}, {"mapping": [["nothing", 1]]}],
-            [{"class": "RBF"}, {"mapping": [[1, 1]]}],
             [{"class": "Polynomial"}, {"mapping": [["degree", 10**9]]}],
-        ],
+        ),
     },
     "grid": {
-        "options/objects/0/grid": [[0, 30], [5, 7], "45", [4, 5.5], {}],
-        "options/objects/0/labels": [["a"]],
-        "options/objects/0/has_labels": [True],
-        f"{LEAF}/arguments/graph": [{"object": 7}],
-        "object.0.data": [lambda t: -t, lambda t: t[:-1], lambda t: t.index_fill(0, torch.tensor([0]), 5.0)],
-        "object.0.indptr": [
+        "options/objects/0/grid": ([0, 30], [5, 7], "45", [4, 5.5]),
+        "options/objects/0/labels": ["a"],
+        "options/objects/0/has_labels": True,
+        "object.0.data": (lambda t: -t, lambda t: t[:-1], lambda t: t.index_fill(0, torch.tensor([0]), 5.0)),
+        "object.0.indptr": (
             lambda t: torch.cat([t, t[:1]]),
             lambda t: torch.cat([t[:-1], 0 * t[:1]]),
             torch.Tensor.float,
-        ],
-        "data.inputs": [lambda t: t + 0.5],
+        ),
+        "data.inputs": lambda t: t + 0.5,
     },
     "walks": {
-        "options/draws/0/generator": [3],
-        "options/draws/0/permutation": [None, list(range(20_000))],
-        "options/draws/0/tuples": [[[0, 1], [1, 0]]],
-        "options/draws/0/hop_limits": [[], [1, "2"], [1] * 10**5, "auto", 1.5, -1, {"a": 1}],
-        "options/draws/0/halt": [2.0, "x"],
-        "options/draws/0/kind": ["others"],
-        "options/draws/0/size": [{"seed": 1}],
-        "options/objects/0/labels": [None, [[{}]] * 12],
+        "options/draws/0/generator": 3,
+        "options/draws/0/permutation": (None, list(range(20_000))),
+        "options/draws/0/tuples": [[0, 1], [1, 0]],
+        "options/draws/0/hop_limits": ([], [1, "2"], [1] * 10**5, "auto", 1.5, -1),
+        "options/draws/0/halt": (2.0, "x"),
+        "options/draws/0/kind": "others",
+        "options/draws/0/size": {"seed": 1},
+        "options/objects/0/labels": (None, [[{}]] * 12),
     },
     "terms-average": {
-        "options/average": [GONE, [0.5, 0.5]],
-        "options/average/members": [[], "ab"],
-        "options/average/weight": [0.9, "0.5", float("nan"), 1],
-        MEMBER: [GONE, 0.3],
-        f"{MEMBER}/weight": [GONE, -0.2],
-        f"{MEMBER}/options": [GONE],
-        f"{MEMBER}/options/likelihood": [{"name": "poisson"}],
-        f"{MEMBER}/options/resolved/leaves/0/arguments/columns": [["t", "z"]],
-        f"{MEMBER}/options/draws/1": [GONE],
-        f"{MEMBER}/hyperparameters": [lambda names: names[::-1], lambda names: names[:-1]],
-        LENGTHS: [GONE, lambda t: t[:1], lambda t: t * 1e9],
-        "predictor.1.factor": [GONE],
-        "predictor.1.inputs": [lambda t: t.index_fill(1, torch.tensor([2]), 9.0)],
-        "scaling.targets.scale": [lambda t: t.expand(2)],
+        "options/average/members": [],
+        "options/average/weight": (0.9, "0.5", float("nan")),
+        f"{MEMBER}/weight": -0.2,
+        f"{MEMBER}/hyperparameters": lambda names: names[::-1],
+        "members.0.hyperparameters.smooth.lengthscale.raw": lambda t: t[:1],
+        "predictor.1.inputs": lambda t: t.index_fill(1, torch.tensor([2]), 9.0),
+        "scaling.targets.scale": lambda t: t.expand(2),
     },
     "golden-average": {
-        "selection/best": [99, "0"],
-        "selection/trials": [3],
-        "selection/baselines": [{"a constant": 1.0}],
-        "selection/measure": ["luck"],
-        "selection/time_limit": [None],
-        "selection/weights": [lambda w: w[:1], lambda w: w[::-1], lambda w: [1.5, -0.5, *(0.0 for _ in w[2:])]],
-        "fit_report/iterations": ["<b>"],
-        "fit_report/trace": [["<b>"]],
-        "fit_report/frequencies": ["invented"],
+        "selection/best": 99,
+        "selection/measure": "luck",
+        "selection/time_limit": None,
+        "selection/weights": (lambda w: w[:1], lambda w: w[::-1], lambda w: [1.5, -0.5, *(0.0 for _ in w[2:])]),
+        "fit_report/iterations": "<b>",
+        "fit_report/frequencies": "invented",
     },
     "lattice": {
-        "draw.0.low": [lambda t: t + 100, lambda t: t - 1e200, torch.Tensor.float],
-        "draw.0.spacing": [lambda t: -t, lambda t: 1e3 * t],
-        "draw.0.half_widths": [lambda t: 0 * t, lambda t: t + 2**40],
-        "draw.0.indices": [lambda t: t * 10**6, lambda t: torch.cat([t, -t[:1]]), lambda t: torch.cat([t, 0 * t[:1]])],
+        "draw.0.low": (lambda t: t + 100, torch.Tensor.float),
+        "draw.0.spacing": (lambda t: -t, lambda t: 1e3 * t),
+        "draw.0.half_widths": (lambda t: 0 * t, lambda t: t + 2**40),
+        "draw.0.indices": (lambda t: t * 10**6, lambda t: torch.cat([t, -t[:1]]), lambda t: torch.cat([t, 0 * t[:1]])),
     },
     "product": {
-        "options/draws/0/columns": [GONE],
-        "options/approximations/0/arguments/columns": [GONE, NO_KERNEL],
-        "draw.0.frequencies": [GONE, lambda t: t[:1]],
+        "options/approximations/0/arguments/columns": NO_KERNEL,
+        "draw.0.frequencies": lambda t: t[:1],
     },
-    "rows": {"predictor.rows": [lambda t: 9 * t]},
-    "laplace": {"draw.0.frequencies": [lambda t: 100 * t]},
-    "structured": {"draw.0.signs": [lambda t: 2 * t], "draw.0.lengths": [lambda t: t[:-1]]},
-    "graph-spectrum": {"draw.0.eigenvectors": [lambda t: 9 * t], "draw.0.eigenvalues": [lambda t: 2 + t]},
-    "heteroscedastic-priors": {"options/likelihood/name": ["gamma"]},
-    "roads": {"options/objects/0/metric": ["miles"], "object.0.reached": [lambda t: t.flip(0)]},
+    "rows": {"predictor.rows": lambda t: 9 * t},
+    "laplace": {"draw.0.frequencies": lambda t: 100 * t},
+    "structured": {"draw.0.signs": lambda t: 2 * t, "draw.0.lengths": lambda t: t[:-1]},
+    "graph-spectrum": {"draw.0.eigenvectors": lambda t: 9 * t, "draw.0.eigenvalues": lambda t: 2 + t},
+    "heteroscedastic-priors": {"options/likelihood/name": "gamma"},
+    "roads": {"options/objects/0/metric": "miles", "object.0.reached": lambda t: t.flip(0)},
 }
 FORGERIES = [
     pytest.param(base, place, value, id=f"{base}-{place}-{i}")
     for base, places in FORGED.items()
     for place, values in places.items()
-    for i, value in enumerate(values)
+    for i, value in enumerate(values if isinstance(values, tuple) else (values,))
 ]
 
 
@@ -924,27 +731,22 @@ def test_posteriors_of_other_classes_and_graphs_are_refused(bases, tmp_path):
     header, tensors = opened(bases["classes"])
     for name in [name for name in tensors if name.startswith("predictor.2.")]:
         tensors[name.replace(".2.", ".7.")] = tensors.pop(name)
-    with pytest.raises(rfgp.ModelFileError, match="consistent"):
-        read(closed(header, tensors), tmp_path)
+    refused(lambda: read(closed(header, tensors), tmp_path), rfgp.ModelFileError, "consistent")
     header, tensors = opened(bases["fields"])
     header["options"]["objects"].append(header["options"]["objects"][2])
     tensors |= {name.replace(".2.", ".3."): t.clone() for name, t in tensors.items() if name.startswith("object.2.")}
     header["options"]["resolved"]["leaves"][2]["arguments"]["graph"] = {"object": 3}
-    with pytest.raises(rfgp.ModelFileError, match="graph of its column"):
-        read(closed(header, tensors), tmp_path)
+    refused(lambda: read(closed(header, tensors), tmp_path), rfgp.ModelFileError, "graph of its column")
 
 
 SCALES = [
     ("scales/df", 1.0),
-    ("scales/df", "x"),
-    ("scales/floor", -1.0),
     ("scales/floor", GONE),
     ("scales.columns", lambda t: t + 9),
     ("scales.columns", torch.Tensor.double),
     ("scales.weights", lambda t: t[:-1]),
     ("scales.row_weights", lambda t: -t),
     ("scales.row_nodes", lambda t: t[:2]),
-    ("scales.phases", GONE),
 ]
 
 
@@ -952,10 +754,9 @@ SCALES = [
 def test_scales_of_the_noise_go_through_a_file(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (150, 2))
-    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + np.exp(X[:, 1] - 1.5) * rng.standard_normal(150)
+    y = np.sin(2 * X[:, 0]) + np.exp(X[:, 1] - 1.5) * rng.standard_normal(150)
     gp = rfgp.GP(k.RBF(), "auto", rfgp.RandomFeatures(16), seed=0).fit(X, y)
-    again = assert_saved(gp, tmp_path, X[:5], data=True)
-    np.testing.assert_allclose(again.predict(X).observed().std, gp.predict(X).observed().std, rtol=1e-12)
+    assert_saved(gp, tmp_path, X[:5], data=True)
     content = (tmp_path / "m").read_bytes()
     for change in SCALES:
         with pytest.raises(rfgp.ModelFileError, match="consistent model"):

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 import trimesh
-from scipy import stats
 
 import graphs
 import rfgp
 from rfgp import kernels as k
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
 
@@ -57,13 +57,6 @@ def nodes(count=36):
     return seen, np.sin(seen / 5) + 0.1 * np.random.default_rng(7).standard_normal(count)
 
 
-def places(count=40):
-    """Return positions on three roads and targets."""
-    rng = np.random.default_rng(4)
-    X = np.stack([rng.integers(0, 3, count).astype(float), rng.uniform(size=count)], axis=1)
-    return X, X[:, 0] - np.cos(4 * X[:, 1]) + 0.1 * rng.standard_normal(count)
-
-
 def vertices(count=50):
     """Return vertices of a ball and targets."""
     X = BALL.vertices[np.random.default_rng(3).choice(len(BALL.vertices), count, replace=False)]
@@ -71,10 +64,6 @@ def vertices(count=50):
 
 
 GRID, BALL = graphs.Graph.from_grid((8, 8)), trimesh.creation.icosphere(2)
-ROADS = graphs.RoadNetwork.from_lines(
-    [[(0, 0), (1, 0), (2, 0)], [(1, 1), (1, 0), (1, -1)], [(2, 0), (3, 0), (3, 1), (2, 0)]], metric="euclidean"
-)
-
 
 # --- paths of a search -----------------------------------------------------------------------------
 
@@ -122,9 +111,7 @@ PATHS = {
     "noise process": of(SMOOTH, FEATURES, table, "heteroscedastic"),
     "categorical": of(SMOOTH, FEATURES, partial(classes, 60, 3), "categorical", inference="laplace"),
     "nodes": Path(partial(rfgp.GraphGP, GRID, graphs.kernels.Diffusion(1.5), features="exact"), nodes),
-    "node precision": Path(partial(rfgp.GraphGP, GRID, "regularized-laplacian", features="precision"), nodes),
     "walks": Path(partial(rfgp.GraphGP, GRID, features="walks", num_walkers=8), nodes, optimal=VARIANCES),
-    "roads": Path(partial(rfgp.RoadGP, ROADS), places),
     "mesh": Path(partial(rfgp.MeshGP, BALL), vertices),
 }
 """A model for each path of a search."""
@@ -142,12 +129,17 @@ SLOW = (
     "mesh",
     "poisson on a lattice",
     "lattice",
-    "node precision",
-    "roads",
 )
-each_path = pytest.mark.parametrize(
-    "path", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PATHS]
-)
+
+
+def each(paths):
+    """Return a mark that runs a test along paths, of which some are slow."""
+    cases = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in paths]
+    return pytest.mark.parametrize("path", cases)
+
+
+each_path = each(PATHS)
+with_units = each([name for name in PATHS if PATHS[name].likelihood in ("gaussian", "student-t", "heteroscedastic")])
 
 
 def make(path, options=None):
@@ -185,6 +177,7 @@ def entries(gp, names="*"):
 @each_path
 def test_no_hyperparameter_can_be_improved(path):
     gp = copy.deepcopy(fitted(path)[0])
+    assert gp.fit_report.converged
     with rfgp.testing.limits(**PATHS[path].limits):
         best = log_posterior(gp)
         for name, raw in entries(gp, PATHS[path].optimal):
@@ -196,28 +189,9 @@ def test_no_hyperparameter_can_be_improved(path):
 
 
 @each_path
-def test_gradient_is_that_of_differences(path):
-    """Away from the optimum, where it is large."""
-    gp = fit(path, max_iterations=1)
-    for _, raw in entries(gp):
-        raw -= 0.2
-    parameters = list(gp.hyperparameters.parameters())
-    slopes = torch.autograd.grad(gp.log_marginal_likelihood(), parameters, allow_unused=True, materialize_grads=True)
-    found = torch.cat([slope.reshape(-1) for slope in slopes])
-    for (name, raw), slope in zip(entries(gp), found.tolist(), strict=True):
-        ends = []
-        for step in (1e-4, -1e-4):
-            raw += step
-            ends.append(gp.log_marginal_likelihood().item())
-            raw -= step
-        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3, abs=1e-3 * float(found.abs().max())), name
-
-
-@each_path
 def test_report_is_that_of_the_fit(path):
     gp, told = fitted(path)
     report = gp.fit_report
-    assert report.converged
     assert report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-6)
     assert report.iterations == sum(stage.iterations for stage in report.stages)
     assert report.evaluations == sum(stage.evaluations for stage in report.stages) >= report.iterations
@@ -229,8 +203,7 @@ def test_report_is_that_of_the_fit(path):
         assert max(report.trace) == pytest.approx(log_posterior(gp), abs=0.1)
     if type(gp) is rfgp.GP and PATHS[path].likelihood == "gaussian" and path != "chain" and "learned" not in path:
         left, y = gp.leave_one_out(), PATHS[path].data()[1]
-        scores = (y - left.mean) ** 2 / left.variance
-        assert report.mean_squared_zscore == pytest.approx(scores.mean(), rel=1e-5)
+        assert report.mean_squared_zscore == pytest.approx(((y - left.mean) ** 2 / left.variance).mean(), rel=1e-5)
         assert report.leave_one_out == pytest.approx(left.log_prob.mean(), rel=1e-5)
 
 
@@ -255,18 +228,22 @@ def test_killed_fit_goes_on_to_the_same_end(path, tmp_path):
 
 @each_path
 def test_fixed_values_stay_and_priors_are_obeyed(path):
-    """A tight log-normal prior has its mode next to e^mu."""
+    """A tight log-normal prior has its mode next to e^mu. Nothing is searched if everything is fixed."""
     values = fitted(path)[0].hyperparameters
     length = next(name for name in values.names if name.rpartition(".")[2] not in ("outputscale", "noise", "mean"))
     fixed = next(name for name in values.names if name.endswith("outputscale"))
-    wanted = 1.3 * values[length].detach()
+    wanted, held = 1.3 * values[length].detach(), 0.7 * values[fixed].detach()
     options = {"priors": {length: torch.distributions.LogNormal(wanted.log(), 0.01)}}
-    held = 0.7 * values[fixed].detach()
     is_general = type(fitted(path)[0]) is rfgp.GP
     options |= {"start": {length: wanted, fixed: held}} if is_general else {"outputscale": held.item()}
     found = fit(path, fixed=fixed, options=options).hyperparameters
     np.testing.assert_allclose(found[length].detach(), wanted, rtol=0.03)
     np.testing.assert_allclose(found[fixed].detach(), held, rtol=1e-6)
+    if "learned" not in path:
+        gp, alone = fit(path, fixed="*"), make(path).condition(*PATHS[path].data())
+        assert gp.fit_report.iterations == 0
+        for name in gp.hyperparameters.names:
+            np.testing.assert_allclose(gp.hyperparameters[name].detach(), alone.hyperparameters[name].detach())
 
 
 @each_path
@@ -288,24 +265,12 @@ def test_search_ends_when_time_is_over(path):
     assert np.isfinite(gp.fit_report.log_marginal_likelihood)
 
 
-@each_path
+@with_units
 def test_units_of_a_target_do_not_matter(path):
-    if PATHS[path].likelihood not in ("gaussian", "student-t", "heteroscedastic"):
-        pytest.skip("the target has no unit")
     X, y = PATHS[path].data()
-    gp, other = fitted(path)[0], fit(path, y=1e6 * y)
-    np.testing.assert_allclose(other.predict(X[:20]).mean / 1e6, gp.predict(X[:20]).mean, atol=3e-3)
-    np.testing.assert_allclose(other.predict(X[:20]).std / 1e6, gp.predict(X[:20]).std, rtol=1e-2)
-
-
-@each_path
-def test_nothing_is_searched_if_everything_is_fixed(path):
-    if "learned" in path:
-        pytest.skip("frequencies are learned")
-    gp, alone = fit(path, fixed="*"), make(path).condition(*PATHS[path].data())
-    assert gp.fit_report.iterations == 0
-    for name in gp.hyperparameters.names:
-        np.testing.assert_allclose(gp.hyperparameters[name].detach(), alone.hyperparameters[name].detach())
+    gp, other = fitted(path)[0].predict(X[:20]), fit(path, y=1e6 * y).predict(X[:20])
+    np.testing.assert_allclose(other.mean / 1e6, gp.mean, atol=3e-3)
+    np.testing.assert_allclose(other.std / 1e6, gp.std, rtol=1e-2)
 
 
 # --- what fits find --------------------------------------------------------------------------------
@@ -318,22 +283,18 @@ EACH = {
     "neighbors": rfgp.Vecchia(8),
     "chain": rfgp.SparsePrecision(),
 }
-each_approximation = pytest.mark.parametrize("name", EACH)
 
 
-@each_approximation
+@pytest.mark.parametrize("name", EACH)
 def test_a_fast_function_is_found(name):
     """Nine periods. The usual start, one standard deviation of the column, explains nothing."""
     x = np.linspace(0, 1, 200)[:, None]
     f = np.sin(18 * np.pi * x[:, 0])
-    y = f + 0.1 * np.random.default_rng(0).standard_normal(200)
-    gp = gp_of(EACH[name], k.Matern(nu=2.5)).fit(x[::2], y[::2])
-    assert np.mean((gp.predict(x[1::2]).mean - f[1::2]) ** 2) < 0.03 * f.var()
+    gp = gp_of(EACH[name], k.Matern(nu=2.5)).fit(x[::2], f[::2] + 0.1 * np.random.default_rng(0).standard_normal(100))
+    assert rfgp.metrics.rmse(f[1::2], gp.predict(x[1::2])) < 0.12
 
 
-@pytest.mark.parametrize(
-    "name", ["exact", "neighbors", *(pytest.param(n, marks=pytest.mark.slow) for n in list(EACH)[1:4])]
-)
+@pytest.mark.parametrize("name", ["exact", "neighbors"])
 def test_noise_is_not_explained_by_short_lengthscales(name):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((120, 2)), rng.standard_normal(120)
@@ -358,18 +319,13 @@ def test_subsets_grow_until_their_gain_is_small(limits):
         assert sorted({stage.rows for stage in gp.fit_report.stages}) == rows
 
 
-@pytest.mark.parametrize("change", ["noise", "weights", "fixed", "prior"])
+@pytest.mark.parametrize("change", ["noise", "sample_weight", "fixed", "prior"])
 def test_variances_without_a_closed_form_are_optimal_on_all_rows(change, limits):
     limits(subset_rows=100, min_subset_gain=1.0)
-    X, y = table(900)
-    given = {
-        "noise": {"noise": np.full(900, 0.05)},
-        "weights": {"sample_weight": np.full(900, 3.0)},
-        "fixed": {"fixed": "outputscale"},
-    }
+    given = {"noise": np.full(900, 0.05), "sample_weight": np.full(900, 3.0), "fixed": "outputscale"}
     priors = {"noise": torch.distributions.LogNormal(-2.0, 0.1)} if change == "prior" else {}
     gp = rfgp.GP(SMOOTH, approximation=FEATURES, priors=priors, start={"outputscale": 0.8}, seed=0)
-    gp.fit(X, y, **given.get(change, {}))
+    gp.fit(*table(900), **({change: given[change]} if change in given else {}))
     objective = gp.log_marginal_likelihood() + gp.hyperparameters.log_prior()
     (slope,) = torch.autograd.grad(objective, [gp.hyperparameters.raw["noise"]])
     assert abs(slope.item()) < 3
@@ -380,35 +336,27 @@ def test_variances_without_a_closed_form_are_optimal_on_all_rows(change, limits)
 def test_scales_of_all_terms_are_optimal_on_all_rows(limits):
     limits(subset_rows=100, min_subset_gain=1.0)
     X, y = table(900)
-    site = np.random.default_rng(1).choice(list("pqrst"), 900)
-    y = y + np.vectorize({"p": 1.0, "q": -1.0, "r": 0.3, "s": 0.0, "t": -0.4}.get)(site)
-    rows = {"a": X[:, 0], "b": X[:, 1], "site": site}
-    kernel = k.RBF("a") + k.Linear("b") + k.Group("site")
-    gp = rfgp.GP(kernel, approximation=FEATURES, seed=0).fit(rows, y)
-    for name in ("noise", "rbf(a)/outputscale", "linear(b)/variance", "group(site)/outputscale"):
+    rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).choice(list("pqr"), 900)}
+    kernel = k.RBF("a", name="a") + k.Linear("b", name="b") + k.Group("site", name="site")
+    gp = rfgp.GP(kernel, approximation=FEATURES, seed=0).fit(rows, y + (rows["site"] == "p"))
+    for name in ("noise", "a/outputscale", "b/variance", "site/outputscale"):
         (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw[name]])
         assert slope.abs().max() < 1, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sd", [0.03, 0.003])
-def test_little_noise_in_single_precision(sd):
+def test_little_noise_in_single_precision():
     """Products of float32 features alone doubled the noise, with an indefinite matrix."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((6000, 2))
-    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + sd * rng.standard_normal(6000)
-    gp = gp_of(rfgp.RandomFeatures(64))
-    gp.fit(X.astype(np.float32), y.astype(np.float32))
-    assert gp.hyperparameters.noise.item() ** 0.5 == pytest.approx(sd, rel=0.1)
+    X, y = table(6000, noise=0.003)
+    gp = gp_of(rfgp.RandomFeatures(64)).fit(X.astype(np.float32), y.astype(np.float32))
+    assert gp.hyperparameters.noise.item() ** 0.5 == pytest.approx(0.003, rel=0.1)
     assert gp.fit_report.mean_squared_zscore == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize(
-    "approximation", [rfgp.Exact(), FEATURES, pytest.param(rfgp.RandomFeatures(100), marks=pytest.mark.slow)], ids=repr
-)
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), FEATURES], ids=repr)
 def test_single_precision_does_not_stop_a_search(approximation):
     X, y = table(120)
-    gp, double = (gp_of(approximation).fit(*data) for data in ((X.astype(np.float32), y.astype(np.float32)), (X, y)))
+    gp, double = (gp_of(approximation).fit(X.astype(kind), y.astype(kind)) for kind in (np.float32, float))
     assert gp.fit_report.converged
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(double.fit_report.log_marginal_likelihood, abs=0.5)
 
@@ -440,11 +388,8 @@ def test_learned_periods_are_found_within_their_bounds(start, trend):
 
 @pytest.mark.parametrize(("kernel", "approximation", "least"), [
     (SMOOTH, rfgp.Exact(), 1e-10),
-    (SMOOTH, rfgp.Vecchia(5), 1e-10),
     (SMOOTH, rfgp.Vecchia(5, condition_on="latent"), 1e-8),
-    (SMOOTH, rfgp.InducingPoints(8, residual=rfgp.Vecchia(5)), 1e-10),
     (SMOOTH, rfgp.InducingPoints(8, method="vfe"), 1e-6),
-    (SMOOTH, FEATURES, 1e-10),
     (SMOOTH, LEARNED, 1e-6),
     (WITH_ROUGH, {"a": FEATURES, "b": NEAR}, 1e-10),
 ])  # fmt: skip
@@ -459,57 +404,35 @@ def test_least_noise_is_that_of_the_approximation(kernel, approximation, least):
 @pytest.mark.parametrize("kernel", [SMOOTH, k.RationalQuadratic(), k.Linear() + SMOOTH], ids=repr)
 @pytest.mark.filterwarnings("error::rfgp.JitterWarning")
 def test_exact_models_interpolate_simulators(kernel):
-    X = stats.qmc.Sobol(2, seed=0).random(32)
-    f = lambda u: np.exp(-u[:, 0]) * np.sin(5 * u[:, 1]) + u[:, 0] ** 2  # noqa: E731
-    new = np.random.default_rng(0).uniform(size=(300, 2))
-    gp = rfgp.GP(kernel, approximation=rfgp.Exact(), seed=0).fit(X, f(X))
-    assert np.abs(gp.predict(X).mean - f(X)).max() < 1e-4 * f(X).std()
-    assert np.sqrt(np.mean((gp.predict(new).mean - f(new)) ** 2)) < 2e-3 * f(new).std()
+    (X, y), (new, y_new) = table(60, noise=0.0), table(300, noise=0.0, seed=1)
+    gp = rfgp.GP(kernel, approximation=rfgp.Exact(), seed=0).fit(X, y)
+    assert np.abs(gp.predict(X).mean - y).max() < 1e-4
+    assert rfgp.metrics.rmse(y_new, gp.predict(new)) < 2e-3
 
 
 # --- lattices --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kernel", "columns", "planned"), [
-    (SMOOTH, 2, {"EquispacedFourier"}),
-    (k.RBF(0) + k.RBF(1) + k.Periodic(0, 0.3), 2, {"EquispacedFourier", "Exact"}),
-    pytest.param(k.Matern(nu=0.5, lengthscale=0.05), 3, {"Vecchia"}, marks=pytest.mark.slow),
-    (SMOOTH, 4, {"RandomFeatures"}),
+    (SMOOTH, 2, "EquispacedFourier"),
+    (k.RBF(0) + k.RBF(1) + k.Periodic(0, 0.3), 2, "EquispacedFourier"),
+    pytest.param(k.Matern(nu=0.5, lengthscale=0.05), 3, "Vecchia", marks=pytest.mark.slow),
+    (SMOOTH, 4, "RandomFeatures"),
 ])  # fmt: skip
 def test_terms_of_few_columns_are_planned_on_lattices(kernel, columns, planned):
     """A lattice would omit too many modes of a rough kernel in three columns."""
-    X, y = table(2500, columns)
-    gp = rfgp.GP(kernel, seed=0).condition(X, y)
-    assert {type(term.approximation).__name__ for term in gp.terms.values()} >= planned - {"Exact"}
-    assert ("EquispacedFourier" in planned) == any(
-        isinstance(term.approximation, rfgp.EquispacedFourier) for term in gp.terms.values()
-    )
-
-
-def waves(count, d, length, noise=0.1):
-    """Return rows in the unit cube, a sum of waves of about a length, and noisy targets."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 1, (count, d))
-    omega, phase = rng.normal(size=(40, d)) / length, rng.uniform(0, 2 * np.pi, 40)
-    f = np.cos(X @ omega.T + phase) @ rng.normal(size=40) / np.sqrt(20)
-    return X, f, f + noise * rng.normal(size=count)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [3000, 50_000])
-def test_fit_on_a_lattice_is_close_to_the_truth(count):
-    X, f, y = waves(count, 1, 0.05)
-    gp = gp_of(LATTICE).fit(X, y)
-    found = gp.predict(X[:1000])
-    assert np.sqrt(np.mean((found.mean - f[:1000]) ** 2)) < 0.03
-    assert 0.6 < np.sqrt(np.mean(((found.mean - f[:1000]) / found.std) ** 2)) < 1.4
-    assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.1)
+    gp = rfgp.GP(kernel, seed=0).condition(*table(2500, columns))
+    found = {type(term.approximation).__name__ for term in gp.terms.values()}
+    assert planned in found
+    assert ("EquispacedFourier" in found) == (planned == "EquispacedFourier")
 
 
 @pytest.mark.slow
 def test_planned_lattices_with_too_many_modes_become_neighbors():
     """The features suffice for the starting lengthscale, and not for that of the rows."""
-    X, _, y = waves(3000, 2, 0.02)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (3000, 2))
+    y = np.sin(X @ rng.normal(size=(2, 40)) / 0.02).sum(1) + rng.normal(size=3000)
     gp = rfgp.GP(k.Matern(nu=1.5), seed=0).fit(X, y)
     assert isinstance(gp.terms["matern"].approximation, rfgp.Vecchia)
     given = gp_of(rfgp.EquispacedFourier(max_features=150), k.Matern(nu=1.5))
@@ -531,15 +454,15 @@ def hard(count=1500):
 @pytest.mark.slow
 def test_learned_frequencies_lower_the_error_of_few_features():
     X, y = hard(3000)
-    few, learned = rfgp.RandomFeatures(32), rfgp.RandomFeatures(32, learn_frequencies=True)
-    fixed, gp = (gp_of(a).fit(X[:2500], y[:2500]) for a in (few, learned))
-    a, b = (rfgp.metrics.rmse(y[2500:], model.predict(X[2500:])) for model in (fixed, gp))
+    fixed, learned = (
+        gp_of(rfgp.RandomFeatures(32, learn_frequencies=is_learned)).fit(X[:2500], y[:2500])
+        for is_learned in (False, True)
+    )
+    a, b = (rfgp.metrics.rmse(y[2500:], model.predict(X[2500:])) for model in (fixed, learned))
     assert b < 0.7 * a
-    assert (fixed.fit_report.frequencies, gp.fit_report.frequencies) == ("fixed", "learned")
-    stage, trace = gp.fit_report.traces()[-1]
+    assert (fixed.fit_report.frequencies, learned.fit_report.frequencies) == ("fixed", "learned")
+    stage, trace = learned.fit_report.traces()[-1]
     assert (stage.name, len(trace)) == ("learning frequencies", stage.iterations)
-    z = (y[2500:] - gp.predict(X[2500:]).mean) ** 2 / gp.predict(X[2500:]).observed().variance
-    assert 0.5 < z.mean() < 2.5
 
 
 @pytest.mark.parametrize(("make", "steps", "words"), [
@@ -569,23 +492,6 @@ def test_frequencies_are_learned_at_fixed_hyperparameters():
 
 
 @pytest.mark.slow
-def test_learned_frequencies_beside_neighbors_are_better_than_either_part():
-    places, rng = np.random.default_rng(0), np.random.default_rng(1)
-    centers, effects = places.uniform(-1, 1, (150, 4)), 0.5 * places.standard_normal(150)
-    which = rng.integers(0, 150, 1000)
-    X = centers[which] + 0.02 * rng.standard_normal((1000, 4))
-    y = np.sin(4 * X @ [1.0, 0.7, -0.4, 0.2]) + effects[which] + 0.02 * rng.standard_normal(1000)
-    options = {"num_frequencies": 16, "learn_frequencies": True, "num_neighbors": 10, "seed": 0}
-    both, features = (rfgp.SparseSpectrumGP(local=local, **options) for local in ("matern32", None))
-    near = gp_of(rfgp.Vecchia(10), MATERN)
-    scores = [
-        rfgp.metrics.nlpd(y[800:], one.fit(X[:800], y[:800], max_iterations=100).predict(X[800:]))
-        for one in (both, features, near)
-    ]
-    assert scores[0] < min(scores[1] - 0.3, scores[2] + 0.01)
-
-
-@pytest.mark.slow
 def test_scales_of_features_beside_neighbors_are_bounded_unless_given():
     """A line in columns with little effect. Without a bound of 4 variances the scale and the lengthscales grow."""
     rng = np.random.default_rng(0)
@@ -601,17 +507,15 @@ def test_scales_of_features_beside_neighbors_are_bounded_unless_given():
 
 
 @pytest.mark.slow
-def test_residual_of_points_is_closest_to_the_exact_optimum():
+def test_learned_points_are_better_than_chosen_ones():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (250, 2))
     y = np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.1 * rng.standard_normal(250)
-    near, points = rfgp.Vecchia(8), partial(rfgp.InducingPoints, 15)
-    exact, residual, alone, learned = (
-        gp_of(a, MATERN).fit(X, y).fit_report.log_marginal_likelihood
-        for a in (rfgp.Exact(), points(residual=near), points(), points(residual=near, learn_locations=True))
+    chosen, learned = (
+        gp_of(rfgp.InducingPoints(15, residual=rfgp.Vecchia(8), learn_locations=is_learned), MATERN).fit(X, y)
+        for is_learned in (False, True)
     )
-    assert abs(residual - exact) < abs(alone - exact)
-    assert learned > residual
+    assert learned.fit_report.log_marginal_likelihood > chosen.fit_report.log_marginal_likelihood
 
 
 # --- nodes -----------------------------------------------------------------------------------------
@@ -632,11 +536,8 @@ def test_conjugate_gradients_end_near_the_optimum_of_dense_algebra():
     assert abs(dense.log_marginal_likelihood().item() - gp.log_marginal_likelihood().item()) < 1.5
 
 
-@pytest.mark.parametrize(
-    ("length", "inference"),
-    [(None, "laplace"), (0.3, "laplace"), pytest.param(0.3, "variational", marks=pytest.mark.slow)],
-)
-def test_any_start_finds_clusters_of_nodes(length, inference):
+@pytest.mark.parametrize("length", [None, 0.3])
+def test_any_start_finds_clusters_of_nodes(length):
     """With constant functions the accuracy is 1/3 and the log marginal likelihood 12 log(1/3) = -13.2."""
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(3), 25)
@@ -644,7 +545,7 @@ def test_any_start_finds_clusters_of_nodes(length, inference):
     graph = graphs.Graph.from_edges(np.argwhere(links), nodes=range(75))
     seen = np.concatenate([np.flatnonzero(truth == c)[:4] for c in range(3)])
     kernel = "diffusion" if length is None else graphs.kernels.Diffusion(length)
-    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", inference=inference, seed=0)
+    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", inference="laplace", seed=0)
     gp.fit(seen, truth[seen])
     assert gp.fit_report.log_marginal_likelihood > -12.5
     found = np.asarray(gp.predict(np.arange(75)).observed().probabilities).argmax(1)
@@ -697,6 +598,7 @@ WARNINGS = {
     "outliers": (lambda: gp_of(rfgp.Exact()).fit(*outliers()), "Outlier", "50"),
     "dispersed counts": (lambda: gp_of(likelihood="poisson").fit(*dispersed()), "Overdispersion", "negative-binomial"),
     "few iterations": (lambda: gp_of(rfgp.Exact()).fit(*table(), max_iterations=1), "Convergence", "max_iterations"),
+    "few scoring steps": (lambda: fit("chain", max_iterations=1), "Convergence", "max_iterations"),
     "a period out of bounds": (lambda: gp_of(kernel=SEASON).fit(*wave()), "Term", "period"),
 }
 
@@ -712,9 +614,8 @@ def test_a_misleading_fit_warns(name):
 
 @pytest.mark.filterwarnings("error::rfgp.RfgpWarning")
 @pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(128), rfgp.Exact(), rfgp.Vecchia(10)], ids=repr)
-@pytest.mark.parametrize("noise", [pytest.param(0.01, marks=pytest.mark.slow), 0.3])
-def test_a_sound_fit_does_not_warn(approximation, noise):
-    gp = gp_of(approximation).fit(*table(250, noise=noise))
+def test_a_sound_fit_does_not_warn(approximation):
+    gp = gp_of(approximation).fit(*table(250, noise=0.3))
     assert gp.fit_report.outliers == ()
     assert abs(gp.fit_report.residual_autocorrelation) < 0.3
 
@@ -765,15 +666,13 @@ def test_constant_counts_and_labels_have_the_posterior_of_the_start(likelihood, 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "heteroscedastic", "gamma"])
 def test_a_fit_of_a_constant_names_condition(likelihood):
-    with pytest.raises(rfgp.DataError, match="condition"):
-        rfgp.GP(SMOOTH, likelihood, seed=0).fit(ONE_COLUMN, np.ones(30))
+    refused(lambda: rfgp.GP(SMOOTH, likelihood, seed=0).fit(ONE_COLUMN, np.ones(30)), rfgp.DataError, "condition")
 
 
 def test_equal_counts_over_different_exposures_are_fitted():
-    gp = rfgp.GP(SMOOTH, "poisson", seed=0)
-    gp.fit(ONE_COLUMN, np.full(30, 3.0), exposure=1 + 20 * ONE_COLUMN[:, 0])
-    mean = gp.predict(ONE_COLUMN[[0, -1]]).observed().mean
-    assert mean[0] > 3 * mean[1]
+    gp, times = rfgp.GP(SMOOTH, "poisson", seed=0), 1 + 20 * ONE_COLUMN[:, 0]
+    first, *_, last = gp.fit(ONE_COLUMN, np.full(30, 3.0), exposure=times).predict(ONE_COLUMN).observed().mean
+    assert first > 3 * last
 
 
 # --- progress, time and threads --------------------------------------------------------------------
@@ -804,7 +703,7 @@ def test_error_of_a_callback_leaves_the_model_unchanged():
     np.testing.assert_array_equal(gp.predict(X).mean, before)
 
 
-@pytest.mark.parametrize("count", [3, 6, 9])
+@pytest.mark.parametrize("count", [3, 8])
 def test_best_hyperparameters_before_the_limit_are_kept(count):
     def wait(iteration, value):
         time.sleep(1.0 * (iteration == count))
@@ -826,18 +725,6 @@ def test_checkpoint_of_a_limited_fit_is_continued(tmp_path):
     assert again.fit_report.trace == whole.fit_report.trace
 
 
-def test_few_rows_use_one_thread():
-    seen, before = [], torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        for model in (rfgp.ExactGP(), rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)):
-            model.fit(*table(), callback=lambda *_: seen.append(torch.get_num_threads()))
-            assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
-    assert set(seen) == {1}
-
-
 # --- checkpoints -----------------------------------------------------------------------------------
 
 
@@ -855,97 +742,90 @@ class Counted:
         return 0 * value
 
 
+def searched(path, kernel=SMOOTH, approximation=FEATURES, seed=0, priors=None, shift=0.0, scale=1.0, **arguments):
+    """Return a model that was fitted with a checkpoint."""
+    X, y = table(80)
+    gp = rfgp.GP(kernel, approximation=approximation, priors=priors, seed=seed)
+    return gp.fit(X + shift, y * scale, checkpoint=path, **arguments)
+
+
 def test_finished_fit_is_read_from_its_checkpoint(tmp_path):
-    X, y = table(200)
     priors = Counted(), Counted()
-    one, two = (
-        rfgp.GP(SMOOTH, approximation=FEATURES, priors={"noise": prior}, seed=0).fit(X, y, checkpoint=tmp_path / "c")
-        for prior in priors
-    )
+    one, two = (searched(tmp_path / "c", priors={"noise": prior}) for prior in priors)
     assert one.fit_report == two.fit_report
     assert priors[1].count < priors[0].count / 2
-    np.testing.assert_array_equal(two.predict(X).variance, one.predict(X).variance)
 
 
-@pytest.mark.parametrize(
-    "change", ["data", "targets", "kernel", "approximation", "seed", "fixed", "iterations", "noise", "prior"]
-)
+OTHERS = {
+    "data": {"shift": 1e-9},
+    "targets": {"scale": 1 + 1e-12},
+    "kernel": {"kernel": k.RBF(ard=False)},
+    "approximation": {"approximation": rfgp.RandomFeatures(9)},
+    "seed": {"seed": 1},
+    "prior": {"priors": {"noise": torch.distributions.LogNormal(-8.0, 0.5)}},
+    "fixed": {"fixed": "noise"},
+    "iterations": {"max_iterations": 7},
+    "noise": {"noise": np.zeros(80)},
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
 def test_checkpoint_of_another_fit_raises(change, tmp_path):
-    X, y = table(80)
-    make = {"kernel": SMOOTH, "approximation": rfgp.RandomFeatures(8), "seed": 0}
-    rfgp.GP(**make).fit(X, y, checkpoint=tmp_path / "c")
+    searched(tmp_path / "c", max_iterations=3)
     before = (tmp_path / "c").read_bytes()
-    make |= {
-        "kernel": {"kernel": k.RBF(ard=False)},
-        "approximation": {"approximation": rfgp.RandomFeatures(9)},
-        "seed": {"seed": 1},
-        "prior": {"priors": {"noise": torch.distributions.LogNormal(-8.0, 0.5)}},
-    }.get(change, {})
-    fit = {"fixed": {"fixed": "noise"}, "iterations": {"max_iterations": 7}, "noise": {"noise": 0 * y}}.get(change, {})
-    X, y = (X + 1e-9 if change == "data" else X), (y * (1 + 1e-12) if change == "targets" else y)
-    gp = rfgp.GP(**make)
-    with pytest.raises(rfgp.CheckpointError, match="another fit"):
-        gp.fit(X, y, checkpoint=tmp_path / "c", **fit)
+    refused(
+        lambda: searched(tmp_path / "c", **({"max_iterations": 3} | OTHERS[change])),
+        rfgp.CheckpointError,
+        "another fit",
+    )
     assert (tmp_path / "c").read_bytes() == before
-    with pytest.raises(rfgp.NotFittedError):
-        gp.predict(X)
 
 
-@pytest.mark.parametrize("change", ["weights", "walkers", "kernel"])
 @pytest.mark.slow
+@pytest.mark.parametrize("change", ["weights", "walkers"])
 def test_checkpoint_of_another_graph_raises(change, tmp_path):
-    edges = np.stack([np.arange(30), (np.arange(30) + 1) % 30], 1)
+    def fit(weight, num_walkers):
+        graph = graphs.Graph.from_edges([(i, (i + 1) % 30) for i in range(30)], [weight] * 30)
+        gp = rfgp.GraphGP(graph, features="walks", num_walkers=num_walkers, seed=0)
+        return gp.fit(np.arange(20), np.sin(np.arange(20.0)), checkpoint=tmp_path / "c", max_iterations=3)
 
-    def fit(change):
-        graph = graphs.Graph.from_edges(edges, np.where(np.arange(30) == 3, 1.0 + (change == "weights"), 1.0))
-        kernel = "regularized-laplacian" if change == "kernel" else "diffusion"
-        options = {"num_walkers": 8 if change == "walkers" else 4, "outputscale": 1.0, "noise": 0.1, "seed": 0}
-        gp = rfgp.GraphGP(graph, kernel, features="walks", **options)
-        return gp.fit(np.arange(20), np.sin(np.arange(20.0)), checkpoint=tmp_path / "c")
-
-    assert fit(None).fit_report == fit(None).fit_report
-    with pytest.raises(rfgp.CheckpointError, match="another fit"):
-        fit(change)
+    assert fit(1.0, 4).fit_report == fit(1.0, 4).fit_report
+    other = (2.0, 4) if change == "weights" else (1.0, 8)
+    refused(lambda: fit(*other), rfgp.CheckpointError, "another fit")
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04" * 99, "its first line", "a folder", "a missing folder"])
 def test_impossible_checkpoints_raise_and_are_unchanged(content, tmp_path):
-    X, y = table(30)
     path = tmp_path / ("no/c" if content == "a missing folder" else "c")
     if content == "its first line":
-        rfgp.ExactGP().fit(X, y, checkpoint=path)
+        searched(path, max_iterations=1)
         content = path.read_bytes().split(b"\n")[0] + b"\n"
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif content == "a folder":
         path.mkdir()
-    error = FileNotFoundError if content == "a missing folder" else rfgp.CheckpointError
-    with pytest.raises(error):
-        rfgp.ExactGP().fit(X, y, checkpoint=path)
+    with pytest.raises(FileNotFoundError if content == "a missing folder" else rfgp.CheckpointError):
+        searched(path, max_iterations=1)
     assert not isinstance(content, bytes) or path.read_bytes() == content
 
 
-@pytest.mark.parametrize("cut", [0.3, 0.99])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_damaged_end_of_a_checkpoint_is_computed_again(cut, damage, tmp_path):
-    X, y = table(80)
-    gp = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
+def test_damaged_end_of_a_checkpoint_is_computed_again(damage, tmp_path):
+    gp = searched(tmp_path / "c")
     whole = (tmp_path / "c").read_bytes()
-    place = int(cut * len(whole))
-    end = b"" if damage == "cut" else bytes([whole[place] ^ 1]) + whole[place + 1 :]
-    (tmp_path / "c").write_bytes(whole[:place] + end)
-    again = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
-    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
-    assert (tmp_path / "c").read_bytes() == whole
+    for place in (len(whole) // 3, len(whole) - 9):
+        end = b"" if damage == "cut" else bytes([whole[place] ^ 1]) + whole[place + 1 :]
+        (tmp_path / "c").write_bytes(whole[:place] + end)
+        assert searched(tmp_path / "c").fit_report == gp.fit_report
+        assert (tmp_path / "c").read_bytes() == whole
 
 
 def test_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    X, y = table()
-    plain = rfgp.ExactGP().fit(X, y)
+    plain = searched(tmp_path / "plain")
     monkeypatch.setattr("os.fsync", full)
     with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*continues without a checkpoint"):
-        gp = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
-    np.testing.assert_array_equal(gp.predict(X).mean, plain.predict(X).mean)
+        gp = searched(tmp_path / "c")
+    assert gp.fit_report == plain.fit_report

@@ -1,7 +1,6 @@
 """Each kernel against its formula in numpy, and the algebra, names and texts of kernels."""
 
 import dataclasses
-import itertools
 import time
 from typing import Any, ClassVar
 
@@ -9,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from refusals import refused
 from scipy import stats
 
 import rfgp
 from rfgp import kernels as k
-from rfgp import spectra
 from rfgp.approximations import Approximation
 from rfgp.parameters import Hyperparameter
 from rfgp.tables import Batches
@@ -110,9 +110,9 @@ def test_every_kernel_has_a_formula():
 def test_matrices_are_those_of_the_formula(kernel, values, expected):
     found = kernel.matrix(TABLE, values=values)
     assert found.dtype == torch.float64
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
     some = {name: column[:2] for name, column in TABLE.items()}
-    np.testing.assert_allclose(kernel.matrix(TABLE, some, values), expected[:, :2], rtol=1e-12, atol=1e-13)
+    assert_allclose(kernel.matrix(TABLE, some, values), expected[:, :2], rtol=1e-12, atol=1e-13)
 
 
 @CASES
@@ -126,23 +126,19 @@ def test_gradients_are_those_of_differences(kernel, values, expected):
     assert not given or torch.autograd.gradcheck(matrix, given, atol=1e-6)
 
 
-@pytest.mark.parametrize("in_blocks", [False, True])
-@CASES
-def test_posteriors_are_those_of_the_formula(kernel, values, expected, in_blocks):
-    """In blocks, a kernel of finitely many functions is read as these functions, and others are refused."""
+@pytest.mark.parametrize("name", LEAVES)
+def test_posteriors_are_those_of_the_formula(name):
+    """In blocks, kernels of finitely many functions are read as these functions."""
+    kernel, values, expected = LEAVES[name]
+    source = (Batches([pd.DataFrame(TABLE).assign(y=Y)], "y"),) if type(kernel).__name__ in FINITE else (TABLE, Y)
     gp = rfgp.GP(kernel, approximation=rfgp.Exact(), standardize=False, seed=0, start={"noise": 0.1})
-    source = Batches([pd.DataFrame(TABLE).assign(y=Y)], "y")
-    if in_blocks and type(kernel).__name__ not in FINITE:
-        with pytest.raises(rfgp.RfgpError, match=r"in memory|d >= 1"):
-            gp.condition(source)
-        return
-    gp.condition(*((source,) if in_blocks else (TABLE, Y)))
     size = 1.0 if "variance" in values else 1.7
-    gp.hyperparameters.set(noise=0.1, mean=0.2, **values, **({} if "variance" in values else {"outputscale": 1.7}))
+    own = values if "variance" in values else {**values, "outputscale": 1.7}
+    gp.condition(*source).hyperparameters.set(noise=0.1, mean=0.2, **own)
     K, A = size * expected, size * expected + 0.1 * np.eye(5)
     p = gp.predict(TABLE)
-    np.testing.assert_allclose(p.mean, 0.2 + K @ np.linalg.solve(A, Y - 0.2), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(p.variance, np.diag(K - K @ np.linalg.solve(A, K)), rtol=1e-5, atol=1e-7)
+    assert_allclose(p.mean, 0.2 + K @ np.linalg.solve(A, Y - 0.2), rtol=1e-6, atol=1e-7)
+    assert_allclose(p.variance, np.diag(K - K @ np.linalg.solve(A, K)), rtol=1e-5, atol=1e-7)
     density = stats.multivariate_normal(np.full(5, 0.2), A).logpdf(Y)
     assert gp.log_marginal_likelihood().item() == pytest.approx(density, rel=1e-7)
 
@@ -154,13 +150,6 @@ def test_the_series_of_a_periodic_kernel_misses_its_tail_only(lengthscale):
     fewer = dataclasses.replace(series, num_harmonics=series.num_harmonics - 1)
     missed = [np.abs(one.matrix({"t": x}).numpy() - periodic(x, 1.3, lengthscale)).max() for one in (series, fewer)]
     assert missed[0] < 1.01e-6 < missed[1]
-
-
-def test_matrices_are_differentiable_in_rows():
-    x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
-    kernel = k.RBF(lengthscale=1.0) * k.Matern(lengthscale=2.0, nu=2.5)
-    assert torch.autograd.gradcheck(kernel.matrix, x)
-    assert torch.autograd.gradcheck(lambda x: kernel.matrix(x, x + 0.1), x)
 
 
 def test_levels_that_no_row_has_are_independent_of_others():
@@ -190,25 +179,12 @@ COMPOSED = [
 
 @pytest.mark.parametrize(("kernel", "expected"), COMPOSED)
 def test_matrices_of_sums_and_products(kernel, expected):
-    np.testing.assert_allclose(kernel.matrix(TABLE), expected, rtol=1e-13)
+    assert_allclose(kernel.matrix(TABLE), expected, rtol=1e-13)
     gp = rfgp.GP(kernel, approximation=rfgp.Exact(), standardize=False, start={"noise": 0.1}, seed=0)
     gp.condition(TABLE, Y).hyperparameters.set(**{f"{term.name}.outputscale": 1.0 for term in kernel.terms()})
-    np.testing.assert_allclose(gp.prior_covariance(TABLE), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(gp.prior_covariance(TABLE), expected, rtol=1e-9, atol=1e-12)
+    assert_allclose(
         gp.predict({**TABLE, "t": T + 1e6, "p": P - 1e6, "store": ["z"] * 5}).variance, np.diag(expected), rtol=1e-9
-    )
-
-
-@pytest.mark.parametrize(("first", "second"), [*itertools.pairwise([*LEAVES, "rbf"])])
-def test_pairs_of_leaves_multiply_and_add(first, second):
-    (one, values, left), (two, others, right) = LEAVES[first], LEAVES[second]
-    known = {f"one.{name}": value for name, value in values.items()}
-    known |= {f"two.{name}": value for name, value in others.items()}
-    one, two = one.named("one"), two.named("two")
-    np.testing.assert_allclose((one + two).matrix(TABLE, values=known), left + right, rtol=1e-12, atol=1e-13)
-    paths = {f"both.{name}": value for name, value in known.items()}
-    np.testing.assert_allclose(
-        (one * two).named("both").matrix(TABLE, values=paths), left * right, rtol=1e-12, atol=1e-13
     )
 
 
@@ -229,32 +205,28 @@ def test_terms_have_names(kernel, names):
 def test_one_object_used_twice_shares_its_hyperparameters():
     values, shared = {"rbf(t).lengthscale": 2.0}, k.RBF("t")
     longer = np.exp(-(difference(T / 2.0) ** 2) / 2)
-    np.testing.assert_allclose((shared + shared * C).matrix(TABLE, values=values), longer * (1 + KC))
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"rbf\(t\):group\(store\)\.rbf\.lengthscale"):
-        (shared + k.RBF("t") * C).matrix(TABLE, values=values)
+    assert_allclose((shared + shared * C).matrix(TABLE, values=values), longer * (1 + KC))
+    apart = shared + k.RBF("t") * C
+    refused(lambda: apart.matrix(TABLE, values=values), INVALID, "rbf(t):group(store).rbf.lengthscale")
 
 
 def test_numbers_are_starting_variances():
     assert [term.variance for term in (2.0 * A + B * 3 + C).terms()] == [2.0, 3.0, None]
     assert [term.variance for term in (2.0 * (A + 4.0 * B) * (3.0 * C)).terms()] == [6.0, 24.0]
-    np.testing.assert_allclose((2.0 * A).matrix(TABLE), KA)  # `matrix` is at output scales of 1
-    np.testing.assert_allclose((2.0 * A).matrix(TABLE, values={"outputscale": 2.5}), 2.5 * KA)
+    assert_allclose((2.0 * A).matrix(TABLE), KA)  # `matrix` is at output scales of 1
     gp = rfgp.GP(2.0 * A + k.Linear("p", variance=0.3), standardize=False, seed=0).condition(TABLE, Y)
     found = [gp.hyperparameters[name].item() for name in ("rbf(t).outputscale", "rbf(t).lengthscale", "variance")]
     assert found == pytest.approx([2.0, 1.3, 0.3])
-    gp = rfgp.GP(k.RBF(BOTH) + k.Linear("p"), seed=0).condition(TABLE, Y)  # by default, shares of the variance of y
-    lengths = 2**0.5 * np.array([T.std(ddof=1), P.std(ddof=1)])
-    np.testing.assert_allclose(gp.hyperparameters["lengthscale"].detach(), lengths, rtol=1e-9)
+    lengths = rfgp.GP(k.RBF(BOTH), seed=0).condition(TABLE, Y).hyperparameters.lengthscale.detach()
+    assert_allclose(lengths, 2**0.5 * np.array([T.std(ddof=1), P.std(ddof=1)]), rtol=1e-9)
 
 
 def test_kernels_are_values():
     with pytest.raises(AttributeError):
         A.lengthscale = 2.0
     for wrong in (True, "2", None, np.ones(2)):
-        with pytest.raises(TypeError):
-            A * wrong
-    with pytest.raises(TypeError):
-        A + 1.0
+        refused(lambda wrong=wrong: A * wrong, TypeError, "")
+    refused(lambda: A + 1.0, TypeError, "")
 
 
 def test_additive_terms_have_zero_mean_over_the_rows():
@@ -265,24 +237,20 @@ def test_additive_terms_have_zero_mean_over_the_rows():
     for term in gp.kernel.terms()[:2]:
         key = term.factors[0].columns[0]
         expected = centered(lambda x: np.exp(-(difference(x) ** 2) / 2), quantiles[key], TABLE[key])
-        np.testing.assert_allclose(k.Sum((term,)).matrix(rows), expected, rtol=1e-9, atol=1e-12)
+        assert_allclose(k.Sum((term,)).matrix(rows), expected, rtol=1e-9, atol=1e-12)
 
 
 # --- texts --------------------------------------------------------------------------------------------
 
 NESTED = 'RBF(t).named("a") + (RBF(t) * Group(s)).named("b")'
 TEXTS = {
-    "RBF(t)": k.RBF("t"),
-    "RBF()": k.RBF(),
     "RBF(0) + RBF((1, 2))": k.RBF(0) + k.RBF((1, 2)),
     "RBF('t t', name='trend')": k.RBF("t t", name="trend"),
     "RBF((lon, 'lat'), lengthscale=2)": k.RBF(("lon", "lat"), lengthscale=2),
-    "RBF([lon, lat], ard=False)": k.RBF(("lon", "lat"), ard=False),
     "RBF(columns=t)  # a comment": k.RBF("t"),
     "2.0 * RBF(x) * 3": 6.0 * k.RBF("x"),
     NESTED: k.RBF("t").named("a") + (k.RBF("t") * k.Group("s")).named("b"),
     "(RBF(a) + RBF(b)).named('s')": (k.RBF("a") + k.RBF("b")).named("s"),
-    "(RBF(a) + RBF(b)) * Group(s)": (k.RBF("a") + k.RBF("b")) * k.Group("s"),
     "Linear((a, b), origin=(-1.5, 2))": k.Linear(("a", "b"), origin=(-1.5, 2)),
     "Additive(columns=(a, b), order=2)": k.Additive(columns=("a", "b"), order=2),
     "Additive(base=Matern, columns=a)": k.Additive(k.Matern, ("a",)),
@@ -320,9 +288,8 @@ def test_columns_are_names_or_places_of_a_table():
 CODE = [
     "__import__('os').system('ls')", "RBF.__class__", "[RBF(x) for x in y]", "lambda: RBF(t)", "(lambda: RBF(t))()",
     "RBF(t) if t else RBF(s)", "RBF(t := 3)", "RBF(f'{t}')", "RBF(*t)", "RBF(**t)", "RBF(b't')", "RBF(1j)", "RBF(...)",
-    "RBF(t) - RBF(t)", "RBF(t) ** 2", "-RBF(t)", "not RBF(t)", "RBF(t)[0]", "{t}", "{'a': RBF(t)}", "RBF(t).matrix(3)",
-    "RBF(t) and RBF(s)", "RBF(t) < 3", "import os", "t = 3", "RBF(t); RBF(s)", "RBF(open('x'))", "RBF(await t)",
-    "(yield)", "RBF", "3", "2 * 3", "'RBF(t)'", "", "RBF(t", "RBF(t) RBF(s)", "RBF(t)\0", "\ud800",
+    "RBF(t) - RBF(t)", "RBF(t)[0]", "{'a': RBF(t)}", "RBF(t).matrix(3)", "not RBF(t)", "RBF(t) < 3", "import os",
+    "RBF(t); RBF(s)", "RBF(open('x'))", "(yield)", "RBF", "2 * 3", "'RBF(t)'", "", "RBF(t", "RBF(t)\0", "\ud800",
 ]  # fmt: skip
 
 
@@ -336,7 +303,6 @@ HUGE = {
     "characters": "x" * 10_000_000,
     "brackets": "(" * 5000,
     "calls": "RBF(" * 2000,
-    "signs": "-" * 9000 + "1",
     "functions": "lambda:" * 1400 + "1",
     "conditions": "a if b else " * 800 + "c",
     "chained calls": "f" + "(x)" * 3300,
@@ -351,8 +317,7 @@ HUGE = {
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_texts_are_refused_at_once(name):
     start = time.process_time()
-    with pytest.raises(rfgp.InvalidArgumentError):
-        k.parse(HUGE[name])
+    refused(lambda: k.parse(HUGE[name]), rfgp.InvalidArgumentError, "")
     assert time.process_time() - start < 2
 
 
@@ -369,29 +334,6 @@ class Tent(k.Kernel):
     def hyperparameters(self, columns):
         one = columns.spread[0]
         return {"width": Hyperparameter(one, columns.scale[0], (0.01 * one, 100 * one))}
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Numbers(Tent):
-    """A tent whose hyperparameter has numbers instead of tensors."""
-
-    def hyperparameters(self, columns):
-        one = float(columns.spread[0])
-        return {"width": Hyperparameter(one, float(columns.scale[0]), (0.01 * one, 100 * one))}
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Smooth(k.Kernel):
-    """A Gaussian kernel of one lengthscale, with its spectral measure."""
-
-    measure: ClassVar[Any] = spectra.Gaussian()
-
-    def covariance(self, a, b, values):
-        return torch.exp(-torch.cdist(a, b).square() / (2 * values["lengthscale"].square()))
-
-    def hyperparameters(self, columns):
-        one = columns.spread.mean()
-        return {"lengthscale": Hyperparameter(one, torch.ones_like(one), (0.01 * one, 100 * one))}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -420,40 +362,23 @@ class Points(Approximation):
 
 X = {"t": np.random.default_rng(0).uniform(0, 6, 40), "p": np.random.default_rng(1).normal(size=40)}
 TARGETS = np.sin(2 * X["t"]) + 0.3 * X["p"]
-OWN = [
-    (Tent("t"), rfgp.InducingPoints(40), lambda x: np.maximum(0, 1 - np.abs(difference(x["t"])) / 1.5), "width"),
-    (Tent("t"), Points(), lambda x: np.maximum(0, 1 - np.abs(difference(x["t"])) / 1.5), "width"),
-    (
-        Smooth(BOTH),
-        rfgp.RandomFeatures(512, coupling="orthogonal", seed=1),
-        lambda x: np.exp(-(distance(x["t"], x["p"]) ** 2) / 4.5),
-        "lengthscale",
-    ),
-]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-@pytest.mark.parametrize(("kernel", "other", "formula", "name"), OWN)
-def test_own_kernels_and_approximations(kernel, other, formula, name):
+@pytest.mark.parametrize("other", [rfgp.InducingPoints(40), Points()], ids=lambda other: type(other).__name__)
+def test_own_kernels_and_approximations(other):
     """A sum with an own term equals the dense posterior, also by an approximation, and can be fitted."""
-    start = {"noise": 0.05, f"own.{name}": 1.5, "own.outputscale": 1.0, "slope.variance": 0.5, "mean": 0.0}
-    K = formula(X) + 0.5 * np.outer(X["p"], X["p"])
+    start = {"noise": 0.05, "own.width": 1.5, "own.outputscale": 1.0, "slope.variance": 0.5, "mean": 0.0}
+    K = np.maximum(0, 1 - np.abs(difference(X["t"])) / 1.5) + 0.5 * np.outer(X["p"], X["p"])
     gain = np.linalg.solve(K + 0.05 * np.eye(40), K)
-    expected, variance = gain.T @ TARGETS, np.diag(K - K @ gain)
-    for approximation, atol in ((rfgp.Exact(), 1e-7), (other, 0.15 if "Random" in repr(other) else 1e-3)):
-        both = kernel.named("own") + k.Linear("p", origin=0.0, name="slope")
+    for approximation, atol in ((rfgp.Exact(), 1e-7), (other, 1e-3)):
+        both = Tent("t").named("own") + k.Linear("p", origin=0.0, name="slope")
         gp = rfgp.GP(both, approximation={"own": approximation}, standardize=False, seed=0).condition(X, TARGETS)
         gp.hyperparameters.set(**start)
-        np.testing.assert_allclose(gp.predict(X).mean, expected, atol=atol)
-        np.testing.assert_allclose(gp.predict(X).variance, variance, atol=atol)
+        assert_allclose(gp.predict(X).mean, gain.T @ TARGETS, atol=atol)
+        assert_allclose(gp.predict(X).variance, np.diag(K - K @ gain), atol=atol)
         before = gp.log_marginal_likelihood().item()
         assert gp.fit(X, TARGETS, max_iterations=5).fit_report.log_marginal_likelihood > before
-
-
-def test_hyperparameters_of_own_kernels_may_be_numbers():
-    found = [rfgp.GP(kernel("t"), seed=0).condition(X, TARGETS).hyperparameters["width"] for kernel in (Tent, Numbers)]
-    assert found[0].item() == found[1].item()
 
 
 # --- refusals -----------------------------------------------------------------------------------------
@@ -463,66 +388,52 @@ def conditioned(kernel, approximation):
     return rfgp.GP(kernel, approximation=approximation, seed=0).condition(X, TARGETS).log_marginal_likelihood()
 
 
+INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
 REFUSED = [
-    (lambda: k.RBF(lengthscale=-1.0), "lengthscale must be positive"),
-    (lambda: k.RBF(lengthscale=[[1.0]]), "lengthscale must be positive"),
-    (lambda: k.RBF(lengthscale="long"), "lengthscale must be a number"),
-    (lambda: k.RBF(()), "at least one"),
-    (lambda: k.RBF(("a", "a")), "distinct"),
-    (lambda: k.RBF(("a", 1.5)), "1.5"),
-    (lambda: k.RBF(True), "must be a name"),
-    (lambda: k.RBF(name=" "), "not empty"),
-    (lambda: A.named(""), "not empty"),
-    (lambda: k.Matern(nu=0.0), "nu"),
-    (lambda: k.Stationary(spectrum="no such"), "no such"),
-    (lambda: k.RationalQuadratic(alpha=-1.0), "alpha"),
-    (lambda: k.Periodic("t", 0.0), "period must be a positive"),
-    (lambda: k.Periodic(("t", "p"), 1.0), "one column"),
-    (lambda: k.Periodic("t", 1.0, lengthscale=-1), "lengthscale must be a positive"),
-    (lambda: k.Harmonics("t", 1.0, num_harmonics=0), "num_harmonics"),
-    (lambda: k.Linear("t", variance=-1.0), "variance"),
-    (lambda: k.Polynomial(degree=0), "degree"),
-    (lambda: k.Categorical("store", correlation=1.0), "below 1"),
-    (lambda: k.Coregionalization(("a", "b")), "one column"),
-    (lambda: k.Coregionalization("a", rank=0), "rank"),
-    (lambda: k.Additive(order=3), "order"),
-    (lambda: k.Additive(base=3), "base must map"),
-    (lambda: k.Additive(base=lambda key: 3, columns=("a", "b")).terms(), "base must return"),
-    (lambda: k.Centered("a", k.RBF("b")), "one column"),
-    (lambda: k.Centered("a", k.RBF("a"), points=()), "points"),
-    (lambda: (k.RBF("t", name="x") + k.Matern("p", name="x")).terms(), "unique"),
-    (lambda: 0 * A, "positive and finite"),
-    (lambda: float("nan") * A, "positive and finite"),
-    (lambda: k.RBF("t").matrix(TABLE), r"values of rbf\(t\).lengthscale"),
-    (lambda: A.matrix(TABLE, values={"nu": 1.0}), "nu"),
-    (lambda: k.RBF("x", lengthscale=1.0).matrix(TABLE), "no column 'x'"),
-    (lambda: k.RBF("store", lengthscale=1.0).matrix(TABLE), "store"),
-    (lambda: k.RBF(BOTH, lengthscale=(1.0, 1.0, 1.0)).matrix(TABLE), "lengthscale"),
-    (lambda: k.Linear(BOTH, origin=(1.0, 2.0, 3.0)).matrix(TABLE), "origin"),
-    (lambda: k.Centered("t", k.RBF("t", lengthscale=1.0)).matrix(TABLE), "points"),
-    (lambda: conditioned(Wrong("t"), rfgp.Exact()), r"Wrong.*\(40, 40\), got shape \(40, 1\)"),
-    (lambda: conditioned(Tent("t"), rfgp.RandomFeatures(8)), "no spectral measure"),
-    (lambda: conditioned(Smooth("t"), rfgp.SparsePrecision()), "sparse precision"),
-    (lambda: conditioned(Tent("t") * k.RBF("p"), Points()), "does not support products"),
-    (lambda: k.parse("Rbf(t)"), "Did you mean 'RBF'"),
-    (lambda: k.parse("Mesh('/etc/passwd')"), "Python"),
-    (lambda: k.parse("RBF(t, lenghtscale=3)"), "Did you mean 'lengthscale'"),
-    (lambda: k.parse("RBF(t, 1, 2)"), "too many"),
-    (lambda: k.parse("Periodic(t)"), "period"),
-    (lambda: k.parse("RBF(t, ard='x')"), "True or False"),
-    (lambda: k.parse("RBF(t, lengthscale=price)"), "quotes"),
-    (lambda: k.parse("RBF(1.5)"), "column of RBF"),
-    (lambda: k.parse("Additive((a, b))"), "columns="),
-    (lambda: k.parse("Additive(base=Group)"), "base"),
-    (lambda: k.parse("True * RBF(t)"), "variance"),
-    (lambda: k.parse("RBF(t) + 3"), "got 3"),
-    (lambda: k.parse(f"RBF(t, lengthscale={'9' * 400})"), r"2\*\*63"),
-    (lambda: k.parse("RBF(T)", ("t", "u")), "Did you mean 't'"),
-    (lambda: k.parse("RBF(3)", ("t", "u")), "got 3"),
+    (lambda: k.RBF(lengthscale="long"), INVALID, "lengthscale must be a number"),
+    (lambda: k.RBF(()), INVALID, "at least one"),
+    (lambda: k.RBF(("a", "a")), INVALID, "distinct"),
+    (lambda: k.RBF(("a", 1.5)), INVALID, "1.5"),
+    (lambda: k.RBF(True), INVALID, "must be a name"),
+    (lambda: A.named(""), INVALID, "not empty"),
+    (lambda: k.Stationary(spectrum="no such"), INVALID, "no such"),
+    (lambda: k.RationalQuadratic(alpha=-1.0), INVALID, "alpha"),
+    (lambda: k.Periodic("t", 0.0), INVALID, "period must be a positive"),
+    (lambda: k.Periodic(("t", "p"), 1.0), INVALID, "one column"),
+    (lambda: k.Harmonics("t", 1.0, num_harmonics=0), INVALID, "num_harmonics"),
+    (lambda: k.Linear("t", variance=-1.0), INVALID, "variance"),
+    (lambda: k.Polynomial(degree=0), INVALID, "degree"),
+    (lambda: k.Categorical("store", correlation=1.0), INVALID, "below 1"),
+    (lambda: k.Coregionalization(("a", "b")), INVALID, "one column"),
+    (lambda: k.Additive(order=3), INVALID, "order"),
+    (lambda: k.Additive(base=3), INVALID, "base must map"),
+    (lambda: k.Additive(base=lambda key: 3, columns=("a", "b")).terms(), INVALID, "base must return"),
+    (lambda: k.Centered("a", k.RBF("b")), INVALID, "one column"),
+    (lambda: k.Centered("a", k.RBF("a"), points=()), INVALID, "points"),
+    (lambda: (k.RBF("t", name="x") + k.Matern("p", name="x")).terms(), INVALID, "unique"),
+    (lambda: 0 * A, INVALID, "positive and finite"),
+    (lambda: k.RBF("t").matrix(TABLE), INVALID, "values of rbf(t).lengthscale"),
+    (lambda: k.RBF("x", lengthscale=1.0).matrix(TABLE), DATA, "no column 'x'"),
+    (lambda: k.RBF(BOTH, lengthscale=(1.0, 1.0, 1.0)).matrix(TABLE), INVALID, "lengthscale"),
+    (lambda: k.Linear(BOTH, origin=(1.0, 2.0, 3.0)).matrix(TABLE), INVALID, "origin"),
+    (lambda: k.Centered("t", k.RBF("t", lengthscale=1.0)).matrix(TABLE), INVALID, "points"),
+    (lambda: conditioned(Wrong("t"), rfgp.Exact()), INVALID, "(40, 40), got shape (40, 1)"),
+    (lambda: conditioned(Tent("t"), rfgp.RandomFeatures(8)), INVALID, "no spectral measure"),
+    (lambda: conditioned(Tent("t"), rfgp.SparsePrecision()), INVALID, "sparse precision"),
+    (lambda: conditioned(Tent("t") * k.RBF("p"), Points()), INVALID, "does not support products"),
+    (lambda: k.parse("Rbf(t)"), INVALID, "Did you mean 'RBF'"),
+    (lambda: k.parse("Mesh('/etc/passwd')"), INVALID, "Python"),
+    (lambda: k.parse("RBF(t, 1, 2)"), INVALID, "too many"),
+    (lambda: k.parse("RBF(t, lengthscale=price)"), INVALID, "quotes"),
+    (lambda: k.parse("RBF(1.5)"), INVALID, "column of RBF"),
+    (lambda: k.parse("Additive((a, b))"), INVALID, "columns="),
+    (lambda: k.parse("Additive(base=Group)"), INVALID, "base"),
+    (lambda: k.parse("True * RBF(t)"), INVALID, "variance"),
+    (lambda: k.parse(f"RBF(t, lengthscale={'9' * 400})"), INVALID, "2**63"),
+    (lambda: k.parse("RBF(3)", ("t", "u")), INVALID, "got 3"),
 ]
 
 
-@pytest.mark.parametrize(("call", "words"), REFUSED)
-def test_bad_kernels_are_refused(call, words):
-    with pytest.raises((rfgp.InvalidArgumentError, rfgp.DataError), match=words):
-        call()
+@pytest.mark.parametrize(("call", "error", "word"), REFUSED)
+def test_bad_kernels_are_refused(call, error, word):
+    refused(call, error, word)

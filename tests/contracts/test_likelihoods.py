@@ -6,9 +6,9 @@ line in `CASES`.
 
 import copy
 import dataclasses
+import functools
 import itertools
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,9 +18,10 @@ import pytest
 import torch
 from checks import assert_mean
 from dense_likelihoods import LAWS
+from numpy.testing import assert_allclose
+from refusals import refused
 from scipy import special, stats
 
-import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp import likelihoods
@@ -52,26 +53,27 @@ class Logistic(Likelihood):
         center = (weight * y).sum() / weight.sum()
         return InitialMoments(center, (weight * (y - center).square()).sum() / weight.sum())
 
+    def of(self, f):
+        return torch.as_tensor(self.scale, dtype=f.dtype)
+
     def slopes(self, y, f):
-        scale = torch.as_tensor(self.scale, dtype=f.dtype)
-        z = (y - f) / scale
+        scale, z = self.of(f), (y - f) / self.of(f)
         p = torch.sigmoid(z)
         value = torch.nn.functional.logsigmoid(z) + torch.nn.functional.logsigmoid(-z) - scale.log()
         second = -2 * p * (1 - p) / scale.square()
         return LogProbDerivatives(value, (2 * p - 1) / scale, second, second * (2 * p - 1) / scale)
 
     def fisher(self, f):
-        return (1 / (3 * torch.as_tensor(self.scale, dtype=f.dtype).square())).expand_as(f)
+        return (1 / (3 * self.of(f).square())).expand_as(f)
 
     def variance(self, f):
-        return (torch.as_tensor(self.scale, dtype=f.dtype) * math.pi).square().expand_as(f) / 3
+        return (self.of(f) * math.pi).square().expand_as(f) / 3
 
     def cdf(self, y, f):
-        return torch.sigmoid((y - f) / torch.as_tensor(self.scale, dtype=f.dtype))
+        return torch.sigmoid((y - f) / self.of(f))
 
     def sample(self, f, generator):
-        u = torch.rand(f.shape, generator=generator, dtype=f.dtype)
-        return f + torch.as_tensor(self.scale, dtype=f.dtype) * u.logit()
+        return f + self.of(f) * torch.rand(f.shape, generator=generator, dtype=f.dtype).logit()
 
 
 MODELS = {
@@ -127,11 +129,11 @@ class TestLaw:
         (y, f), likelihood = pairs(name), GIVEN[name]
         law = law_at(name, f)
         expected = LAWS[name].log_density(y.numpy(), f.numpy(), **MODELS[name][1])
-        np.testing.assert_allclose(likelihood.log_prob(y, f), expected, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(likelihood.mean(f), law.mean(), rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(likelihood.variance(f), law.var(), rtol=1e-10)
+        assert_allclose(likelihood.log_prob(y, f), expected, rtol=1e-9, atol=1e-10)
+        assert_allclose(likelihood.mean(f), law.mean(), rtol=1e-10, atol=1e-12)
+        assert_allclose(likelihood.variance(f), law.var(), rtol=1e-10)
         for shift in (-0.5, 0.0, 0.5):
-            np.testing.assert_allclose(likelihood.cdf(y + shift, f), law.cdf(y + shift), rtol=1e-9, atol=1e-14)
+            assert_allclose(likelihood.cdf(y + shift, f), law.cdf(y + shift), rtol=1e-9, atol=1e-14)
         assert not likelihood.cdf(torch.full_like(f, likelihood.lowest - 1), f).any()
 
     def test_derivatives_are_those_of_the_density(self, name):
@@ -140,7 +142,7 @@ class TestLaw:
         found = GIVEN[name].slopes(y, f)
         expected = LAWS[name].slopes(y.numpy(), f.detach().numpy(), **MODELS[name][1])
         for slope, formula in zip(found[1:3], expected, strict=True):
-            np.testing.assert_allclose(slope.detach(), formula, rtol=1e-7, atol=1e-12)
+            assert_allclose(slope.detach(), formula, rtol=1e-7, atol=1e-12)
         for lower, higher in itertools.pairwise(found):
             (slope,) = torch.autograd.grad(lower.sum() + 0 * f.sum(), f, retain_graph=True)
             torch.testing.assert_close(higher, slope, rtol=1e-7, atol=1e-9)
@@ -153,7 +155,7 @@ class TestLaw:
         else:
             share = np.linspace(0, 1, 100_002)[1:-1, None]
             mean = -law.slopes(law_at(name, f).ppf(share), f, **MODELS[name][1])[1].mean(0)
-        np.testing.assert_allclose(GIVEN[name].fisher(torch.tensor(f)).expand(3), mean, rtol=1e-3)
+        assert_allclose(GIVEN[name].fisher(torch.tensor(f)).expand(3), mean, rtol=1e-3)
 
     def test_samples_have_the_distribution(self, name):
         """Kolmogorov and Smirnov's test of randomized probabilities, at 1e-7 a case."""
@@ -179,8 +181,8 @@ class TestLaw:
         assert [parameter.name for parameter in learned.parameters] == list(values)
         assert learned.at({key: torch.tensor(value) for key, value in values.items()}) == GIVEN[name]
         for key, wrong in itertools.product(values, (-1.0, math.inf)):
-            with pytest.raises(rfgp.InvalidArgumentError, match=f"{key} must be positive"):
-                dataclasses.replace(learned, **{key: wrong})
+            call = functools.partial(dataclasses.replace, learned, **{key: wrong})
+            refused(call, rfgp.InvalidArgumentError, f"{key} must be positive")
 
 
 @pytest.mark.parametrize("z", [-1e3, -60.0, -9.0, 8.0, 40.0])
@@ -209,14 +211,14 @@ class TestSoftmax:
 
     def test_law_of_labels_is_a_softmax(self):
         likelihood, p = Categorical(3), special.softmax(self.f.numpy(), axis=1)
-        np.testing.assert_allclose(likelihood.mean(self.f), p)
-        np.testing.assert_allclose(likelihood.variance(self.f), p - p**2)
-        np.testing.assert_allclose(likelihood.cdf(torch.ones(30), self.f), p[:, :2].sum(1))
+        assert_allclose(likelihood.mean(self.f), p)
+        assert_allclose(likelihood.variance(self.f), p - p**2)
+        assert_allclose(likelihood.cdf(torch.ones(30), self.f), p[:, :2].sum(1))
         labels = likelihood.sample(self.f.expand(4000, 30, 3), torch.Generator().manual_seed(0))
         assert_mean((labels[..., None] == torch.arange(3)).numpy(), p)
         f = self.f.clone().requires_grad_()
         found = likelihood.slopes(self.y, f)
-        np.testing.assert_allclose(found.value.detach(), np.log(p[np.arange(30), self.y.int()]))
+        assert_allclose(found.value.detach(), np.log(p[np.arange(30), self.y.int()]))
         (first,) = torch.autograd.grad(found.value.sum(), f, retain_graph=True)
         torch.testing.assert_close(found.first, first)
         for lower, higher in itertools.pairwise(found[1:]):
@@ -244,10 +246,9 @@ class TestSoftmax:
 
     def test_number_of_classes_is_that_of_the_data(self):
         assert Categorical().with_targets(self.y) == Categorical(3)
-        assert Categorical(9).with_targets(self.y) == Categorical(9)
         weight = torch.arange(30).double()
         shares = np.log(np.bincount(self.y.int(), weight) + 0.5)
-        np.testing.assert_allclose(Categorical(3).begin(self.y, weight).center, shares - shares.mean())
+        assert_allclose(Categorical(3).begin(self.y, weight).center, shares - shares.mean())
 
 
 # --- models: rows with weights and exposures, and new points with a new level ------------------------
@@ -427,16 +428,16 @@ def assert_slope(gp, evidence, error):
 
 def assert_observed(found, expected, points, error):
     """Distributions of observations agree in moments, densities, probabilities and quantiles."""
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=error, atol=error)
-    np.testing.assert_allclose(found.variance, expected.variance, rtol=error, atol=error)
-    np.testing.assert_allclose(found.log_prob(points), expected.log_prob(points), rtol=error, atol=error)
-    np.testing.assert_allclose(found.cdf(points), expected.cdf(points), rtol=error, atol=error)
+    assert_allclose(found.mean, expected.mean, rtol=error, atol=error)
+    assert_allclose(found.variance, expected.variance, rtol=error, atol=error)
+    assert_allclose(found.log_prob(points), expected.log_prob(points), rtol=error, atol=error)
+    assert_allclose(found.cdf(points), expected.cdf(points), rtol=error, atol=error)
     for level, quantile in zip((0.1, 0.8), found.quantile([0.1, 0.8]), strict=True):
         if found.likelihood.is_discrete:
             assert (expected.cdf(quantile) >= level - error).all()
             assert (expected.cdf(quantile - 1) < level + error).all()
         else:
-            np.testing.assert_allclose(expected.cdf(quantile), level, atol=max(error, 1e-6))
+            assert_allclose(expected.cdf(quantile), level, atol=max(error, 1e-6))
     assert_mean(found.sample(4000, seed=1) <= quantile, expected.cdf(quantile))
 
 
@@ -456,14 +457,14 @@ def assert_matches(case, name, inference, search_error):
     )
     _, cross, outer = matrices(gp, case)
     (mean, joint), p = found.moments(cross, outer), gp.predict(NEW)
-    np.testing.assert_allclose(p.mean, mean, atol=error)
-    np.testing.assert_allclose(p.variance, np.diag(joint), atol=error)
+    assert_allclose(p.mean, mean, atol=error)
+    assert_allclose(p.variance, np.diag(joint), atol=error)
     if is_joint:
-        np.testing.assert_allclose(p.covariance, joint, atol=error)
+        assert_allclose(p.covariance, joint, atol=error)
     for term in terms if not is_drawn else ():
         own = found.moments(covariance(gp, [term], NEW, ROWS), covariance(gp, [term], NEW, NEW))
-        np.testing.assert_allclose(p.terms[term].mean, own[0] - value_of(gp, "mean"), atol=error)
-        np.testing.assert_allclose(p.terms[term].variance, np.diag(own[1]), atol=error)
+        assert_allclose(p.terms[term].mean, own[0] - value_of(gp, "mean"), atol=error)
+        assert_allclose(p.terms[term].variance, np.diag(own[1]), atol=error)
     parameters, has_exposure = parameters_of(gp, name), takes_exposure(name)
     means, variances = mean, np.diag(joint)
     if name == "heteroscedastic":
@@ -476,9 +477,9 @@ def assert_matches(case, name, inference, search_error):
     expected = observed_of(name, means, variances, np.log(EXPOSURE) * has_exposure, parameters)
     left_out, y = gp.leave_one_out(), observations(name, exposure=EXPOSURE if has_exposure else 1.0)
     error = max(1e-4, 10 * error)
-    np.testing.assert_allclose(left_out.mean, expected.mean, rtol=error, atol=error)
-    np.testing.assert_allclose(left_out.variance, expected.variance, rtol=error, atol=error)
-    np.testing.assert_allclose(left_out.log_prob, expected.log_prob(y), rtol=error, atol=error)
+    assert_allclose(left_out.mean, expected.mean, rtol=error, atol=error)
+    assert_allclose(left_out.variance, expected.variance, rtol=error, atol=error)
+    assert_allclose(left_out.log_prob, expected.log_prob(y), rtol=error, atol=error)
 
 
 def grid(names, some):
@@ -514,32 +515,32 @@ def test_laplace_of_classes_matches_dense_matrices(case):
         shared = [name for name in first if name in second]
         mean, joint = found.moments(left, right, covariance(gp, shared, NEW, NEW))
         by_class = np.einsum("ijcc->ijc", joint)
-        np.testing.assert_allclose(p.cross_covariance(first, second), by_class, atol=1e-7)
+        assert_allclose(p.cross_covariance(first, second), by_class, atol=1e-7)
         if first == second:
             term = p.of(*first)
-            np.testing.assert_allclose(term.mean, mean, atol=1e-7)
-            np.testing.assert_allclose(term.covariance, by_class, atol=1e-7)
-            np.testing.assert_allclose(term.variance, np.einsum("iic->ic", by_class), atol=1e-7)
+            assert_allclose(term.mean, mean, atol=1e-7)
+            assert_allclose(term.covariance, by_class, atol=1e-7)
+            assert_allclose(term.variance, np.einsum("iic->ic", by_class), atol=1e-7)
             contrast = np.einsum("pi,ijc,qj->pqc", less, by_class, less)
             for other in (term.centered(), term.linear(less)):
-                np.testing.assert_allclose(other.mean, less @ mean, atol=1e-7)
-                np.testing.assert_allclose(other.covariance, contrast, atol=1e-7)
+                assert_allclose(other.mean, less @ mean, atol=1e-7)
+                assert_allclose(other.covariance, contrast, atol=1e-7)
     at_points = mean + value_of(gp, "mean"), np.einsum("iicd->icd", joint)  # of all terms
     assert_classes(p, dense.probabilities(*at_points), found.f, gp)
     left_out = np.log(dense.probabilities(*found.without_rows()))
     y = observations("categorical").astype(int)
-    np.testing.assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y], atol=0.02)
+    assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y], atol=0.02)
 
 
 def assert_classes(p, expected, f, gp):
     """Labels have the expected probabilities, and draws their moments. The mode at the rows is f (C, n)."""
-    np.testing.assert_allclose(gp.predict(ROWS).mean.T, f, atol=1e-6)
+    assert_allclose(gp.predict(ROWS).mean.T, f, atol=1e-6)
     law = p.observed()
-    np.testing.assert_allclose(law.probabilities, expected, atol=3e-3)
-    np.testing.assert_allclose(law.variance, law.mean * (1 - law.mean))
+    assert_allclose(law.probabilities, expected, atol=3e-3)
+    assert_allclose(law.variance, law.mean * (1 - law.mean))
     assert (law.labels == law.probabilities.argmax(1)).all()
-    np.testing.assert_allclose(law.log_prob(np.ones(6)), np.log(law.probabilities[:, 1]))
-    np.testing.assert_allclose(law.cdf(1), law.probabilities[:, :2].sum(1))
+    assert_allclose(law.log_prob(np.ones(6)), np.log(law.probabilities[:, 1]))
+    assert_allclose(law.cdf(1), law.probabilities[:, :2].sum(1))
     quantile = law.quantile([0.1, 0.6])[1]
     assert (law.cdf(quantile) >= 0.6).all()
     assert (law.cdf(quantile - 1) < 0.6).all()
@@ -547,7 +548,7 @@ def assert_classes(p, expected, f, gp):
     assert_mean((p.sample(4000, seed=1) - p.mean) ** 2, p.variance)
     assert_functions(gp)
     labels = law.sample(20_000, seed=2)
-    np.testing.assert_allclose((labels[..., None] == np.arange(3)).mean(0), law.probabilities, atol=0.03)
+    assert_allclose((labels[..., None] == np.arange(3)).mean(0), law.probabilities, atol=0.03)
 
 
 def assert_functions(gp):
@@ -576,46 +577,30 @@ def test_variational_inference_of_classes_matches_dense_matrices(case):
     assert found.evidence - 0.01 < gp.log_marginal_likelihood().item() < found.evidence + 1e-7
     assert_slope(gp, lambda moved: dense_bound(moved).evidence, 0.03)
     each = [found.moments(*matrices(gp, case)[1:], function=c) for c in range(3)]
-    np.testing.assert_allclose(p.mean, np.stack([mean for mean, _ in each], 1), atol=0.01)
-    np.testing.assert_allclose(p.covariance, np.stack([joint for _, joint in each], 2), atol=0.01)
+    assert_allclose(p.mean, np.stack([mean for mean, _ in each], 1), atol=0.01)
+    assert_allclose(p.covariance, np.stack([joint for _, joint in each], 2), atol=0.01)
     left, outer = covariance(gp, ["site"], NEW, ROWS), covariance(gp, ["site"], NEW, NEW)
     of_term = np.stack([found.moments(left, outer, function=c)[0] - means[c] for c in range(3)], 1)
-    np.testing.assert_allclose(p.terms["site"].mean, of_term, atol=0.01)
+    assert_allclose(p.terms["site"].mean, of_term, atol=0.01)
     variances = np.stack([np.diag(joint) for _, joint in each], 1)
     expected = dense.probabilities(p.mean, np.einsum("ic,cd->icd", variances, np.eye(3)))
-    np.testing.assert_allclose(p.observed().probabilities, expected, atol=0.01)
+    assert_allclose(p.observed().probabilities, expected, atol=0.01)
     mean, variance = found.without_rows()
     left_out = np.log(dense.probabilities(mean, np.einsum("ic,cd->icd", variance, np.eye(3))))
-    np.testing.assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y.int()], atol=0.05)
+    assert_allclose(gp.leave_one_out().log_prob, left_out[np.arange(N), y.int()], atol=0.05)
     assert_functions(gp)
-
-
-@pytest.mark.parametrize(("name", "inference"), [way for way in WAYS if way[0] != "heteroscedastic"])
-def test_evidence_is_near_an_integral(name, inference):
-    """All rows share one latent value. The variational bound is never above the evidence."""
-    few = {key: values[:5] for key, values in ROWS.items()}
-    y, start = observations(name, few), {"mean": 0.2, "constant.outputscale": 0.3, **MODELS[name][1]}
-    gp = rfgp.GP(k.Constant(), MODELS[name][0](), inference=inference, start=start, seed=0).condition(few, y)
-    f = 0.2 + np.sqrt(0.3) * dense.FINE
-    densities = LAWS[name].log_density(y[:, None], f, **MODELS[name][1]).sum(0)
-    expected = special.logsumexp(densities, b=dense.FINE_WEIGHTS)
-    found = gp.log_marginal_likelihood().item()
-    assert found == pytest.approx(expected, abs=0.3 if name == "student-t" else 0.05)
-    assert inference == "laplace" or found < expected
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of steps that overshoot on a lattice
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
-@pytest.mark.parametrize("case", ["rows", "weights", "filter", "lattice"])
+@pytest.mark.parametrize("case", ["rows", "filter", "lattice"])
 def test_large_counts_converge(case, inference):
     """Newton's first step from a mean of 0 overshoots. Shorter steps do not."""
     y = 1e5 * observations("poisson")
     gp = model(case, "poisson", inference, start={"mean": 0.0, f"{CASES[case].terms[0]}.outputscale": 150.0})
-    gp.condition(ROWS, y)
-    assert np.isfinite(gp.log_marginal_likelihood().item())
-    rate, is_observed = gp.predict(ROWS).observed().mean, y > 0
+    assert np.isfinite(gp.condition(ROWS, y).log_marginal_likelihood().item())
     if case == "rows":
-        np.testing.assert_allclose(rate[is_observed], y[is_observed], rtol=0.05)
+        assert_allclose(gp.predict(ROWS).observed().mean[y > 0], y[y > 0], rtol=0.05)
 
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -625,7 +610,7 @@ ALL_WAYS = [*WAYS, ("categorical", "laplace"), ("categorical", "variational")]
 
 def assert_same(one, other, X=NEW, error=1e-6):
     for read in (lambda p: p.mean, lambda p: p.std, lambda p: p.observed().mean, lambda p: p.observed().variance):
-        np.testing.assert_allclose(read(one.predict(X)), read(other.predict(X)), rtol=error, atol=error)
+        assert_allclose(read(one.predict(X)), read(other.predict(X)), rtol=error, atol=error)
 
 
 @pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
@@ -651,7 +636,6 @@ def test_updates_condition_on_all_rows(name, inference):
     for call, some in ((parts.condition, slice(0, 20)), (parts.update, slice(20, None))):
         call({key: value[some] for key, value in ROWS.items()}, **{key: value[some] for key, value in own.items()})
         parts.predict(NEW)
-    assert parts.num_observations == N
     assert_same(parts, whole, error=1e-6 if inference == "laplace" else 1e-2)
 
 
@@ -671,55 +655,14 @@ def test_single_precision_is_near_double(name, inference):
     ("case", "name"), [("weights", "student-t"), ("weights", "categorical"), ("lattice", "negative-binomial")]
 )
 def test_rows_in_blocks_are_those_in_memory(case, name):
-    y = observations(name)
-    source = rfgp.tables.Batches(
-        lambda: (({key: values[i : i + 7] for key, values in ROWS.items()}, y[i : i + 7]) for i in range(0, N, 7))
-    )
-    blocks = model(case, name, "laplace").condition(source)
-    memory = model(case, name, "laplace").condition(ROWS, y)
-    values = [gp.log_marginal_likelihood() for gp in (blocks, memory)]
-    slopes = [
-        torch.autograd.grad(value, list(gp.hyperparameters.parameters()))
-        for value, gp in zip(values, (blocks, memory), strict=True)
-    ]
+    y, parts = observations(name), [slice(i, i + 7) for i in range(0, N, 7)]
+    source = rfgp.tables.Batches([({key: values[part] for key, values in ROWS.items()}, y[part]) for part in parts])
+    pair = [model(case, name, "laplace").condition(*rows) for rows in ((source,), (ROWS, y))]
+    values = [gp.log_marginal_likelihood() for gp in pair]
+    slopes = [torch.autograd.grad(v, list(gp.hyperparameters.parameters())) for v, gp in zip(values, pair, strict=True)]
     torch.testing.assert_close(*values, rtol=1e-8, atol=1e-7)
     torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
-    assert_same(blocks, memory)
-
-
-def nodes(features, **options):
-    """Return counts at nodes of a grid, their model and other nodes."""
-    grid, y = graphs.Graph.from_grid((6, 6)), np.random.default_rng(2).poisson(2.0, 24).astype(float)
-    options = {"likelihood": "poisson", "outputscale": 1.0, "seed": 0, **options}
-    gp = rfgp.GraphGP(grid, graphs.kernels.Matern(2.0, 2.0), features=features, **options).condition(np.arange(24), y)
-    joint = gp.prior_covariance(np.arange(36)).detach().numpy()
-    return gp, dense.Laplace(LAWS["poisson"], y, joint[:24, :24], value_of(gp, "mean")), joint
-
-
-@pytest.mark.parametrize("features", ["precision", "walks"])
-@pytest.mark.parametrize("max_dense", [4000, 10])
-def test_nodes_match_dense_matrices(features, max_dense, limits):
-    """Above the limit, walks use conjugate gradients, with a determinant by random probes."""
-    limits(max_dense=max_dense)
-    gp, found, joint = nodes(features)
-    mean, covariance = found.moments(joint[24:, :24], joint[24:, 24:])
-    p, is_estimate = gp.predict(np.arange(24, 36)), features == "walks" and max_dense == 10
-    np.testing.assert_allclose(p.mean, mean, atol=1e-5)
-    np.testing.assert_allclose(p.std, np.sqrt(np.diag(covariance)), rtol=1e-3)
-    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=3.0 if is_estimate else 1e-6)
-    if is_estimate:
-        with pytest.raises(rfgp.InvalidArgumentError, match="sparse features"):
-            nodes(features, inference="variational")[0].predict([30])
-
-
-def test_many_latent_neighbors_match_dense_matrices(limits):
-    limits(max_elimination_flops=0)
-    gp = conditioned("neighbors", "poisson", "laplace")
-    found = dense_of(gp, "neighbors", "poisson", "laplace")
-    np.testing.assert_allclose(gp.predict(ROWS).mean, found.f, atol=1e-4)
-    assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=3.0)
-    with pytest.raises(rfgp.InvalidArgumentError, match="sparse factor"):
-        conditioned("neighbors", "poisson", "variational").predict(NEW)
+    assert_same(*pair)
 
 
 # --- exposures, units and given parameters -----------------------------------------------------------
@@ -727,22 +670,22 @@ def test_many_latent_neighbors_match_dense_matrices(limits):
 
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma"])
 def test_exposures_are_kept_joined_and_asked_for(name, tmp_path):
-    y, half = observations(name, exposure=EXPOSURE), {key: values[:15] for key, values in ROWS.items()}
+    y, (half, rest) = (
+        observations(name, exposure=EXPOSURE),
+        [{key: values[part] for key, values in ROWS.items()} for part in (slice(15), slice(15, None))],
+    )
     gp = model("rows", name, "laplace").condition(half, y[:15], exposure=EXPOSURE[:15])
     gp.save(tmp_path / "m", data=True)
-    rest = {key: values[15:] for key, values in ROWS.items()}
-    again = rfgp.load(tmp_path / "m").update(rest, y[15:], exposure=EXPOSURE[15:])
     whole = model("rows", name, "laplace").condition(ROWS, y, exposure=EXPOSURE)
-    assert_same(again, whole)
+    assert_same(rfgp.load(tmp_path / "m").update(rest, y[15:], exposure=EXPOSURE[15:]), whole)
     mixed, ones = (copy.deepcopy(gp).update(rest, y[15:], **own) for own in ({}, {"exposure": np.ones(15)}))
     assert_same(mixed, ones)
-    assert_same(copy.deepcopy(gp).condition(ROWS, y), model("rows", name, "laplace").condition(ROWS, y))
+    assert_same(gp.condition(ROWS, y), model("rows", name, "laplace").condition(ROWS, y))
     p = whole.predict(ROWS)
     assert np.isfinite(p.observed(exposure=EXPOSURE).log_prob(y)).all()
     for asked in (p.observed().log_prob, lambda y: rfgp.metrics.nlpd(y, p), lambda y: rfgp.metrics.crps(y, p)):
-        with pytest.raises(rfgp.InvalidArgumentError, match="exposure"):
-            asked(y)
-    np.testing.assert_allclose(p.observed(exposure=2.0).mean, 2 * p.observed().mean)
+        refused(lambda asked=asked: asked(y), rfgp.InvalidArgumentError, "exposure")
+    assert_allclose(p.observed(exposure=2.0).mean, 2 * p.observed().mean)
 
 
 @pytest.mark.parametrize(
@@ -753,12 +696,11 @@ def test_units_of_targets_do_not_matter(name, unit):
     one = model("rows", name, start={"mean": 0.2}).condition(ROWS, y)
     other = model("rows", name, start={"mean": 193.0}).condition(ROWS, 1000 * y - 7)
     found, expected = other.predict(NEW), one.predict(NEW)
-    np.testing.assert_allclose(found.mean, 1000 * expected.mean - 7, rtol=1e-3)
-    np.testing.assert_allclose(found.observed().std, 1000 * expected.observed().std, rtol=1e-3)
+    assert_allclose(found.mean, 1000 * expected.mean - 7, rtol=1e-3)
+    assert_allclose(found.observed().std, 1000 * expected.observed().std, rtol=1e-3)
     difference = other.log_marginal_likelihood() - one.log_marginal_likelihood()
     assert difference.item() == pytest.approx(-N * np.log(1000), abs=1e-2)
-    power = 2 if unit == "noise" else 1
-    assert value_of(other, unit) == pytest.approx(1000**power * value_of(one, unit))
+    assert value_of(other, unit) == pytest.approx(1000 ** (1 + (unit == "noise")) * value_of(one, unit))
     held = model("rows", name, likelihood=dataclasses.replace(MODELS[name][0](), **values), start={}).condition(ROWS, y)
     assert not set(values) & set(held.hyperparameters.names)
     learned = model("rows", name, start=values).condition(ROWS, y)
@@ -795,7 +737,7 @@ def test_bound_of_noise_with_its_own_kernel_matches_dense_matrices():
     assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=5e-3)
     pairs = [(NEW, ROWS), (NEW, NEW)]  # the new level has the variance of the prior
     g, joint = found.moments(*(covariance(gp, ("wave", "site"), *pair, "noise.") for pair in pairs), function=1)
-    np.testing.assert_allclose(noise_of(gp), 0.3 * np.exp(g + np.diag(joint) / 2), rtol=5e-3)
+    assert_allclose(noise_of(gp), 0.3 * np.exp(g + np.diag(joint) / 2), rtol=5e-3)
     assert list(gp.predict(NEW).terms) == list(SUM)
 
 
@@ -809,23 +751,8 @@ def test_terms_of_the_noise_have_approximations_of_their_own():
     assert changed.terms["smooth"].approximation == chosen["smooth"]
     assert {report.approximation for report in gp.exact().terms.values()} == {rfgp.Exact()}
     each = gp.exact().terms["smooth"].cost.memory
-    with pytest.raises(rfgp.InvalidArgumentError, match="must fit into"):
-        noisy(k.RBF("u"), terms=("smooth",), memory=1.9 * each).condition(ROWS, observations("heteroscedastic"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(16), rfgp.InducingPoints(20)], ids=repr)
-def test_noise_of_another_column_is_recovered(approximation):
-    rng = np.random.default_rng(5)
-    X = {"t": rng.uniform(0, 6, 300), "u": rng.uniform(-2, 2, 300)}
-    y = np.sin(X["t"]) + 0.1 * np.exp(0.8 * X["u"]) * rng.normal(size=300)
-    gp = rfgp.GP(k.RBF("t"), Heteroscedastic(kernel=k.RBF("u")), approximation, seed=0).fit(X, y)
-    new = {"t": np.linspace(0, 6, 9), "u": np.linspace(-1.8, 1.8, 9)}
-    ratio = np.sqrt(noise_of(gp, new)) / (0.1 * np.exp(0.8 * new["u"]))
-    assert 0.8 < ratio.min() < ratio.max() < 1.25
-    assert np.abs(gp.predict(new).mean - np.sin(new["t"])).max() < 0.1
-    drawn = gp.sample_functions(4000, seed=0)(new)
-    assert_mean(drawn, gp.predict(new).mean)
+    tight = noisy(k.RBF("u"), terms=("smooth",), memory=1.9 * each)
+    refused(lambda: tight.condition(ROWS, TARGETS[:N]), rfgp.InvalidArgumentError, "must fit into")
 
 
 # --- bounds of the exact evidence ----------------------------------------------------------------------
@@ -835,20 +762,17 @@ def test_noise_of_another_column_is_recovered(approximation):
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_bounds_of_the_evidence_are_those_of_dense_matrices(method, outputs):
     y = np.stack([observations("gaussian"), 3 * observations("gaussian")[::-1]], 1)[:, :outputs]
-    points = {"smooth": rfgp.InducingPoints(6, method=method)}
-    gp = rfgp.GP(KERNELS["smooth"] + KERNELS["slope"] + KERNELS["site"], approximation=points, seed=0)
+    at = lambda method: {"smooth": rfgp.InducingPoints(6, method=method)}  # noqa: E731
+    gp = rfgp.GP(KERNELS["smooth"] + KERNELS["slope"] + KERNELS["site"], approximation=at(method), seed=0)
     gp.condition(ROWS, y if outputs == 2 else y[:, 0])
-    K = gp.exact().prior_covariance(ROWS).detach().numpy()
-    Q = gp.with_approximation({"smooth": rfgp.InducingPoints(6, method="sor")}).prior_covariance(ROWS).detach().numpy()
     found, exact = gp.evidence_bounds(), gp.exact().log_marginal_likelihood().item()
     assert found.lower < exact < found.upper
     if outputs == 1:
+        K, Q = (one.prior_covariance(ROWS).detach().numpy() for one in (gp.exact(), gp.with_approximation(at("sor"))))
         noise, residual = value_of(gp, "noise"), y[:, 0] - value_of(gp, "mean")
         total, gap = Q + noise * np.eye(N), np.trace(K - Q) / noise
-        law = stats.multivariate_normal(np.zeros(N), total)
-        wider = total + noise * gap * np.eye(N)
-        quadratics = [residual @ np.linalg.solve(matrix, residual) for matrix in (total, wider)]
-        lower = law.logpdf(residual) - gap / 2
+        quadratics = [residual @ np.linalg.solve(total + more * np.eye(N), residual) for more in (0, noise * gap)]
+        lower = stats.multivariate_normal(np.zeros(N), total).logpdf(residual) - gap / 2
         assert found.lower == pytest.approx(lower, rel=1e-8)
         assert found.upper == pytest.approx(lower + gap / 2 + (quadratics[0] - quadratics[1]) / 2, rel=1e-8)
         assert method != "vfe" or found.lower == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-12)
@@ -896,87 +820,35 @@ def test_wild_inputs_do_not_change_a_fit(standardize, tmp_path):
     assert error_of(gp) < 0.08
 
 
-def test_robust_units_of_blocks_weights_and_outputs():
+def test_robust_units_of_blocks_and_weights():
     wild, times = changed(LINE, 45, 1e6)[:, None], np.arange(80) // 40 + 1
     blocks = rfgp.tables.Batches([(wild[i : i + 30], TARGETS[i : i + 30]) for i in range(0, 80, 30)])
-    models = []
-    repeated = np.repeat(wild, times, 0), np.repeat(TARGETS, times)
+    repeated, lengths = (np.repeat(wild, times, 0), np.repeat(TARGETS, times)), []
     for rows, weight in (((blocks,), None), ((wild, TARGETS), times), (repeated, None)):
         gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(32), seed=0)
         with pytest.warns(rfgp.OutlierWarning):
-            models.append(gp.condition(*rows, sample_weight=weight))
-    lengths = [value_of(gp, "rbf.lengthscale") for gp in models]
+            lengths.append(value_of(gp.condition(*rows, sample_weight=weight), "rbf.lengthscale"))
     assert lengths[0] < 1
     assert lengths[1] == pytest.approx(lengths[2], rel=1e-12)
-    outputs = [np.column_stack([TARGETS, second]) for second in (CURVE, changed(CURVE, 3, 1e6))]
-    means = [rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], both).predict([[0.3]]).mean[0, 0] for both in outputs]
-    assert means[0] == pytest.approx(means[1], rel=1e-9)
     zeros = np.where(np.arange(80) % 10, 0.0, 1e6)  # heavy tails are no outliers
     gp = rfgp.GP(k.RBF(), seed=0).condition(LINE[:, None], zeros)
     assert value_of(gp, "noise") == pytest.approx(0.1 * np.var(zeros, ddof=1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
-@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning")
-def test_means_of_rare_counts_are_bounded_by_a_prior(name):
+def test_means_of_rare_counts_are_bounded_by_a_prior():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(150, 3)), np.zeros(150)
     y[rng.integers(150)] = 10_000
-    with pytest.warns(rfgp.RfgpWarning) if name == "poisson" else nullcontext():
-        assert rfgp.GP(k.RBF(), name, seed=0).fit(X, y).predict(X).observed().mean.max() < 2 * y.max()
-    if name == "poisson":
-        gp = rfgp.GP(k.RBF(), name, rfgp.Exact(), priors={"outputscale": None}, seed=0)
-        with pytest.warns(rfgp.LatentVarianceWarning, match="quantile"):
-            gp.fit(X, y)
-        assert gp.predict(X).observed().mean.max() > 1e20 * y.max()
+    with pytest.warns(rfgp.RfgpWarning):
+        assert rfgp.GP(k.RBF(), "poisson", seed=0).fit(X, y).predict(X).observed().mean.max() < 2 * y.max()
+    gp = rfgp.GP(k.RBF(), "poisson", rfgp.Exact(), priors={"outputscale": None}, seed=0)
+    with pytest.warns(rfgp.LatentVarianceWarning, match="quantile"):
+        gp.fit(X, y)
+    assert gp.predict(X).observed().mean.max() > 1e20 * y.max()
 
 
 # --- fits -----------------------------------------------------------------------------------------------
-
-FITTED = dict.fromkeys(("bernoulli", "poisson", "negative-binomial", "gamma", "logistic"), ("laplace", "variational"))
-FITTED |= {"student-t": ("laplace",), "heteroscedastic": ("variational",), "categorical": ("laplace", "variational")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "inference"), [(name, way) for name, ways in FITTED.items() for way in ways])
-@pytest.mark.filterwarnings("ignore::rfgp.OverdispersionWarning", "ignore::rfgp.LatentVarianceWarning")
-def test_fits_are_maxima_and_predict(name, inference):
-    X, new = table(200, 5, "abc"), table(200, 6, "abc")
-    y, observed = (2 * observations(name, rows, seed=seed) for rows, seed in ((X, 7), (new, 8)))
-    if MODELS[name][0]().is_discrete:
-        y, observed = y / 2, observed / 2
-    gp = rfgp.GP(KERNELS["wave"] + KERNELS["slope"] + KERNELS["site"], MODELS[name][0](), inference=inference, seed=0)
-    start = gp.condition(X, y).log_marginal_likelihood().item()
-    gp.fit(X, y)
-    value, report = gp.log_marginal_likelihood(), gp.fit_report
-    assert report.converged
-    assert value.item() == pytest.approx(report.log_marginal_likelihood, abs=1e-3)
-    assert value.item() > start
-    slopes = torch.autograd.grad(value, list(gp.hyperparameters.raw.values()))
-    inside = [slope for path, slope in zip(gp.hyperparameters.raw, slopes, strict=True) if path not in report.at_bounds]
-    assert max(float(slope.abs().max()) for slope in inside) < (0.2 if inference == "laplace" else 1.0)
-    log_prob = gp.predict(new).observed().log_prob(observed).mean()
-    assert report.leave_one_out == pytest.approx(log_prob, abs=0.25)
-    constant = rfgp.GP(k.Constant(), MODELS[name][0](), inference=inference, seed=0).fit(X, y)
-    assert log_prob > constant.predict(new).observed().log_prob(observed).mean() + 0.02
-
-
-@pytest.mark.slow
-def test_fits_on_a_lattice_are_those_of_exact_kernels():
-    X, found = table(200, 5, "abc"), []
-    for approximation in (rfgp.EquispacedFourier(tolerance=1e-5), rfgp.Exact()):
-        gp = rfgp.GP(KERNELS["wave"], "poisson", approximation, inference="laplace", seed=0)
-        found.append(gp.fit(X, observations("poisson", X)).fit_report)
-    assert all(report.converged for report in found)
-    assert found[0].log_marginal_likelihood == pytest.approx(found[1].log_marginal_likelihood, abs=0.05)
-
-
-@pytest.mark.parametrize("name", ["bernoulli", "heteroscedastic"])
-def test_fixed_values_stay_after_a_cheaper_first_fit(name):
-    gp = rfgp.GP(k.RBF("t", lengthscale=3.0), name, rfgp.Exact(), inference="variational", seed=0)
-    gp.fit(ROWS, observations(name), fixed="*.lengthscale")
-    assert value_of(gp, "rbf(t).lengthscale") == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "categorical"])
@@ -991,9 +863,8 @@ def test_separable_classes_have_a_finite_fit(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
-@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(6)], ids=repr)
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
-def test_extreme_targets_have_finite_fits(name, approximation):
+def test_extreme_targets_have_finite_fits(name):
     rng = np.random.default_rng(0)
     y = {
         "poisson": rng.integers(0, 10**7, 40),
@@ -1003,7 +874,7 @@ def test_extreme_targets_have_finite_fits(name, approximation):
         "bernoulli": np.r_[1, np.zeros(39)],
     }[name].astype(float)
     X = np.repeat(rng.standard_normal((10, 2)), 4, axis=0)
-    gp = rfgp.GP(k.RBF(), name, approximation, seed=0).fit(X, y)
+    gp = rfgp.GP(k.RBF(), name, rfgp.RandomFeatures(6), seed=0).fit(X, y)
     law = gp.predict(np.vstack([X[:2], [[1e3, 1e3]]])).observed()
     assert np.isfinite(law.log_prob(y[:3])[:2]).all()
     assert not np.isnan(law.log_prob(y[:3])).any()  # e^f may overflow far from the rows
@@ -1039,51 +910,41 @@ def bounds(likelihood, approximation):
 
 REFUSED = [
     (lambda: gp_of("cauchy"), INVALID, "cauchy"),
-    (lambda: likelihoods.by_name(3), INVALID, "likelihood"),
-    (lambda: Bernoulli(link="cauchit"), INVALID, "link"),
     (lambda: Categorical(1), INVALID, "num_classes"),
-    (lambda: Categorical(10_000), INVALID, "num_classes"),
-    (lambda: Categorical(2.5), INVALID, "num_classes"),
     (lambda: gp_of(Gaussian(noise=0.3)), INVALID, "noise"),
     (lambda: law(start={"noise": 0.1}), INVALID, "noise"),
+    (lambda: law("categorical", approximation=rfgp.Vecchia(5), inference="laplace"), INVALID, "variational"),
     (lambda: law(approximation=rfgp.RandomFeatures(8, learn_frequencies=True)), INVALID, "Gaussian"),
     (lambda: law(approximation=rfgp.InducingPoints(8, method="fitc")), INVALID, "Gaussian"),
     (lambda: law(approximation=rfgp.Vecchia(5, condition_on="responses")), INVALID, "Gaussian"),
-    (lambda: law("categorical", approximation=rfgp.Vecchia(5), inference="laplace"), INVALID, "variational"),
+    (lambda: Bernoulli(link="cauchit"), INVALID, "link"),
+    (lambda: Categorical(10_000), INVALID, "num_classes"),
+    (lambda: gp_of().condition(X2, COUNTS, exposure=[1, 2]), BAD, "one value"),
     (lambda: gp_of("student-t", inference="variational"), INVALID, "laplace"),
     (lambda: gp_of("heteroscedastic", inference="laplace"), INVALID, "variational"),
     (lambda: gp_of("gaussian", inference="laplace"), INVALID, "None"),
     (lambda: gp_of(inference="mcmc"), INVALID, "variational"),
     (lambda: law("bernoulli", [0, 1, 2, 0]), BAD, "row 2"),
     (lambda: law("categorical", [0, 1, 0.5]), BAD, "row 2"),
-    (lambda: law(Categorical(2), [0, 1, 2]), BAD, "row 2"),
     (lambda: law("poisson", [0, 1.5]), BAD, "row 1"),
-    (lambda: law("negative-binomial", [-1]), BAD, "counts"),
-    (lambda: law("gamma", [1, 0]), BAD, "row 1"),
-    (lambda: law("poisson", [0, np.nan]), BAD, "NaN|finite"),
+    (lambda: law("poisson", [0, np.nan]), BAD, "row 1"),
     (lambda: gp_of().condition(X2, np.stack([COUNTS, COUNTS], 1)), BAD, "output"),
     (lambda: gp_of().condition(X2, COUNTS, noise=np.ones(20)), BAD, "noise"),
     (lambda: gp_of().condition(X2, COUNTS).update(X2, COUNTS + 0.5), BAD, "counts"),
     (lambda: gp_of().condition(X2, COUNTS, exposure=-1 - COUNTS), INVALID, "positive"),
-    (lambda: gp_of().condition(X2, COUNTS, exposure=[1, 2]), BAD, "one value"),
     (lambda: gp_of("bernoulli").condition(X2, COUNTS % 2, exposure=1 + COUNTS), INVALID, "counts"),
-    (lambda: law("gaussian").observed(exposure=2.0), INVALID, "exposure"),
-    (lambda: law().observed(exposure=0.0), INVALID, "positive"),
     (lambda: law().observed().log_prob(-COUNTS), INVALID, "possible"),
     (lambda: law().observed().covariance, INVALID, "covariance"),
     (lambda: law().observed().linear(COUNTS), INVALID, "Sums"),
-    (lambda: law().linear(COUNTS).observed(), INVALID, "observations"),
     (lambda: law().observed().exp(), INVALID, "exponentials"),
     (lambda: law().exp().observed(), INVALID, "exponentials"),
     (lambda: law().terms["rbf"].observed().sample(1), INVALID, "term"),
     (lambda: conditioned("rows", "categorical", "laplace").sample_functions(1), INVALID, "sample"),
     (dense_classes, INVALID, "at most 15"),
     (lambda: law(start={"mean": 800.0}), SOLVER, "finite"),
-    (lambda: law(start={"mean": 800.0}, inference="variational"), SOLVER, "finite"),
     (lambda: gp_of(inference="variational").condition(rfgp.tables.Batches([(X2, COUNTS)])), INVALID, "memory"),
     (lambda: gp_of(Heteroscedastic(kernel="rbf")), INVALID, "kernel"),
-    (lambda: noisy(k.RBF("u"), {"noise.a": rfgp.Exact()}).condition(ROWS, TARGETS[:N]), INVALID, "noise.a"),
-    (lambda: noisy(k.RBF("nothing")).condition(ROWS, TARGETS[:N]), rfgp.RfgpError, "nothing"),
+    (lambda: noisy(k.RBF("nothing")).condition(ROWS, TARGETS[:N]), BAD, "nothing"),
     (lambda: bounds("gaussian", rfgp.RandomFeatures(8)), INVALID, "RandomFeatures"),
     (lambda: bounds("poisson", rfgp.InducingPoints(8)), INVALID, "Gaussian"),
     (lambda: gp_of("gaussian").evidence_bounds(), rfgp.NotFittedError, "condition"),
@@ -1092,5 +953,4 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "error", "word"), REFUSED)
 def test_what_cannot_be_is_refused(call, error, word):
-    with pytest.raises(error, match=word):
-        call()
+    refused(call, error, word)

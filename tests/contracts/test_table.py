@@ -12,6 +12,7 @@ import pytest
 import trimesh
 from dense import DenseGP
 from field_cases import NEW, ROWS, Y, network, ring
+from refusals import refused
 
 import graphs
 import rfgp
@@ -128,8 +129,8 @@ def check(approximation, *names):
     value, why = APPROXIMATIONS[approximation], refusal_of(approximation, *names)
     gp = rfgp.GP(kernel_of(*names), approximation=value, start={"noise": 0.2, "mean": 0.3}, seed=0)
     if why is not None:
-        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be used for the term 'term', because"):
-            gp.condition(ROWS, Y)
+        words = "cannot be used for the term 'term', because"
+        refused(lambda: gp.condition(ROWS, Y), rfgp.InvalidArgumentError, words)
         return
     gp.condition(ROWS, Y)
     prior = gp.prior_covariance({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}).detach().numpy()
@@ -146,10 +147,10 @@ def test_leaves(leaf, approximation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(pairs())))
+@pytest.mark.parametrize("number", range(0, len(pairs()), 2))
 def test_products(number):
-    """Each pair of kernels has one of the approximations, in turn."""
-    check(OF_PRODUCTS[number % len(OF_PRODUCTS)], *pairs()[number])
+    """Every second pair of kernels has one of the approximations, in turn."""
+    check(OF_PRODUCTS[number // 2 % len(OF_PRODUCTS)], *pairs()[number])
 
 
 @pytest.mark.slow

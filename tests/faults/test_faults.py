@@ -4,9 +4,6 @@ Processes are forks of this one, which has imported everything, so a kill meets 
 of the whole machine leaves (pages that were not yet on the disk) is not seen here.
 """
 
-import contextlib
-import hashlib
-import http.server
 import os
 import random
 import re
@@ -23,7 +20,9 @@ import pooch
 import pytest
 import requests
 import safetensors.torch
+import served
 import torch
+from served import BODY
 
 import graphs
 import rfgp
@@ -126,44 +125,28 @@ def test_a_killed_fit_goes_on_to_the_same_model(tmp_path):
         path.unlink()
 
 
-BODY = np.random.default_rng(0).bytes(400_000)
-ENTRY = datasets.Entry(
-    "thing", "table", "thing.txt", "a/b", "c" * 40, "thing.txt", len(BODY), hashlib.sha256(BODY).hexdigest(), 1, ""
-)
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Sends the body in pieces, for some thirty milliseconds."""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(BODY)))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            for first in range(0, len(BODY), 20_000):
-                self.wfile.write(BODY[first : first + 20_000])
-                time.sleep(0.0015)
-
-    def log_message(self, *_):
-        pass
+def slowly(handler):
+    """Send the body in pieces, for some thirty milliseconds."""
+    served.begin(handler)
+    for first in range(0, len(BODY), 15_000):
+        handler.wfile.write(BODY[first : first + 15_000])
+        time.sleep(0.0015)
 
 
 @pytest.fixture
-def served(monkeypatch):
-    """A data set "thing" on a server in a process of its own."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def offered(monkeypatch, tmp_path):
+    """A data set "thing" on a server in a process of its own, and an empty cache."""
+    server = served.offer(monkeypatch, slowly)
     pid = forked(server.serve_forever)
-    monkeypatch.setenv("RFGP_DATA_URL", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setitem(datasets.CATALOG, "thing", ENTRY)
+    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
     yield
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     server.server_close()
 
 
-def test_a_killed_download_leaves_no_half_file(served, tmp_path, monkeypatch):
-    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
-    path, hits, place = tmp_path / "thing.txt", 0, 0
+def test_a_killed_download_leaves_no_half_file(offered, tmp_path):
+    path, hits, place = tmp_path / "uci" / "thing.txt", 0, 0
     seconds = seconds_of(lambda: datasets.fetch("thing"))
     while hits < KILLS:
         path.unlink()
@@ -172,11 +155,11 @@ def test_a_killed_download_leaves_no_half_file(served, tmp_path, monkeypatch):
         assert not path.exists() or path.read_bytes() == BODY
         assert ended(forked(lambda: datasets.fetch("thing"))) == 0
         assert path.read_bytes() == BODY
-    for file in tmp_path.iterdir():
+    for file in path.parent.iterdir():
         os.utime(file, (0, 0))
     path.unlink()
     datasets.fetch("thing")
-    assert [file.name for file in tmp_path.iterdir()] == ["thing.txt"], "strays of long ago are not removed"
+    assert list(path.parent.iterdir()) == [path], "strays of long ago are not removed"
 
 
 # --- disks -------------------------------------------------------------------------------------------
@@ -198,9 +181,6 @@ def in_child(act):
     pid = forked(told)
     os.close(sender)
     status = ended(pid, 60)
-    if status is None:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
     with os.fdopen(receiver, "rb") as pipe:
         assert status == 0, "the child hangs" if status is None else "the child fails"
         return pipe.read().decode()
@@ -249,8 +229,7 @@ def test_a_full_disk_leaves_the_old_file_and_a_fit_goes_on(tmp_path, monkeypatch
     assert {file.name for file in tmp_path.iterdir()} == {"model", "cache", "checkpoint"}
 
 
-def test_a_download_on_a_full_disk_is_a_named_error(served, tmp_path, monkeypatch):
-    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
+def test_a_download_on_a_full_disk_is_a_named_error(offered, tmp_path):
 
     def fetch():
         full()
@@ -258,42 +237,29 @@ def test_a_download_on_a_full_disk_is_a_named_error(served, tmp_path, monkeypatc
 
     said = in_child(fetch)
     assert re.match("DataError: thing: .*File too large. Make room", said), said
-    assert list(tmp_path.iterdir()) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_cache_folder_that_cannot_be_written(served, tmp_path, monkeypatch):
-    """Root may write anywhere, so a file stands in the folder's place."""
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR"):
-        solve(0.42)
-    with pytest.raises(rfgp.DataError, match="RFGP_CACHE_DIR"):
-        datasets.fetch("thing")
-
-
-FOLDERS = {
-    "win32": ("LOCALAPPDATA", "rfgp/rfgp/Cache"),
-    "darwin": ("HOME", "Library/Caches/rfgp"),
-    "linux": ("XDG_CACHE_HOME", "rfgp"),
-}
-
-
-@pytest.mark.parametrize("platform", FOLDERS)
-def test_the_cache_folder_is_that_of_the_system(platform, tmp_path, monkeypatch):
-    variable, folder = FOLDERS[platform]
+def test_the_cache_folder_is_that_of_the_system(tmp_path, monkeypatch):
     monkeypatch.delenv("RFGP_CACHE_DIR")
-    monkeypatch.setenv(variable, str(tmp_path))
-    monkeypatch.setattr(sys, "platform", platform)
-    solve({"win32": 0.43, "darwin": 0.44, "linux": 0.45}[platform])
-    assert len(list((tmp_path / folder / "energy").glob("*.npz"))) == 1
+    for place, (platform, variable, folder) in enumerate(
+        (
+            ("win32", "LOCALAPPDATA", "rfgp/rfgp/Cache"),
+            ("darwin", "HOME", "Library/Caches/rfgp"),
+            ("linux", "XDG_CACHE_HOME", "rfgp"),
+        )
+    ):
+        monkeypatch.setenv(variable, str(tmp_path / platform))
+        monkeypatch.setattr(sys, "platform", platform)
+        solve(0.43 + place / 100)
+        assert len(list((tmp_path / platform / folder / "energy").glob("*.npz"))) == 1
 
 
 # --- processes and threads ---------------------------------------------------------------------------
 
 
-def test_processes_share_a_cache(served, tmp_path, monkeypatch):
+def test_processes_share_a_cache(offered, tmp_path):
     """They may solve and download the same twice, and all have it whole."""
-    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
 
     def both():
         assert datasets.fetch("thing").read_bytes() == BODY
@@ -302,7 +268,7 @@ def test_processes_share_a_cache(served, tmp_path, monkeypatch):
     pids = [forked(both) for _ in range(3)]
     assert [ended(pid) for pid in pids] == [0, 0, 0]
     names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert re.fullmatch(r"energy/\w+\.npz thing\.txt", " ".join(names)), names
+    assert re.fullmatch(r"energy/\w+\.npz uci/thing\.txt", " ".join(names)), names
 
 
 def models():

@@ -15,12 +15,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 import rfgp
-from rfgp import tables
 from rfgp.couplings.energy import store
 from tests.fuzz.rules import NAMED, bounded, is_error, options, outcome
 from tests.support.model_files import MODELS, closed, opened
@@ -63,25 +61,19 @@ def other_tensors(draw, tensors):
     if kind == "value" and tensor.numel():
         value = torch.tensor(draw(st.sampled_from([0.0, -1.0, 5.0, 100.0, 1e300, 1e-300, np.nan, np.inf])))
         value = value if tensor.is_floating_point() else value.nan_to_num(0).clamp(-100, 100)
-        flat = tensor.clone().flatten()
-        flat[draw(st.integers(0, len(flat) - 1))] = value.to(tensor.dtype)
-        out[name] = flat.reshape(tensor.shape)
+        out[name] = tensor.clone()
+        out[name].view(-1)[draw(st.integers(0, tensor.numel() - 1))] = value.to(tensor.dtype)
     elif kind == "shape" and tensor.numel():
         out[name] = tensor.reshape(draw(st.sampled_from([(-1,), (1, -1), (-1, 1), (*tensor.shape, 1)])))
     elif kind == "type":
-        out[name] = tensor.to(
-            draw(st.sampled_from([torch.float64, torch.float32, torch.int64, torch.int8, torch.bool]))
-        )
-    elif kind == "drop":
+        out[name] = tensor.to(draw(st.sampled_from([torch.float64, torch.float32, torch.int64, torch.bool])))
+    elif kind in ("drop", "rename"):
         del out[name]
-    elif kind == "rename":
-        out[name + ".raw"] = out.pop(name)
+        out |= {f"{name}.raw": tensor} if kind == "rename" else {}
     elif kind == "swap":
         out[name], out[other] = out[other].clone(), tensor.clone()
     elif kind == "row" and tensor.ndim:
-        out[name] = (
-            torch.cat([tensor, tensor[:1]]) if draw(st.booleans()) else tensor[: draw(st.integers(0, 1))].clone()
-        )
+        out[name] = torch.cat([tensor, tensor[:1]]) if draw(st.booleans()) else tensor[:1].clone()
     return out
 
 
@@ -152,11 +144,11 @@ def use(gp, new, count):
         if not is_error(value):
             assert not np.isnan(value).any(), f"a model was read whose {part} is no number"
             assert part != "variance" or (value > -1e-6 * (1 + np.abs(value).max())).all(), "a negative variance"
-    calls = [lambda: p.sample(2), lambda: p.observed().variance, lambda: repr(gp), gp.log_marginal_likelihood]
-    calls += [gp.leave_one_out, lambda: gp.terms, lambda: gp.exact().predict(new).mean]
-    calls += [lambda: gp.update(new, np.arange(float(count))).predict(new).mean]
-    for call in calls:
-        outcome(call)
+    outcome(lambda: (repr(gp), gp.terms, p.observed().variance, p.sample(2)))
+    outcome(gp.log_marginal_likelihood)
+    outcome(gp.leave_one_out)
+    outcome(lambda: gp.exact().predict(new).mean)
+    outcome(lambda: gp.update(new, np.arange(float(count))).predict(new).mean)
 
 
 @pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
@@ -199,8 +191,8 @@ def fit(path):
 def whole():
     """Return the checkpoint of a fit that was not disturbed, and its predictions."""
     with tempfile.TemporaryDirectory() as folder:
-        p = fit(Path(folder) / "c").predict(X)
-        return (Path(folder) / "c").read_bytes(), np.concatenate([p.mean, p.variance])
+        gp = fit(Path(folder) / "c")
+        return (Path(folder) / "c").read_bytes(), predictions(gp)
 
 
 def records():
@@ -236,47 +228,25 @@ def test_damaged_checkpoints_end_alike_or_are_refused(data):
         assert isinstance(gp, rfgp.CheckpointError) or np.array_equal(predictions(gp), whole()[1])
 
 
-@pytest.mark.slow
-@options(60)
-@given(st.data())
-def test_forged_checkpoints_are_refused_or_end_with_numbers(data):
-    """Another end cannot be told from the right one if a record was written under a right checksum."""
-    begin, steps = records()
-    at, kind = (
-        data.draw(st.integers(0, len(steps) - 1)),
-        data.draw(st.sampled_from(["tensors", "step", "drop", "twice"])),
-    )
-    step, tensors = steps[at]
-    changed = {"tensors": [(step, tensors)], "step": [("x", tensors)], "drop": [], "twice": [(step, tensors)] * 2}[kind]
-    steps[at : at + 1] = [(name, data.draw(other_tensors(tensors))) for name, tensors in changed]
-    with bounded():
-        gp = read_from(checkpoint_of(begin, steps), fit)
-        assert is_error(gp) or np.isfinite(predictions(gp)).all()
-
-
-STEP = {"values": 0, "gradient": 1, "gram": -1}
-"""The place of the record that has a tensor."""
 WRONG = {
-    "no gradient": ("gradient", None),
-    "no likelihoods": ("values", None),
-    "whole numbers": ("values", torch.Tensor.long),
-    "single precision": ("values", torch.Tensor.float),
-    "half precision": ("values", torch.Tensor.half),
-    "short gradient": ("gradient", lambda t: t[:2]),
-    "flat matrix": ("gram", torch.Tensor.flatten),
-    "row matrix": ("gram", lambda t: t.reshape(1, -1)),
+    "no gradient": (1, "gradient", None),
+    "no likelihoods": (0, "values", None),
+    "whole numbers": (0, "values", torch.Tensor.long),
+    "half precision": (0, "values", torch.Tensor.half),
+    "short gradient": (1, "gradient", lambda t: t[:2]),
+    "flat matrix": (-1, "gram", torch.Tensor.flatten),
+    "row matrix": (-1, "gram", lambda t: t.reshape(1, -1)),
 }
+"""The place of a record, its tensor, and what changes it."""
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_records_that_do_not_fit_are_refused(name):
-    key, change = WRONG[name]
+    place, key, change = WRONG[name]
     begin, steps = records()
-    tensors = steps[STEP[key]][1]
-    if change is None:
-        del tensors[key]
-    else:
-        tensors[key] = change(tensors[key])
+    tensor = steps[place][1].pop(key)
+    if change is not None:
+        steps[place][1][key] = change(tensor)
     found = read_from(checkpoint_of(begin, steps), fit)
     assert isinstance(found, rfgp.CheckpointError), found
 
@@ -329,82 +299,3 @@ def test_forged_solutions_give_numbers(data):
     assert not isinstance(found, NAMED)
     assert found.shape == (8, 3)
     assert np.isfinite(found).all()
-
-
-# --- text tables -------------------------------------------------------------------------------------
-
-CELLS = st.one_of(
-    st.integers(-1000, 1000).map(str),
-    st.floats(-1e6, 1e6).map(lambda v: f"{v:.4g}"),
-    st.sampled_from(["red", "2020-01-02", "2020-13-40", "1,5", "1.000,5", "NA", "?", "True", '"a""b"', '"x', "'"]),
-    st.sampled_from(["", " ", "nan", "inf", "-1e400", "1e-320", "0x1p3", "1_000", "٣", "\x00", "\x1b[2J", "a" * 300]),
-)
-TEXTS = [
-    b"a,b,c\n1,2,3\n4,5,6\n7.5,-8e3,9\n",
-    b"x;color;y\n1;red;2\n2;blue;3\n3;red;4\n",
-    b"day\tv\n2020-01-01\t1\n2021-02-03T04:05:06\t2\n",
-    b'"a ""quoted"" name",b\n1,"2"\n"3",4\n',
-    b"a,b\n1,\n,2\nNA,3\n",
-]
-
-
-@st.composite
-def texts(draw):
-    """Return a text table with any separator, end of lines, encoding and odd cells."""
-    separator, end = draw(st.sampled_from([",", ";", "\t", " ", "|"])), draw(st.sampled_from(["\n", "\r\n", "\r"]))
-    width = draw(st.integers(1, 4))
-    rows = draw(st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=6))
-    if draw(st.booleans()):
-        rows[-1].append("7")
-    if draw(st.booleans()):
-        rows.insert(0, [f"c{i}" for i in range(width)])
-    text = end.join(separator.join(row) for row in rows) + (end if draw(st.booleans()) else "")
-    return text.encode(draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"])), errors="replace")
-
-
-def read_table(path):
-    """A table is finite numbers, and by its own schema and in blocks the same."""
-    found = outcome(lambda: tables.read_csv(path))
-    lenient = [
-        outcome(lambda kind=kind: tables.read_csv(path, categories=kind, dates="days", missing="mean"))
-        for kind in ("one-hot", "levels")
-    ]
-    for table in (one for one in (found, *lenient) if not is_error(one)):
-        assert table.X.shape == (len(table.y), len(table.columns))
-        assert np.isfinite(table.X).all()
-        assert np.isfinite(table.y).all()
-    for table in (one for one in lenient if not is_error(one)):
-        again = tables.read_inputs(path, table.schema)
-        np.testing.assert_array_equal(again.X[np.isin(again.rows, table.rows)], table.X)
-    if is_error(found) or found.classes is not None or not path.read_bytes()[:1].isalpha():
-        return
-    source = outcome(lambda: tables.CSV(path, target=found.target))
-    chunks = source if is_error(source) else outcome(lambda: list(source.chunks()))
-    if not is_error(chunks) and sorted(chunks[0].names or ()) == sorted(found.columns):
-        order = [list(chunks[0].names).index(name) for name in found.columns]
-        np.testing.assert_array_equal(np.concatenate([np.asarray(one.X) for one in chunks])[:, order], found.X)
-        np.testing.assert_array_equal(np.concatenate([np.asarray(one.y) for one in chunks]), found.y)
-
-
-@pytest.mark.parametrize("examples", [60, pytest.param(300, marks=pytest.mark.slow)])
-def test_text_tables_are_numbers_or_named_errors(examples):
-    @options(examples)
-    @given(st.one_of(texts(), damaged(TEXTS)))
-    def check(content):
-        with bounded():
-            read_from(content, read_table, ".csv")
-
-    check()
-
-
-@options(40)
-@given(
-    numbers=hnp.arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(2, 4)), elements=st.integers(-500, 500)),
-    end=st.sampled_from(["\n", "\r\n", "\r"]),
-    has_header=st.booleans(),
-)
-def test_plain_tables_are_their_numbers(numbers, end, has_header):
-    rows = [",".join(f"{value / 4:g}" for value in row) for row in numbers]
-    rows = [",".join(f"c{i}" for i in range(numbers.shape[1])), *rows] if has_header else rows
-    table = read_from(end.join(rows).encode(), tables.read_csv, ".csv")
-    np.testing.assert_array_equal(np.column_stack([table.X, table.y]), numbers / 4)

@@ -11,22 +11,19 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from safetensors.torch import load_file
 
 import graphs
 import rfgp
 from rfgp import kernels as k
 from tests.fuzz import twin
 from tests.fuzz.rules import bounded, is_error, options, outcome
+from tests.support.dense import DenseGP
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 D, NODES = 3, 14
-ALARM = 6.5
-"""Standard errors: a false alarm in 10^10 draws of a value."""
 SEEDS = st.integers(0, 30)
 ROWS = {"seed": SEEDS, "n": st.integers(1, 20), "noise": st.booleans(), "weight": st.booleans()}
 FACTORS = st.dictionaries(st.integers(0, 9), st.sampled_from([0.1, 0.5, 0.9, 1.5, 4.0]), min_size=1, max_size=3)
@@ -122,19 +119,6 @@ class Sessions(RuleBasedStateMachine):
         self.model.hyperparameters.set(**{self.path(name): value for name, value in values.items()})
         self.state = replace(self.state, numbers={**known, **values}, is_moved=not self.state.has_data)
 
-    @step(seed=SEEDS, m=st.integers(1, 12), coupling=st.sampled_from(COUPLINGS))
-    def redraw(self, **changes):
-        if self.is_exact:
-            return
-        result = outcome(lambda: self.model.with_approximation(self.redrawn(**changes)))
-        if self.needs_data(result):
-            return
-        self.keep_other()
-        self.model, numbers = result, self.state.numbers
-        self.look()
-        for name, value in numbers.items():
-            np.testing.assert_allclose(self.state.numbers[name], value, rtol=1e-5 if self.single else 1e-13)
-
     @step()
     def exact(self):
         if self.is_exact and not self.is_graph:
@@ -159,19 +143,10 @@ class Sessions(RuleBasedStateMachine):
             self.model = rfgp.load(path)
         self.state = replace(self.state, has_data=data)
 
-    @step(copied=st.sampled_from([copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))]))
+    @step(copied=st.sampled_from([copy.copy, copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))]))
     def copy(self, copied):
         self.keep_other()
         self.model = copied(self.model)
-
-    @precondition(fitted)
-    @step(seed=SEEDS, n=st.integers(2, 12))
-    def shallow_copy(self, seed, n):
-        """A shallow copy answers alike, and rows for it are none for this model."""
-        other = copy.copy(self.model)
-        given, _, kept = self.data(seed, n, False, False)
-        if not is_error(outcome(lambda: other.condition(*given))):
-            self.compare_model(other, replace(self.state, rows=[kept], has_data=True, is_moved=False), seed)
 
     @step(kind=st.sampled_from(["length", "values", "inputs", "text"]))
     def bad_rows(self, kind):
@@ -195,31 +170,17 @@ class Sessions(RuleBasedStateMachine):
         result = outcome(self.model.leave_one_out)
         if self.needs_data(result):
             return
-        K, rows = self.matrices(self.state, None)[0], stacked(self.state.rows)
+        K = self.matrix(self.state, [])
         for j in range(max(self.setup["outputs"], 1)):
-            scale, noise, mean = (entry(self.state.numbers[name], j) for name in ("outputscale", "noise", "mean"))
-            y = rows.y.reshape(len(rows.y), -1)[:, j]
-            expected = twin.leave_one_out(scale * K, y, noise + rows.noise, mean, rows.group)
-            spread = max(y.std(), abs(y - mean).max(), 1e-12) * rounding(scale * K, noise + rows.noise)
-            for found, want, unit in zip((result.mean, result.variance), expected, (spread, spread**2), strict=True):
-                self.assert_close(column(found, j), want, unit, "leave_one_out")
+            gp = self.dense(self.state, K, j)
+            spread = max(gp.y.std(), abs(gp.y - gp.mean).max(), 1e-12) * rounding(gp)
+            for found, want, unit in zip((result.mean, result.variance), gp.leave_one_out(), (1, spread), strict=True):
+                self.assert_close(column(found, j), want, unit * spread, "leave_one_out")
 
     @precondition(fitted)
     @step(seed=SEEDS)
     def compare(self, seed):
         self.compare_model(self.model, self.state, seed)
-
-    @precondition(lambda self: self.state.numbers and not self.state.is_moved)
-    @step(seed=SEEDS)
-    def sample(self, seed):
-        """Samples and functions have the moments of the prediction that they are drawn from."""
-        new = self.new(seed)
-        p = self.model.predict(new)
-        drawn, again = (p.sample(1500, generator=torch.Generator().manual_seed(seed)) for _ in range(2))
-        np.testing.assert_array_equal(drawn, again)
-        assert_moments(drawn, p)
-        if self.is_graph or not (self.is_exact or self.setup["local"]):
-            assert_moments(self.model.sample_functions(1500, seed=seed)(new), p)
 
     def teardown(self):
         """The model, and all that it was copied from, answer as they did then."""
@@ -278,27 +239,30 @@ class Sessions(RuleBasedStateMachine):
             assert (not state.numbers or state.is_moved) and isinstance(mean, rfgp.NotFittedError), mean  # noqa: PT018
             return
         assert state.numbers
-        K, cross, prior = self.matrices(state, new)
-        rows, total, size = stacked(state.rows), 0.0, 1.0
+        K, total, size = self.matrix(state, new), 0.0, 1.0
         covariance = np.asarray(p.covariance, dtype=float)
         for j in range(max(self.setup["outputs"], 1)):
-            scale, noise, center = (entry(state.numbers[name], j) for name in ("outputscale", "noise", "mean"))
-            y = rows.y.reshape(len(rows.y), -1)[:, j]
-            m, C = twin.posterior(scale * K, scale * cross, scale * prior, y, noise + rows.noise, center)
-            total += twin.log_prob(scale * K, y, noise + rows.noise, center)
-            unit = max(float(np.sqrt(scale * np.diag(prior).max())), float(np.abs(y - center).max()), 1e-12)
-            size = max(size, rounding(scale * K, noise + rows.noise))
-            unit *= size
-            self.assert_close(column(mean, j), m, unit, "mean")
+            gp = self.dense(state, K, j)
+            C, total = gp.covariance(), total + gp.log_marginal_likelihood()
+            size = max(size, rounding(gp))
+            unit = max(np.sqrt(np.diag(gp.total)[gp.n :].max()), np.abs(gp.y - gp.mean).max(), 1e-12) * size
+            self.assert_close(column(mean, j), gp.mean_at(), unit, "mean")
             self.assert_close(covariance if covariance.ndim == 2 else covariance[..., j], C, unit**2, "covariance")
             self.assert_close(column(p.variance, j), np.diag(C), unit**2, "variance")
-            self.assert_close(column(p.observed().variance, j), np.diag(C) + noise, unit**2, "observed variance")
+            noisy = np.diag(C) + entry(state.numbers["noise"], j)
+            self.assert_close(column(p.observed().variance, j), noisy, unit**2, "observed variance")
         found = outcome(model.log_marginal_likelihood)
         if is_error(found):
             assert not state.has_data, found
             assert isinstance(found, rfgp.NotFittedError), found
             return
-        self.assert_close(float(found.detach()), total, size * (1 + len(rows.y)), "log marginal likelihood")
+        self.assert_close(float(found.detach()), total, size * (1 + gp.weight.sum()), "log marginal likelihood")
+
+    def dense(self, state, K, j):
+        """Return the dense process of an output, by the kernel's matrix at all rows and new points."""
+        scale, noise, mean = (entry(state.numbers[name], j) for name in ("outputscale", "noise", "mean"))
+        _, y, more, weight = stacked(state.rows)
+        return DenseGP({"all": scale * K}, y.reshape(len(y), -1)[:, j], noise + more, mean, weight)
 
     def assert_close(self, found, expected, unit, what):
         tolerance = 2e-2 if self.single else 1e-4 if self.is_graph and not self.is_exact else 2e-6
@@ -376,46 +340,33 @@ class TableSessions(Sessions):
     def bad_inputs(self, X):
         return X[:, :2]
 
-    def redrawn(self, seed, m, coupling):
-        if not self.state.numbers:
-            return rfgp.RandomFeatures(m, coupling=coupling, seed=seed)
-        name, term = next(iter(self.model.terms.items()))
-        return {name: replace(term.approximation, num_frequencies=m, coupling=coupling, seed=seed)}
-
     def look_at_draw(self):
         X = np.vstack([rows[0] for rows in self.state.rows]).astype(float)
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
             self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
         if self.is_exact:
             return
-        if isinstance(self.model, rfgp.SparseSpectrumGP):
-            frequencies = self.model.feature_map.frequencies
-            self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
-            return
-        with tempfile.TemporaryDirectory() as folder:  # a redrawn model is an `rfgp.GP`, whose file has the draw
-            self.model.save(Path(folder) / "m", data=True)
-            tensors = load_file(Path(folder) / "m")
-            self.state.draw = tuple(tensors[f"draw.0.{name}"].numpy() for name in ("frequencies", "weights"))
+        frequencies = self.model.feature_map.frequencies
+        self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
 
     def new(self, seed):
         return self.data(seed + 1000, 5, False, False)[0][0]
 
-    def matrices(self, state, new):
-        """Return K of all rows, the cross-covariance and the prior at new points, divided by the first scale."""
-        a, b = stacked(state.rows).X, np.zeros((0, D)) if new is None else np.asarray(new, float)
+    def matrix(self, state, new):
+        """Return K of all rows and new points, divided by the first scale."""
+        x = np.vstack([stacked(state.rows)[0].astype(float), np.reshape(new, (-1, D))])
         ell, numbers = state.numbers["lengthscale"], state.numbers
         if self.is_exact:
-            own = pairs(functools.partial(twin.stationary, self.setup["spectrum"]), a / ell, b / ell)
+            own = twin.stationary(self.setup["spectrum"], x / ell, x / ell)
         else:
-            phi = {"fourier": twin.fourier, "laplace": twin.laplace}[self.setup["features"]]
-            fa, fb = (phi((x - state.location) / ell, *state.draw) for x in (a, b))
-            own = fa @ fa.T, fb @ fa.T, fb @ fb.T
-        if "local_lengthscale" not in numbers:
-            return own
-        ell = numbers["local_lengthscale"]
-        share = np.ravel(numbers["local_outputscale"] / numbers["outputscale"])[0]  # of all outputs alike
-        near = pairs(functools.partial(twin.stationary, self.setup["local"]), a / ell, b / ell)
-        return tuple(one + share * other for one, other in zip(own, near, strict=True))
+            make = {"fourier": twin.fourier, "laplace": twin.laplace}[self.setup["features"]]
+            phi = make((x - state.location) / ell, *state.draw)
+            own = phi @ phi.T
+        if "local_lengthscale" in numbers:
+            share = np.ravel(numbers["local_outputscale"] / numbers["outputscale"])[0]  # of all outputs alike
+            x = x / numbers["local_lengthscale"]
+            own = own + share * twin.stationary(self.setup["local"], x, x)
+        return own
 
 
 # --- graphs ------------------------------------------------------------------------------------------
@@ -426,12 +377,6 @@ ROOTS = {
     "regularized-laplacian": lambda v, s: 1 / (1 + s**2 * v),
 }
 """Square roots of graph kernels as functions of the eigenvalues of the Laplacian and of their parameter."""
-SERIES = {
-    "diffusion": lambda s: scipy.stats.poisson.pmf(np.arange(6), s**2 / 4),
-    "matern": lambda s: (s**2 / 3) ** 0.75 * scipy.stats.nbinom.pmf(np.arange(6), 0.75, 3 / (3 + s**2)),
-    "regularized-laplacian": lambda s: scipy.stats.nbinom.pmf(np.arange(6), 1, 1 / (1 + s**2)),
-}
-"""Coefficients 0..5 of the roots' power series in U = I - L."""
 
 
 class GraphSessions(Sessions):
@@ -440,7 +385,7 @@ class GraphSessions(Sessions):
     is_graph, single = True, False
 
     @initialize(
-        features=st.sampled_from(["exact", "walks", "chebyshev", "taylor", "spectrum"]),
+        features=st.sampled_from(["exact", "walks", "chebyshev", "spectrum"]),
         kernel=st.sampled_from(list(ROOTS)),
         lengths=st.sampled_from(["iid", "antithetic", "systematic", "sigma"]),
         outputs=st.sampled_from([0, 0, 1, 2]),
@@ -456,7 +401,7 @@ class GraphSessions(Sessions):
             adjacency[a, b] = adjacency[b, a] = weight
         self.eigen = np.linalg.eigh(twin.laplacian(adjacency))
         graph = graphs.Graph.from_edges([(f"n{a}", f"n{b}") for a, b in edges], weights, nodes=self.labels)
-        sizes = {"chebyshev": {"degree": 4}, "taylor": {"degree": 5}, "spectrum": {"rank": 6}}.get(features, {})
+        sizes = {"chebyshev": {"degree": 4}, "spectrum": {"rank": 6}}.get(features, {})
         walks = {"num_walkers": 8, "lengths": lengths} if features == "walks" else {}
         self.model = rfgp.GraphGP(graph, kernel, features, seed=seed, **sizes, **walks)
 
@@ -474,9 +419,6 @@ class GraphSessions(Sessions):
     def bad_inputs(self, X):
         return [*X[:-1], "nowhere"]
 
-    def redrawn(self, seed, m, coupling):
-        return replace(self.model.approximation, seed=seed)
-
     def look_at_draw(self):
         walks = self.model.walks
         self.state.draw = None if walks is None else walks.at(self.labels)
@@ -484,11 +426,10 @@ class GraphSessions(Sessions):
     def new(self, seed):
         return [self.labels[i] for i in np.random.default_rng([4, seed]).permutation(NODES)[:6]]
 
-    def matrices(self, state, new):
-        """Return K of all rows, the cross-covariance and the prior at new nodes, without scale."""
-        K, a = self.kernel(state), stacked(state.rows).X
-        b = a[:0] if new is None else np.array([self.labels.index(label) for label in new])
-        return K[a][:, a], K[b][:, a], K[b][:, b]
+    def matrix(self, state, new):
+        """Return K of all rows and new nodes, without scale."""
+        at = [*stacked(state.rows)[0], *map(self.labels.index, new)]
+        return self.kernel(state)[np.ix_(at, at)]
 
     def kernel(self, state):
         kernel, features = self.setup["kernel"], "exact" if self.is_exact else self.setup["features"]
@@ -504,8 +445,6 @@ class GraphSessions(Sessions):
         elif features == "chebyshev":
             series = np.polynomial.chebyshev.chebinterpolate(lambda u: ROOTS[kernel](1 - u, scale), 4)
             weights = np.polynomial.chebyshev.chebval(1 - values, series)
-        elif features == "taylor":
-            weights = np.polynomial.polynomial.polyval(1 - values, SERIES[kernel](scale))
         return (vectors * weights**2) @ vectors.T
 
 
@@ -525,24 +464,9 @@ def kept_rows(X, y, more):
     return tuple(part[kept] for part in parts)
 
 
-@dataclass
-class Stacked:
-    """All rows, each as often as its weight, and the row that each repeats."""
-
-    X: Any
-    y: Any
-    noise: Any
-    group: Any
-
-
 def stacked(blocks):
-    X, y, noise, weight = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    again = np.repeat(np.arange(len(y)), weight.astype(int))
-    return Stacked(X[again] if X.dtype.kind == "i" else X[again].astype(float), y[again], noise[again], again)
-
-
-def pairs(kernel, a, b):
-    return kernel(a, a), kernel(b, a), kernel(b, b)
+    """Return the inputs, targets, noise and weights of all rows."""
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
 def short(path):
@@ -559,18 +483,9 @@ def column(value, j):
     return value if value.ndim == 1 else value[:, j]
 
 
-def rounding(K, noise):
+def rounding(gp):
     """Return by how much more than 2e-6 an inverse in the reference is rounded, if noise is tiny and rows repeat."""
-    return 1 + 2e-10 * K.max() / noise.min()
-
-
-def assert_moments(drawn, p):
-    drawn, mean, variance = (np.asarray(v, dtype=float) for v in (drawn, p.mean, p.variance))
-    variance = np.broadcast_to(variance, mean.shape)
-    error = np.sqrt(np.maximum(variance, 0) / len(drawn)) + 1e-4 * (np.abs(mean) + np.sqrt(variance.max()) + 1e-9)
-    assert (np.abs(drawn.mean(0) - mean) < ALARM * error).all(), "samples have another mean"
-    spread = variance * np.sqrt(2 / len(drawn)) + 1e-4 * (variance.max() + 1e-9)
-    assert (np.abs(drawn.var(0) - variance) < ALARM * spread).all(), "samples have another variance"
+    return 1 + 2e-10 * gp.total[: gp.n, : gp.n].max() / gp.noise.min()
 
 
 # --- tests -------------------------------------------------------------------------------------------
@@ -581,19 +496,15 @@ def compiled():
     """Compile before what is compiled once in a clean checkout, which may take longer than 10 s."""
     X = np.random.default_rng(0).standard_normal((12, 2))
     for condition_on in ("responses", "latent"):
-        near = rfgp.Vecchia(3, condition_on=condition_on)
-        for approximation in (near, rfgp.InducingPoints(3, residual=near)):
-            gp = rfgp.GP(k.Matern(nu=1.5), approximation=approximation, seed=0)
-            gp.fit(X, X[:, 0], max_iterations=1).predict(X + 1).variance.sum()
-    grid = graphs.Graph.from_grid((4, 4))
-    gp = rfgp.GraphGP(grid, features="walks", num_walkers=4, seed=0)
-    gp.fit(grid.labels_at(np.arange(12)), X[:, 0], max_iterations=1).predict(
-        grid.labels_at(np.arange(16))
-    ).variance.sum()
+        near = rfgp.InducingPoints(3, residual=rfgp.Vecchia(3, condition_on=condition_on))
+        gp = rfgp.GP(k.Matern(nu=1.5), approximation=near, seed=0).fit(X, X[:, 0], max_iterations=1)
+        assert np.isfinite(gp.predict(X + 1).variance).all()
+    gp = rfgp.GraphGP(graphs.Graph.from_grid((4, 4)), features="walks", num_walkers=4, seed=0)
+    assert np.isfinite(gp.fit(np.arange(12), X[:, 0], max_iterations=1).predict(np.arange(16)).variance).all()
 
 
 @pytest.mark.parametrize("machine", [TableSessions, GraphSessions])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_models_are_the_dense_process_after_any_steps(machine, seed):
     seeded = hypothesis.seed(seed)(type(machine.__name__, (machine,), {}))
     run_state_machine_as_test(seeded, settings=options(12 if seed else 4, stateful_step_count=12))

@@ -19,7 +19,7 @@ from tests.golden import results
 ROOT = Path(__file__).parents[2]
 
 
-def names_of(chosen: list[str]) -> list[str]:
+def names_of(chosen):
     """Return the names of the cases that are chosen by group or name, or of all."""
     names = [f"{group}/{name}" for group, cases in results.GROUPS.items() for name in cases]
     unknown = [one for one in chosen if one not in names and one not in results.GROUPS]
@@ -28,7 +28,7 @@ def names_of(chosen: list[str]) -> list[str]:
     return [name for name in names if not chosen or name in chosen or name.partition("/")[0] in chosen]
 
 
-def results_of(names: list[str]) -> dict[str, object]:
+def results_of(names):
     """Return the results of cases by name, with their names on a terminal."""
     found = {}
     for name in names:
@@ -38,7 +38,7 @@ def results_of(names: list[str]) -> dict[str, object]:
     return found
 
 
-def results_against(folder: Path, names: list[str]) -> dict[str, object]:
+def results_against(folder, names):
     """Return the results of cases by the packages of another checkout."""
     with tempfile.TemporaryDirectory() as root:
         for name, place in (("rfgp", folder), ("graphs", folder), ("data", ROOT), ("tests", ROOT)):
@@ -48,7 +48,7 @@ def results_against(folder: Path, names: list[str]) -> dict[str, object]:
         return results.read(out)["results"]
 
 
-def main() -> int:
+def main():
     """Run a command. Return 1 if results differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help="names of cases or groups")

@@ -26,7 +26,7 @@ def answers(gp, inputs):
     return [np.asarray(value.detach() if hasattr(value, "detach") else value, dtype=np.float64) for value in found]
 
 
-def save_again(path: Path, inputs, has_data: bool) -> str:
+def save_again(path, inputs, has_data):
     """Save the model of a file in the present format. Return a message, empty if all is well."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -40,7 +40,7 @@ def save_again(path: Path, inputs, has_data: bool) -> str:
     return ""
 
 
-def main(folder: Path) -> int:
+def main(folder):
     """Save all models of a folder again. Return 1 if one of them differs."""
     from tests.contracts import test_files as known
 

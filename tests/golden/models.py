@@ -3,7 +3,6 @@
 Draws are given by seeds, so that nothing is searched for. Data come from a generator of each case's own.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,16 +13,10 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 
-SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "noise": 0.1, "seed": 0}
-LATENT = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "seed": 0}
-RBF, MATERN = k.RBF(lengthscale=[0.8, 1.3], name="rbf"), k.Matern(nu=1.5, lengthscale=[0.8, 1.3], name="matern")
-BOTH = RBF + k.Matern(nu=1.5, lengthscale=0.5, name="local")
-START, LOCAL_START = (
-    {"outputscale": 1.5, "noise": 0.1},
-    {"rbf.outputscale": 1.5, "local.outputscale": 0.4, "noise": 0.1},
-)
-EQUAL = rfgp.couplings.Energy()
-FEW = {"num_frequencies": 12, "coupling": EQUAL}
+SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5}
+MATERN = k.Matern(nu=1.5, lengthscale=[0.8, 1.3], name="matern")
+BOTH = k.RBF(lengthscale=[0.8, 1.3], name="rbf") + k.Matern(nu=1.5, lengthscale=0.5, name="local")
+FEATURES = {"num_frequencies": 12, "coupling": rfgp.couplings.Energy(), **SCALES, "noise": 0.1}
 
 
 def near(condition_on="responses"):
@@ -31,25 +24,9 @@ def near(condition_on="responses"):
     return rfgp.Vecchia(6, condition_on=condition_on, seed=0)
 
 
-def frequencies(count=12):
-    """Return frequencies with a seed of their own."""
-    return rfgp.RandomFeatures(count, coupling=EQUAL, seed=0)
-
-
 def points(method="sor", residual=None):
     """Return inducing points with a seed of their own."""
     return rfgp.InducingPoints(8, method=method, residual=residual, seed=0)
-
-
-def gp(kernel, *approximations):
-    """Return the options of `rfgp.GP` with an approximation of each term, at given hyperparameters."""
-    chosen = dict(zip([term.name for term in kernel.terms()], approximations, strict=True))
-    return {
-        "kernel": kernel,
-        "approximation": chosen,
-        "start": LOCAL_START if len(chosen) > 1 else START,
-        "seed": 0,
-    }
 
 
 class Case(NamedTuple):
@@ -94,38 +71,50 @@ def targets(likelihood, X, seed=1):
     return draws[likelihood]()
 
 
-def table(model, options, given=None, count=40, outputs=1, dtype=None):
+def table(model, likelihood="gaussian", given=None, count=40, outputs=1, dtype=None, has_gradient=True, **options):
     """Return the case of a process on a table."""
     X, y, new = rows(count)
-    options = {name: value for name, value in options.items() if name != "seed" or model is not rfgp.ExactGP}
+    y = y if likelihood == "gaussian" else targets(likelihood, X)
     if outputs > 1:
         y = np.stack([y, np.cos(X[:, 0])], axis=1)
     if dtype is not None:
         X, y, new = (torch.as_tensor(part, dtype=dtype) for part in (X, y, new))
-    return Case(model(**options).condition(X, y, **(given or {})), new, outputs=outputs)
+    options |= {"likelihood": likelihood} | ({} if model is rfgp.ExactGP else {"seed": 0})
+    return Case(model(**options).condition(X, y, **(given or {})), new, has_gradient, outputs=outputs)
 
 
-def weighted(count=40):
-    """Return weights (n,) of rows, and known variances of their errors (n,)."""
-    rng = np.random.default_rng(2)
-    return {"sample_weight": rng.integers(1, 4, count).astype(float)}, {"noise": 0.05 + rng.uniform(size=count)}
+def seen(f, likelihood, rng, noise):
+    """Return targets around values or log rates f, and the option of a noise, which counts do not have."""
+    if likelihood == "gaussian":
+        return f + 0.1 * rng.standard_normal(len(f)), {"noise": noise}
+    return rng.poisson(np.exp(f)).astype(float), {}
 
 
-def observed(model, likelihood, options, count=40, exposure=False):
-    """Return the case of a process on a table under another likelihood."""
-    X, _, new = rows(count)
-    given = {"exposure": np.random.default_rng(3).uniform(0.5, 2.0, count)} if exposure else {}
-    options = {**LATENT, **options}
-    if model is rfgp.ExactGP:
-        del options["seed"]
-    return Case(model(likelihood=likelihood, **options).condition(X, targets(likelihood, X), **given), new)
+def fourier(likelihood="gaussian", **options):
+    """Return the case of features on a table, at given hyperparameters."""
+    known = {name: value for name, value in FEATURES.items() if name != "noise" or likelihood == "gaussian"}
+    return table(rfgp.SparseSpectrumGP, likelihood, **known | options)
+
+
+def exact(likelihood="gaussian", **options):
+    """Return the case of an exact process on a table, at given hyperparameters."""
+    noise = {"noise": 0.1} if likelihood == "gaussian" else {}
+    return table(rfgp.ExactGP, likelihood, **SCALES, **noise, **options)
+
+
+def process(kernel, *approximations, **options):
+    """Return the case of a process with an approximation of each term, at given hyperparameters."""
+    names = [term.name for term in kernel.terms()]
+    scales = {"outputscale": 1.5} if len(names) == 1 else {"rbf.outputscale": 1.5, "local.outputscale": 0.4}
+    chosen = dict(zip(names, approximations, strict=True))
+    return table(rfgp.GP, kernel=kernel, approximation=chosen, start={**scales, "noise": 0.1}, **options)
 
 
 def streamed():
     """Return features that read their rows in blocks."""
     X, y, new = rows(200)
     source = rfgp.tables.Batches(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
-    return Case(rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(source), new, can_update=False)
+    return Case(rfgp.SparseSpectrumGP(**FEATURES, seed=0).condition(source), new, can_update=False)
 
 
 def distributed():
@@ -136,7 +125,7 @@ def distributed():
     X, y, new = rows(200)
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         parts = rfgp.dask.Partitions(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64), client=client)
-        model = rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(parts)
+        model = rfgp.SparseSpectrumGP(**FEATURES, seed=0).condition(parts)
         assert np.isfinite(model.predict(new).mean).all()  # computed while there is a cluster
     return Case(model, new, has_gradient=False, can_update=False)
 
@@ -164,42 +153,33 @@ def terms(approximation, likelihood="gaussian"):
         "node": np.array([f"n{i}" for i in rng.integers(0, 20, size)]),
     }
     f = np.sin(X["h"] / 3) + 0.3 * X["p"] + 0.2 * (X["s"] == "a")
-    y = f + 0.1 * rng.standard_normal(size) if likelihood == "gaussian" else rng.poisson(np.exp(f)).astype(float)
-    noise = {"noise": 0.2} if likelihood == "gaussian" else {}
-    model = rfgp.GP(
-        kernel, likelihood, approximation, start={"a.outputscale": 0.7, "g.outputscale": 0.3, **noise}, seed=0
-    )
+    y, noise = seen(f, likelihood, rng, 0.2)
+    start = {"a.outputscale": 0.7, "g.outputscale": 0.3, **noise}
+    model = rfgp.GP(kernel, likelihood, approximation, start=start, seed=0)
     return Case(model.condition(X, y), {name: values[:6] for name, values in X.items()})
 
 
-def latent(options):
-    """Return a nearest-neighbor process whose rows are conditioned on latent values."""
-    X, y, new = rows(80)
-    return Case(rfgp.GP(**options).condition(X, y), new, has_gradient=False)
-
-
-def network():
-    """Return roads that meet inside each other, a closed one, and a bridge."""
-    lines = [
-        [(0, 0), (1, 0), (2, 0)],
-        [(1, 1), (1, 0), (1, -1)],
-        [(2, 0), (3, 0), (3, 1), (2, 0)],
-        [(0.5, 1), (0.5, -1), (1, -1)],
-    ]
-    return graphs.RoadNetwork.from_lines(lines, metric="euclidean")
+LINES = [
+    [(0, 0), (1, 0), (2, 0)],
+    [(1, 1), (1, 0), (1, -1)],
+    [(2, 0), (3, 0), (3, 1), (2, 0)],
+    [(0.5, 1), (0.5, -1), (1, -1)],
+]
+"""Roads that meet inside each other, a closed one, and a bridge."""
 
 
 def roads(alpha=1, boundary="neumann", outputs=1, likelihood="gaussian"):
     """Return the case of a field on roads."""
     rng = np.random.default_rng(4)
     X = np.stack([rng.integers(0, 4, 25).astype(float), rng.uniform(size=25)], axis=1)
-    y = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.standard_normal(25)
-    y = np.stack([y, y**2], axis=1) if outputs > 1 else y
-    noise = {"noise": 0.05} if likelihood == "gaussian" else {}
-    y = y if likelihood == "gaussian" else rng.poisson(np.exp(0.3 * y)).astype(float)
-    model = rfgp.RoadGP(
-        network(), alpha, boundary=boundary, lengthscale=0.9, outputscale=1.2, likelihood=likelihood, seed=0, **noise
-    )
+    y, noise = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.standard_normal(25), {"noise": 0.05}
+    if outputs > 1:
+        y = np.stack([y, y**2], axis=1)
+    if likelihood == "poisson":
+        y, noise = seen(0.3 * y, likelihood, rng, 0.05)
+    network = graphs.RoadNetwork.from_lines(LINES, metric="euclidean")
+    options = {"boundary": boundary, "likelihood": likelihood, "lengthscale": 0.9, "outputscale": 1.2, **noise}
+    model = rfgp.RoadGP(network, alpha, seed=0, **options)
     return Case(model.condition(X, y), np.array([(0, 0.0), (0, 0.37), (1, 0.5), (2, 0.8), (3, 1.0)]), outputs=outputs)
 
 
@@ -211,95 +191,89 @@ def mesh(alpha=2, likelihood="gaussian"):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(30, 3))
     X /= np.linalg.norm(X, axis=1)[:, None]
-    f, noise = np.sin(3 * X[:, 2]) + X[:, 0], {"noise": 0.05} if likelihood == "gaussian" else {}
-    y = (
-        f + 0.1 * rng.standard_normal(30)
-        if likelihood == "gaussian"
-        else (rng.uniform(size=30) < 1 / (1 + np.exp(-f))).astype(float)
-    )
-    model = rfgp.MeshGP(
-        graphs.MeshField(ball, alpha), lengthscale=0.7, outputscale=1.1, likelihood=likelihood, seed=0, **noise
-    )
-    return Case(model.condition(X, y), 0.95 * X[:5])
+    f, options = np.sin(3 * X[:, 2]) + X[:, 0], {"lengthscale": 0.7, "outputscale": 1.1, "likelihood": likelihood}
+    if likelihood == "gaussian":
+        y, noise = seen(f, likelihood, rng, 0.05)
+        options |= noise
+    else:
+        y = (rng.uniform(size=30) < 1 / (1 + np.exp(-f))).astype(float)
+    return Case(rfgp.MeshGP(graphs.MeshField(ball, alpha), seed=0, **options).condition(X, y), 0.95 * X[:5])
 
 
 def nodes(features, kernel=None, outputs=1, likelihood="gaussian", size=(6, 7), **options):
     """Return the case of a process on a grid's nodes."""
     graph = graphs.Graph.from_grid(size)
     rng = np.random.default_rng(6)
-    seen = rng.permutation(graph.num_nodes)[: graph.num_nodes // 2]
-    f = np.sin(seen / 5.0)
-    y = f + 0.1 * rng.standard_normal(len(seen))
+    known = rng.permutation(graph.num_nodes)[: graph.num_nodes // 2]
+    f = np.sin(known / 5.0)
+    y, noise = seen(f, "gaussian", rng, 0.05)
+    if likelihood == "poisson":
+        y, noise = seen(f, likelihood, rng, 0.05)
     y = np.stack([y, y**2], axis=1) if outputs > 1 else y
-    noise = {"noise": 0.05} if likelihood == "gaussian" else {}
-    y = y if likelihood == "gaussian" else rng.poisson(np.exp(f)).astype(float)
-    kernel = kernel or graphs.kernels.Diffusion(1.5)
-    model = rfgp.GraphGP(
-        graph, kernel, features=features, outputscale=1.3, likelihood=likelihood, seed=0, **noise, **options
-    )
-    return Case(model.condition(seen, y), np.setdiff1d(np.arange(graph.num_nodes), seen)[:6], outputs=outputs)
+    options |= {"features": features, "likelihood": likelihood, "outputscale": 1.3, **noise}
+    model = rfgp.GraphGP(graph, kernel or graphs.kernels.Diffusion(1.5), seed=0, **options)
+    return Case(model.condition(known, y), np.setdiff1d(np.arange(graph.num_nodes), known)[:6], outputs=outputs)
 
 
-FOURIER, EXACT, TABLE = rfgp.SparseSpectrumGP, rfgp.ExactGP, rfgp.GP
+def weighted():
+    """Return weights of rows, and known variances of their errors."""
+    rng = np.random.default_rng(2)
+    return {"sample_weight": rng.integers(1, 4, 40).astype(float)}, {"noise": 0.05 + rng.uniform(size=40)}
+
+
 WEIGHTS, NOISE = weighted()
-PRECISE = graphs.kernels.RegularizedLaplacian(2, 1.5)
-RATIONAL = graphs.kernels.Matern(1.5, 2.0)
-BESIDE = gp(BOTH, frequencies(), near())
+EXPOSURE = {"exposure": np.random.default_rng(3).uniform(0.5, 2.0, 40)}
+LAPLACE, VARIATIONAL = {"inference": "laplace"}, {"inference": "variational"}
+PRECISE = partial(nodes, "precision", graphs.kernels.RegularizedLaplacian(2, 1.5))
+WALKS = partial(nodes, "walks", exact_hops=0, num_walkers=8, p_halt=0.1)
+FREQUENCIES = rfgp.RandomFeatures(12, coupling=FEATURES["coupling"], seed=0)
+OTHERS = {"l": rfgp.Exact(), "g": rfgp.SparsePrecision(), "f": rfgp.SparsePrecision()}
+SEASON = k.Matern(0, nu=2.5, name="a") + k.Periodic(0, period=3.1, lengthscale=1.2, name="b")
 
-MODELS: dict[str, Callable[[], Case]] = {
-    "features": partial(table, FOURIER, {**FEW, **SCALES}),
-    "features-matern": partial(table, FOURIER, {"spectrum": "matern32", **FEW, **SCALES}),
-    "features-weights": partial(table, FOURIER, {**FEW, **SCALES}, WEIGHTS),
-    "features-noise": partial(table, FOURIER, {**FEW, **SCALES}, NOISE),
-    "features-outputs": partial(table, FOURIER, {**FEW, **SCALES}, outputs=2),
-    "features-more-than-rows": partial(table, FOURIER, {"num_frequencies": 30, "coupling": EQUAL, **SCALES}, count=20),
-    "features-float32": partial(table, FOURIER, {**FEW, **SCALES}, dtype=torch.float32),
-    "features-positive": partial(table, FOURIER, {"kind": "laplace", "num_frequencies": 12, **SCALES}),
+MODELS = {
+    "features": fourier,
+    "features-matern": partial(fourier, spectrum="matern32"),
+    "features-weights": partial(fourier, given=WEIGHTS),
+    "features-noise": partial(fourier, given=NOISE),
+    "features-outputs": partial(fourier, outputs=2),
+    "features-more-than-rows": partial(fourier, num_frequencies=30, count=20),
+    "features-float32": partial(fourier, dtype=torch.float32),
+    "features-positive": partial(fourier, kind="laplace", coupling="energy"),
     "features-streamed": streamed,
     "features-dask": distributed,
-    "exact": partial(table, EXACT, SCALES),
-    "exact-matern": partial(table, EXACT, {"spectrum": "matern52", **SCALES}),
-    "exact-weights": partial(table, EXACT, SCALES, {**WEIGHTS, **NOISE}),
-    "exact-outputs": partial(table, EXACT, SCALES, outputs=2),
-    "exact-sum": partial(table, TABLE, gp(BOTH, rfgp.Exact(), rfgp.Exact())),
-    "inducing": partial(table, TABLE, gp(MATERN, points())),
-    "inducing-fitc": partial(table, TABLE, gp(MATERN, points("fitc")), WEIGHTS),
-    "inducing-vfe": partial(table, TABLE, gp(MATERN, points("vfe"))),
-    "inducing-residual": partial(table, TABLE, gp(MATERN, points(residual=near("auto")))),
-    "neighbors": partial(table, TABLE, gp(MATERN, near())),
-    "neighbors-weights": partial(table, TABLE, gp(MATERN, near()), {**WEIGHTS, **NOISE}),
-    "neighbors-outputs": partial(table, TABLE, gp(MATERN, near()), outputs=2),
-    "neighbors-features": partial(table, TABLE, BESIDE),
+    "exact": exact,
+    "exact-matern": partial(exact, spectrum="matern52"),
+    "exact-weights": partial(exact, given={**WEIGHTS, **NOISE}),
+    "exact-outputs": partial(exact, outputs=2),
+    "exact-sum": partial(process, BOTH, rfgp.Exact(), rfgp.Exact()),
+    "inducing": partial(process, MATERN, points()),
+    "inducing-fitc": partial(process, MATERN, points("fitc"), given=WEIGHTS),
+    "inducing-vfe": partial(process, MATERN, points("vfe")),
+    "inducing-residual": partial(process, MATERN, points(residual=near("auto"))),
+    "neighbors": partial(process, MATERN, near()),
+    "neighbors-weights": partial(process, MATERN, near(), given={**WEIGHTS, **NOISE}),
+    "neighbors-outputs": partial(process, MATERN, near(), outputs=2),
+    "neighbors-features": partial(process, BOTH, FREQUENCIES, near()),
     "equispaced": partial(series, rfgp.EquispacedFourier()),
     "chain": partial(series, rfgp.SparsePrecision()),
-    "chain-season": partial(
-        series, rfgp.Exact(), k.Matern(0, nu=2.5, name="a") + k.Periodic(0, period=3.1, lengthscale=1.2, name="b")
-    ),
+    "chain-season": partial(series, rfgp.Exact(), SEASON),
     "terms": partial(terms, "auto"),
-    "terms-neighbors": partial(
-        terms, {"a": near(), "l": rfgp.Exact(), "g": rfgp.SparsePrecision(), "f": rfgp.SparsePrecision()}
-    ),
-    "terms-residual": partial(
-        terms, {"a": points(None, near()), "l": rfgp.Exact(), "g": rfgp.SparsePrecision(), "f": rfgp.SparsePrecision()}
-    ),
+    "terms-neighbors": partial(terms, {"a": near(), **OTHERS}),
+    "terms-residual": partial(terms, {"a": points(None, near()), **OTHERS}),
     "terms-poisson": partial(terms, "auto", "poisson"),
-    "neighbors-latent": partial(latent, gp(MATERN, near("latent"))),
-    "neighbors-latent-features": partial(latent, gp(BOTH, frequencies(), near("latent"))),
-    "bernoulli": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "laplace"}),
-    "bernoulli-variational": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "variational"}),
-    "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"inference": "laplace"}),
-    "bernoulli-more-features-than-rows": partial(
-        observed, FOURIER, "bernoulli", {"num_frequencies": 30, "coupling": EQUAL, "inference": "laplace"}, count=20
-    ),
-    "categorical": partial(observed, FOURIER, "categorical", {**FEW, "inference": "laplace"}),
-    "categorical-variational": partial(observed, FOURIER, "categorical", {**FEW, "inference": "variational"}),
-    "categorical-exact": partial(observed, EXACT, "categorical", {"inference": "laplace"}),
-    "poisson": partial(observed, FOURIER, "poisson", {**FEW, "inference": "laplace"}),
-    "poisson-exposure": partial(observed, FOURIER, "poisson", {**FEW}, exposure=True),
-    "negative-binomial": partial(observed, FOURIER, "negative-binomial", {**FEW}),
-    "gamma-exact": partial(observed, EXACT, "gamma", {}),
-    "student-t": partial(observed, FOURIER, "student-t", {**FEW}),
-    "heteroscedastic": partial(observed, FOURIER, "heteroscedastic", {**FEW}),
+    "neighbors-latent": partial(process, MATERN, near("latent"), count=80, has_gradient=False),
+    "neighbors-latent-features": partial(process, BOTH, FREQUENCIES, near("latent"), count=80, has_gradient=False),
+    "bernoulli": partial(fourier, "bernoulli", **LAPLACE),
+    "bernoulli-variational": partial(fourier, "bernoulli", **VARIATIONAL),
+    "bernoulli-exact": partial(exact, "bernoulli", **LAPLACE),
+    "bernoulli-more-features-than-rows": partial(fourier, "bernoulli", num_frequencies=30, count=20, **LAPLACE),
+    "categorical": partial(fourier, "categorical", **LAPLACE),
+    "categorical-variational": partial(fourier, "categorical", **VARIATIONAL),
+    "categorical-exact": partial(exact, "categorical", **LAPLACE),
+    "poisson": partial(fourier, "poisson", **LAPLACE),
+    "poisson-exposure": partial(fourier, "poisson", given=EXPOSURE),
+    "gamma-exact": partial(exact, "gamma"),
+    **{name: partial(fourier, name) for name in ("negative-binomial", "student-t", "heteroscedastic")},
     "roads": roads,
     "roads-smooth": partial(roads, 2, "stationary"),
     "roads-outputs": partial(roads, 1, "open", outputs=2),
@@ -309,13 +283,13 @@ MODELS: dict[str, Callable[[], Case]] = {
     "mesh-bernoulli": partial(mesh, likelihood="bernoulli"),
     "graph-exact": partial(nodes, "exact"),
     "graph-exact-outputs": partial(nodes, "exact", outputs=2),
-    "graph-precision": partial(nodes, "precision", PRECISE),
-    "graph-precision-outputs": partial(nodes, "precision", PRECISE, outputs=2),
-    "graph-precision-poisson": partial(nodes, "precision", PRECISE, likelihood="poisson"),
-    "graph-rational": partial(nodes, "rational", RATIONAL),
-    "graph-walks": partial(nodes, "walks", num_walkers=8, p_halt=0.1, exact_hops=0),
-    "graph-walks-poisson": partial(nodes, "walks", num_walkers=8, p_halt=0.1, exact_hops=0, likelihood="poisson"),
-    "graph-walks-iterated": partial(nodes, "walks", num_walkers=4, p_halt=0.3, exact_hops=0, size=(66, 70)),
+    "graph-precision": PRECISE,
+    "graph-precision-outputs": partial(PRECISE, outputs=2),
+    "graph-precision-poisson": partial(PRECISE, likelihood="poisson"),
+    "graph-rational": partial(nodes, "rational", graphs.kernels.Matern(1.5, 2.0)),
+    "graph-walks": WALKS,
+    "graph-walks-poisson": partial(WALKS, likelihood="poisson"),
+    "graph-walks-iterated": partial(WALKS, num_walkers=4, p_halt=0.3, size=(66, 70)),
     "graph-chebyshev": partial(nodes, "chebyshev", degree=8),
     "graph-taylor": partial(nodes, "taylor", degree=8),
     "graph-spectrum": partial(nodes, "spectrum", rank=12),
@@ -338,9 +312,8 @@ def answers_of(case):
     if type(model) is rfgp.GP and len(model.kernel.terms()) > 1:
         found["terms"] = [prediction.of(term.name).mean for term in model.kernel.terms()]
     if case.can_update:
-        more = (
-            {name: part[:2] for name, part in case.inputs.items()} if isinstance(case.inputs, dict) else case.inputs[:2]
-        )
+        is_named = isinstance(case.inputs, dict)
+        more = {name: part[:2] for name, part in case.inputs.items()} if is_named else case.inputs[:2]
         targets = np.ones((2, case.outputs) if case.outputs > 1 else 2)
         targets = torch.as_tensor(targets, dtype=more.dtype) if isinstance(more, torch.Tensor) else targets
         updated = model.update(more, targets).predict(case.inputs)

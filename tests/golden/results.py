@@ -4,7 +4,6 @@ import json
 import platform
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -55,14 +54,14 @@ NATS, DEVIATIONS = (1e-4, 1e-2), (1e-3, 3e-2)
 """Tolerances of searches, here and elsewhere: of a likelihood in nats, and of predictions in standard deviations."""
 
 
-def processor() -> str:
+def processor():
     """Return the names of the processor and of the instructions that torch uses."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
     return f"{name or platform.processor()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def results_of(name: str) -> dict[str, Any]:
+def results_of(name):
     """Return the results of a case as numbers, nested lists and texts, by name.
 
     Args:
@@ -74,7 +73,7 @@ def results_of(name: str) -> dict[str, Any]:
         return {key: rounded(value) for key, value in GROUPS[group][own]().items()}
 
 
-def rounded(value: Any, digits: int = 13) -> Any:
+def rounded(value, digits=13):
     """Return a value for JSON, with rounded numbers."""
     if isinstance(value, dict):
         return {key: rounded(part, digits) for key, part in value.items()}
@@ -87,7 +86,7 @@ def rounded(value: Any, digits: int = 13) -> Any:
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
-def differences(name: str, found: dict[str, Any], expected: dict[str, Any], is_here: bool = True) -> list[str]:
+def differences(name, found, expected, is_here=True):
     """Return messages about results that are missing, new, or farther apart than the tolerance of a case.
 
     Args:
@@ -117,7 +116,7 @@ def differences(name: str, found: dict[str, Any], expected: dict[str, Any], is_h
     return out
 
 
-def _allowed(name: str, key: str, expected: dict[str, Any], is_here: bool) -> Any:
+def _allowed(name, key, expected, is_here):
     """Return the largest difference of a number, or of each. Whole numbers, as counts and exit codes, must be equal."""
     if np.asarray(expected[key]).dtype.kind in "biu":
         return 0.5
@@ -131,13 +130,12 @@ def _allowed(name: str, key: str, expected: dict[str, Any], is_here: bool) -> An
     return DEVIATIONS[not is_here] * size
 
 
-def read(path: Path = FILE) -> dict[str, Any]:
+def read(path=FILE):
     """Return the processor of a file, and the results of all cases by group and name."""
-    known: dict[str, Any] = json.loads(path.read_text())
-    return known
+    return json.loads(path.read_text())
 
 
-def write(results: dict[str, Any], path: Path = FILE) -> None:
+def write(results, path=FILE):
     """Write results with the name of the processor, a line for each case."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in results.items())
     path.write_text(f'{{"processor": {json.dumps(processor())}, "results": {{\n{lines}\n}}}}\n')

@@ -1,12 +1,11 @@
 """Fits along each path of a search, and selections by the default with their noise."""
 
-from functools import partial
-
 import numpy as np
 
 import graphs
 import rfgp
 from rfgp import kernels as k
+from tests.golden import cases, models
 
 LONG = 1e6
 """A time limit that no fit reaches, because a slow machine would select something else."""
@@ -53,9 +52,9 @@ def fitted(model, X, y, new, **options):
     }
 
 
-def gp(kernel, approximation, data, likelihood="gaussian", **options):
+def gp(kernel, approximation, data, count, likelihood="gaussian", inference=None):
     """Fit a process of a table."""
-    return fitted(rfgp.GP(kernel, likelihood, approximation, seed=0, **options), *data())
+    return fitted(rfgp.GP(kernel, likelihood, approximation, inference=inference, seed=0), *data(count))
 
 
 def nodes(kernel, features):
@@ -69,42 +68,59 @@ def nodes(kernel, features):
 
 def roads():
     """Fit a field on roads."""
-    lines = [[(0, 0), (1, 0), (2, 0)], [(1, 1), (1, 0), (1, -1)], [(2, 0), (3, 0), (3, 1), (2, 0)]]
     rng = np.random.default_rng(4)
     X, new = (np.stack([rng.integers(0, 3, n).astype(float), rng.uniform(size=n)], axis=1) for n in (40, 20))
     y = X[:, 0] - np.cos(4 * X[:, 1]) + 0.1 * rng.standard_normal(40)
-    return fitted(rfgp.RoadGP(graphs.RoadNetwork.from_lines(lines, metric="euclidean"), seed=0), X, y, new)
+    return fitted(rfgp.RoadGP(graphs.RoadNetwork.from_lines(models.LINES[:3], metric="euclidean"), seed=0), X, y, new)
 
 
-MATERN = k.Matern(nu=1.5)
+MATERN, RBF = k.Matern(nu=1.5), k.RBF()
+
+
+def features(count, **options):
+    """Return features with a seed of their own."""
+    return rfgp.RandomFeatures(count, seed=0, **options)
+
+
+def near(count, **options):
+    """Return neighbors with a seed of their own."""
+    return rfgp.Vecchia(count, seed=0, **options)
+
+
 FITS = {
-    "exact": partial(gp, MATERN, rfgp.Exact(), partial(table, 120)),
-    "exact-sum": partial(gp, k.Linear(1, name="l") + k.RBF(0, name="r"), rfgp.Exact(), partial(table, 120)),
-    "period": partial(gp, k.Periodic(0, period=1.6) + k.Linear(0), rfgp.Exact(), partial(series, 150)),
-    "features": partial(gp, k.RBF(), rfgp.RandomFeatures(48, seed=0), partial(table, 400)),
-    "subsets": partial(gp, k.RBF(), rfgp.RandomFeatures(48, seed=0), partial(table, 6000)),
-    "learned": partial(gp, k.RBF(), rfgp.RandomFeatures(12, learn_frequencies=True, seed=0), partial(table, 400)),
-    "inducing": partial(gp, MATERN, rfgp.InducingPoints(32, seed=0), partial(table, 500)),
-    "residual": partial(
-        gp, MATERN, rfgp.InducingPoints(16, residual=rfgp.Vecchia(8, seed=0), seed=0), partial(table, 500)
-    ),
-    "neighbors": partial(gp, MATERN, rfgp.Vecchia(12, seed=0), partial(table, 1500)),
-    "neighbors-features": partial(
+    **cases(
         gp,
-        k.RBF(name="a") + k.Matern(nu=0.5, name="b"),
-        {"a": rfgp.RandomFeatures(24, seed=0), "b": rfgp.Vecchia(12, seed=0)},
-        partial(table, 800),
+        {
+            "exact": (MATERN, rfgp.Exact(), table, 120),
+            "exact-sum": (k.Linear(1, name="l") + k.RBF(0, name="r"), rfgp.Exact(), table, 120),
+            "period": (k.Periodic(0, period=1.6) + k.Linear(0), rfgp.Exact(), series, 150),
+            "features": (RBF, features(48), table, 400),
+            "subsets": (RBF, features(48), table, 6000),
+            "learned": (RBF, features(12, learn_frequencies=True), table, 400),
+            "inducing": (MATERN, rfgp.InducingPoints(32, seed=0), table, 500),
+            "residual": (MATERN, rfgp.InducingPoints(16, residual=near(8), seed=0), table, 500),
+            "neighbors": (MATERN, near(12), table, 1500),
+            "neighbors-features": (
+                k.RBF(name="a") + k.Matern(nu=0.5, name="b"),
+                {"a": features(24), "b": near(12)},
+                table,
+                800,
+            ),
+            "latent-neighbors": (MATERN, near(12, condition_on="latent"), table, 500),
+            "lattice": (MATERN, rfgp.EquispacedFourier(), table, 3000),
+            "chain": (k.Matern(0, nu=1.5), rfgp.SparsePrecision(), series, 3000),
+            "poisson": (RBF, features(32), counts, 300, "poisson"),
+            "variational": (RBF, features(32), classes, 300, "bernoulli", "variational"),
+            "classes-exact": (RBF, rfgp.Exact(), classes, 120, "bernoulli"),
+        },
     ),
-    "latent-neighbors": partial(gp, MATERN, rfgp.Vecchia(12, condition_on="latent", seed=0), partial(table, 500)),
-    "lattice": partial(gp, MATERN, rfgp.EquispacedFourier(), partial(table, 3000)),
-    "chain": partial(gp, k.Matern(0, nu=1.5), rfgp.SparsePrecision(), partial(series, 3000)),
-    "poisson": partial(gp, k.RBF(), rfgp.RandomFeatures(32, seed=0), partial(counts, 300), "poisson"),
-    "variational": partial(
-        gp, k.RBF(), rfgp.RandomFeatures(32, seed=0), partial(classes, 300), "bernoulli", inference="variational"
+    **cases(
+        nodes,
+        {
+            "nodes": (graphs.kernels.Diffusion(1.5), "exact"),
+            "nodes-precision": (graphs.kernels.RegularizedLaplacian(2, 1.5), "precision"),
+        },
     ),
-    "classes-exact": partial(gp, k.RBF(), rfgp.Exact(), partial(classes, 120), "bernoulli"),
-    "nodes": partial(nodes, graphs.kernels.Diffusion(1.5), "exact"),
-    "nodes-precision": partial(nodes, graphs.kernels.RegularizedLaplacian(2, 1.5), "precision"),
     "roads": roads,
 }
 """A fit along each path of a search, by name."""
@@ -128,9 +144,9 @@ def selected(model, X, y, new):
     }
 
 
-def default(data, **options):
+def default(data, count, likelihood=None):
     """Fit the default to a table."""
-    return selected(rfgp.GP(seed=0, time_limit=LONG, **options), *data())
+    return selected(rfgp.GP(likelihood=likelihood, seed=0, time_limit=LONG), *data(count))
 
 
 def scaled(count):
@@ -154,15 +170,23 @@ def levels(count):
     return X, y + 0.1 * rng.standard_normal(count), new
 
 
-SELECTIONS = {
-    "smooth": partial(default, partial(table, 150)),
-    "noise-free": partial(default, partial(table, 100, noise=0.0)),
-    "scaled": partial(default, partial(scaled, 400)),
-    "tails": partial(default, partial(tails, 300)),
-    "season": partial(default, partial(series, 200)),
-    "levels": partial(default, partial(levels, 160)),
-    "counts": partial(default, partial(counts, 150)),
-    "classes": partial(default, partial(classes, 200), likelihood="bernoulli"),
-    "held-out": partial(default, partial(table, 2050)),
-}
+def smooth(count):
+    """Return rows without noise."""
+    return table(count, noise=0.0)
+
+
+SELECTIONS = cases(
+    default,
+    {
+        "smooth": (table, 150),
+        "noise-free": (smooth, 100),
+        "scaled": (scaled, 400),
+        "tails": (tails, 300),
+        "season": (series, 200),
+        "levels": (levels, 160),
+        "counts": (counts, 150),
+        "classes": (classes, 200, "bernoulli"),
+        "held-out": (table, 2050),
+    },
+)
 """What the default selects, by name of the table."""

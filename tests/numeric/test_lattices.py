@@ -61,38 +61,6 @@ def test_gradient_of_scale_matches_differences(name):
     assert torch.autograd.gradcheck(lambda *values: design.scale(*values).square(), leaves, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_plan_keeps_exactly_the_modes_above_the_level(name):
-    design, parameters, plan = design_of(name, level=1e-3)
-    widths = design.lattice.half_widths
-    values = dict(zip(design.names, parameters, strict=True))
-    indices = np.stack(np.meshgrid(*(np.arange(-w, w + 1) for w in widths), indexing="ij"), -1).reshape(-1, len(widths))
-    logs = design.product.log_prob(torch.as_tensor(indices * design.lattice.spacing), values)
-    variances = logs.exp().numpy() * np.prod(design.lattice.spacing)
-    is_zero = (indices == 0).all(1)
-    assert plan.num_wanted == 2 * int(((variances > 1e-3) & ~is_zero).sum()) // 2 + 1
-    kept = {tuple(j) for j in plan.modes.indices} | {tuple(-j) for j in plan.modes.indices}
-    assert kept == {tuple(j) for j in indices[(variances > 1e-3) & ~is_zero]}
-
-
-def test_plan_keeps_the_largest_modes_if_they_are_too_many():
-    few, all_ = (
-        lattices.plan_lattice(PRODUCTS["product"], VALUES, (0, 1, 2), (np.zeros(3), np.ones(3)), 1e-6, 1e-3, most)
-        for most in (101, 20_000)
-    )
-    assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
-    assert few.residual_variance > all_.residual_variance
-
-
-@pytest.mark.parametrize("factor", [0.85, 1.0, 1.2])
-def test_lattice_serves_nearby_lengthscales(factor):
-    design, parameters, _ = design_of("gaussian", level=1e-5)
-    near = {design.names[0]: factor * parameters[0]}
-    assert lattices.lattice.supports(design.product, near, design.lattice, 1e-5, 1e-3)
-    far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not lattices.lattice.supports(design.product, far, design.lattice, 1e-5, 1e-3)
-
-
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_transforms_match_sums_of_exponentials(d):
     rng = np.random.default_rng(d)

@@ -3,7 +3,6 @@
 import mpmath as mp
 import numpy as np
 import pytest
-import torch
 
 import rfgp
 from rfgp import kernels as k
@@ -67,12 +66,3 @@ def test_answers_have_enough_digits(case):
     assert np.abs(left.mean - left_mean).max() < 1e-5 * y.std()
     np.testing.assert_allclose(np.sqrt(left.variance), left_std, rtol=0.01)
     assert gp.log_marginal_likelihood().item() == pytest.approx(density, abs=1e-3 * N)
-
-
-def test_equal_rows_have_finite_gradients_at_small_noise():
-    X = np.repeat(np.random.default_rng(0).uniform(size=(40, 2)), 2, axis=0)
-    start = {"noise": 1e-10, "lengthscale": 100.0, "outputscale": 100.0}
-    gp = rfgp.GP(k.Matern(nu=0.5), approximation=rfgp.Exact(), start=start, seed=0)
-    gp.condition(X, np.sin(9 * X[:, 0]) + np.arange(80))
-    gp.log_marginal_likelihood().backward()
-    assert all(bool(torch.isfinite(raw.grad).all()) for raw in gp.hyperparameters.raw.values())

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ import trimesh
 from matplotlib import pyplot
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from refusals import refused
 from scipy import stats
 
 import graphs
@@ -63,8 +66,7 @@ def test_a_band_shows_the_mean_and_both_intervals(curve):
     assert len(drawn(axes)) > 10_000
     tensors = gp.predict(torch.as_tensor(x[:, None]))
     np.testing.assert_allclose(plotting.plot_prediction_band(x, tensors).lines[0].get_ydata(), p.mean[order])
-    with pytest.raises(rfgp.InvalidArgumentError, match="x must have"):
-        plotting.plot_prediction_band(x[:3], p)
+    refused(lambda: plotting.plot_prediction_band(x[:3], p), rfgp.InvalidArgumentError, "x must have")
 
 
 @pytest.mark.slow
@@ -73,19 +75,15 @@ def test_a_calibration_curve_is_the_coverage(curve):
     p = gp.predict(x[:, None])
     axes = plotting.plot_calibration(y, p)
     levels, shares = axes.lines[1].get_data()
-    half = np.sqrt(p.observed().variance)
-    for level, share in list(zip(levels, shares, strict=True))[::20]:
-        inside = np.abs(y - p.mean) <= stats.norm.ppf(0.5 + level / 2) * half
-        assert share == pytest.approx(inside.mean())
+    inside = np.abs(y - p.mean) <= stats.norm.ppf(0.5 + levels[20] / 2) * p.observed().std
+    assert shares[20] == pytest.approx(inside.mean())
     drawn(axes)
     calibration = gp.calibration([0.5, 0.9])
     axes = plotting.plot_calibration(calibration)
     np.testing.assert_array_equal(axes.lines[1].get_data(), [calibration.levels, calibration.coverage])
     assert axes.lines[1].get_label() == "60 rows, left out one at a time"
-    with pytest.raises(rfgp.InvalidArgumentError, match="prediction must be given"):
-        plotting.plot_calibration(y)
-    figure, before = Figure(), pyplot.get_fignums()
-    axes = figure.subplots()
+    refused(lambda: plotting.plot_calibration(y), rfgp.InvalidArgumentError, "prediction must be given")
+    before, axes = pyplot.get_fignums(), Figure().subplots()
     assert plotting.plot_calibration(y, p, axes=axes) is axes
     assert pyplot.get_fignums() == before
 
@@ -100,15 +98,6 @@ def test_curves_by_size_show_the_means(comparison, plot, figure):
         np.testing.assert_allclose(heights, expected)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32"]
     drawn(axes)
-    assert len(written_ticks(axes)) >= 2
-
-
-def written_ticks(axes):
-    """The labels within a logarithmic vertical axis, which are the values of their ticks."""
-    low, high = axes.get_ylim()
-    labels = {label.get_text(): tick for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
-    assert all(float(text) == pytest.approx(tick) for text, tick in labels.items())
-    return [text for text, tick in labels.items() if low <= tick <= high]
 
 
 @pytest.mark.parametrize("kind", ["trimesh", "MeshField", "plane"])
@@ -123,8 +112,7 @@ def test_mesh_plots_take_any_mesh(kind):
     )
     assert len(by_face) == 80
     np.testing.assert_array_equal(by_face, by_vertex)
-    with pytest.raises(rfgp.InvalidArgumentError, match="42 vertices or 80 faces"):
-        plotting.plot_mesh_field(mesh, heights[:5])
+    refused(lambda: plotting.plot_mesh_field(mesh, heights[:5]), rfgp.InvalidArgumentError, "42 vertices or 80 faces")
 
 
 @pytest.mark.slow
@@ -139,8 +127,7 @@ def test_a_road_field_colours_every_piece():
     middle = np.array([values[[segment.source, segment.target]].mean() for segment in segments])
     assert np.corrcoef(middle, shades[:, 1])[0, 1] > 0.9  # viridis grows greener
     drawn(axes)
-    with pytest.raises(rfgp.InvalidArgumentError, match="on roads"):
-        plotting.plot_road_field(ball(), values)
+    refused(lambda: plotting.plot_road_field(ball(), values), rfgp.InvalidArgumentError, "on roads")
 
 
 @pytest.mark.slow
@@ -154,7 +141,6 @@ def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     np.testing.assert_allclose(family.get_ydata(), scale * kernel.base.spectral(np.linspace(0, 2, 401)))
     assert noise.get_ydata()[0] == pytest.approx(gp.hyperparameters.noise.item())
     assert drawn(axes)
-    assert len(written_ticks(axes)) >= 3
     plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
     assert len(plotting.plot_spectrum(plain).lines) == 2
 
@@ -171,23 +157,19 @@ def test_term_is_drawn_with_its_centered_posterior():
     y = np.sin(2 * np.pi * X["t"] / 12) + X["a"] * X["b"] + (X["store"] == "y") + 0.1 * rng.standard_normal(60)
     kernel = k.Periodic("t", period=12.0, name="season") + k.RBF(("a", "b"), name="map") + k.Group("store", name="shop")
     gp = rfgp.GP(kernel + (k.Linear("a") * k.Group("store")).named("slope"), seed=0).fit(X, y)
-    curve = plotting.plot_term(gp, "season", X)
-    drawn(curve)
+    curve, levels, area = (plotting.plot_term(gp, name, X) for name in ("season", "shop", "map"))
+    for axes in (curve, levels, area):
+        drawn(axes)
     x, mean = curve.lines[0].get_data()
-    rows = {name: np.resize(X[name], len(x)) for name in X} | {"t": x}
-    term = gp.predict(rows).of("season").centered()
+    term = gp.predict({name: np.resize(X[name], len(x)) for name in X} | {"t": x}).of("season").centered()
     np.testing.assert_allclose(mean, term.mean, rtol=1e-9, atol=1e-12)
     band = curve.collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == pytest.approx((term.mean + 1.96 * term.std).max())
-    levels = plotting.plot_term(gp, "shop", X)
-    drawn(levels)
     assert [text.get_text() for text in levels.get_yticklabels()] == ["x", "y"]
-    area = plotting.plot_term(gp, "map", X)
-    drawn(area)
     assert (area.get_xlabel(), area.get_ylabel()) == ("a", "b")
     assert "typical" in plotting.plot_term(gp, "slope", X, column="a").get_title()
-    for name, column in (("slope", None), ("slope", "t"), ("saeson", None)):
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"column|Did you mean"):
+    for name, column, word in (("slope", None, "column"), ("slope", "t", "column"), ("saeson", None, "Did you mean")):
+        with pytest.raises(rfgp.InvalidArgumentError, match=word):
             plotting.plot_term(gp, name, X, column=column)
 
 
@@ -215,5 +197,4 @@ def test_values_that_do_not_fit_a_mesh_are_refused():
         (field, np.zeros((80, 1)), "values"),
         (town(), field.values, "mesh"),
     ):
-        with pytest.raises(rfgp.InvalidArgumentError, match=word):
-            plotting.plot_mesh_field(where, values)
+        refused(partial(plotting.plot_mesh_field, where, values), rfgp.InvalidArgumentError, word)

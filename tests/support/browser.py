@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -64,37 +63,32 @@ window.addEventListener("message", function (e) { document.documentElement.datas
 </script><iframe src="PAGE" style="border:0;width:WIDTHpx;height:HEIGHTpx"></iframe>"""
 
 
-def probe(page: str, folder: Path, *, size=(1100, 900), frame=None):
+def probe(page, folder, *, size=(1100, 900), frame=None):
     """Open a page and return what it says of itself; `frame` (width, height) shows it in a frame of that size."""
     watched = page.replace("<head>", "<head>" + _WATCH, 1).replace("</body>", _TELL + "</body>", 1)
     assert watched.count(_WATCH) == watched.count(_TELL) == 1
     path = folder / "watched.html"
     path.write_text(watched, encoding="utf-8")
-    path = path if frame is None else _framed(path, frame)
+    if frame is not None:
+        outer = path.with_name("frame.html")
+        filled = _FRAME.replace("PAGE", path.name).replace("WIDTH", f"{frame[0]}").replace("HEIGHT", f"{frame[1]}")
+        outer.write_text(filled, encoding="utf-8")
+        path = outer
     dom = run(folder, path, size, "--dump-dom")
     found = re.search(r'<html[^>]*? data-probe="([^"]*)"', dom)
     assert found, "the page never said how it went"
     return json.loads(html.unescape(found.group(1)))
 
 
-def _framed(path: Path, frame) -> Path:
-    """Return a page beside a page that shows it in a frame (width, height)."""
-    outer = path.with_name("frame.html")
-    filled = _FRAME.replace("PAGE", path.name).replace("WIDTH", f"{frame[0]}").replace("HEIGHT", f"{frame[1]}")
-    outer.write_text(filled, encoding="utf-8")
-    return outer
-
-
-def screenshot(page: str, folder: Path, *, size, frame=None):
-    """Return the page's top as a PNG of the given size; `frame` (width, height) shows it in a frame of that size."""
+def screenshot(page, folder, *, size):
+    """Return the page's top as a PNG of the given size."""
     path, picture = folder / "page.html", folder / "page.png"
     path.write_text(page, encoding="utf-8")
-    path = path if frame is None else _framed(path, frame)
     run(folder, path, size, f"--screenshot={picture}")
     return picture
 
 
-def run(folder: Path, path: Path, size, *options: str) -> str:
+def run(folder, path, size, *options):
     """Run Chromium once on a file, without a network, and return its standard output."""
     profile = folder / "profile"
     shutil.rmtree(profile, ignore_errors=True)

@@ -12,7 +12,7 @@ from rfgp.couplings.energy import solver, store
 from rfgp.spectra import Gaussian
 
 
-def main() -> None:
+def main():
     solutions = {}
     for d in range(2, 21):
         for weighted in (False, True):

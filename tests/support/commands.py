@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import shlex
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -42,26 +43,6 @@ def command(line, folder, code=0):
     return Answer(out.getvalue(), said, found or 0)
 
 
-def run(monkeypatch, capsys, *arguments):
-    """Return (exit code, standard output, standard error) of the command line."""
-    monkeypatch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
-    try:
-        code = _ENTRY.load()()
-    except SystemExit as stop:
-        code = stop.code
-    out = capsys.readouterr()
-    return code or 0, out.out, out.err
-
-
-def succeed(monkeypatch, capsys, *arguments):
-    """Return (standard output, standard error) of the command line, which must succeed."""
-    code, out, err = run(monkeypatch, capsys, *arguments)
-    assert code == 0, err
-    return out, err
-
-
-def fail(monkeypatch, capsys, *arguments):
-    """Return the message of the command line, which must fail with code 1, on one line."""
-    code, _, err = run(monkeypatch, capsys, *arguments)
-    assert code == 1, err
-    return " ".join(err.split())
+def figures(line, folder):
+    """Run a line with --json, and return what it prints."""
+    return json.loads(command(f"{line} --json", folder).out)

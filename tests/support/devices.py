@@ -2,14 +2,13 @@
 
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
 _NUMBERS = {"null": 3, "full": 7}
 
 
-def device(folder: Path, name: str) -> Path:
+def device(folder, name):
     """Make a device that is like /dev/null or /dev/full in a folder; where that is not allowed the test is skipped."""
     path = folder / name
     try:

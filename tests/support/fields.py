@@ -106,3 +106,13 @@ def mesh_precision(mesh, alpha, lengthscale):
 
 def matrix(field, *values):
     return sp.csr_array((field.entries(np.array(values)), field.pattern.indices, field.pattern.indptr)).toarray()
+
+
+def squares(count, side):
+    """Return count x count squares, cut along diagonals that alternate, and the numbers (i, j) of their vertices."""
+    at = np.arange((count + 1) ** 2).reshape(count + 1, count + 1)
+    corners = np.stack([at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:]], axis=-1)
+    odd = np.indices((count, count)).sum(axis=0) % 2 == 1
+    corners[odd] = np.roll(corners[odd], 1, axis=-1)
+    faces = corners[..., [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3)
+    return side / count * np.indices(at.shape).reshape(2, -1).T, faces, at

@@ -6,7 +6,6 @@ other names of `inner-names.txt` are numeric kernels whose errors are hard to se
 
 import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import public_names
@@ -15,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("inner-names.txt")
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported(path):
     """Yield the full names that a file imports from the packages."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -27,14 +26,14 @@ def imported(path: Path) -> Iterator[str]:
         yield from (name for name in names if name.split(".")[0] in ("rfgp", "graphs"))
 
 
-def inner() -> set[str]:
+def inner():
     """Return the imported names that are neither public nor modules of public names."""
     public = public_names.recorded()
     modules = {name.rpartition(".")[0] for name in public} | {"rfgp", "graphs"}
     return {name for path in TESTS.rglob("*.py") for name in imported(path)} - public - modules
 
 
-def recorded() -> set[str]:
+def recorded():
     """Return the names that tests may import."""
     return set(RECORD.read_text(encoding="utf-8").split())
 

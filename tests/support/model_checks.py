@@ -1,8 +1,5 @@
-"""Checks of models: gradients by central differences, and updates by conditioning on all rows."""
+"""Checks of models: gradients by central differences."""
 
-import copy
-
-import numpy as np
 import pytest
 import torch
 
@@ -22,15 +19,3 @@ def assert_gradients(gp, *, step=1e-5, rel=1e-5, abs=1e-5):
                     raw.view(-1)[place] -= sign * step
             expected = pytest.approx((ends[0] - ends[1]) / (2 * step), rel=rel, abs=abs)
             assert found.reshape(-1)[place].item() == expected, name
-
-
-def assert_update_is_condition(whole, X, y, new, first, *, rtol=1e-7, atol=0.0, variance_rtol=None):
-    """A model conditioned on the first rows and updated by the others predicts as one of all rows."""
-    parts = copy.deepcopy(whole)
-    parts.condition(X[:first], y[:first])
-    assert np.isfinite(parts.predict(new).mean).all()  # computes the posterior that the update may extend
-    parts.update(X[first:], y[first:])
-    found, expected = parts.predict(new), whole.predict(new)
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=rtol, atol=atol)
-    if variance_rtol is not None:
-        np.testing.assert_allclose(found.variance, expected.variance, rtol=variance_rtol)

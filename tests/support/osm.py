@@ -8,7 +8,6 @@ import numpy as np
 BLOCK = 120.0
 """Metres between parallel streets."""
 LONGITUDE, LATITUDE = 8.54, 47.37
-_RADIUS = 6_378_137.0  # of the sphere of EPSG:3857
 
 
 def ways():
@@ -68,31 +67,20 @@ def degrees(points):
     return np.stack([LONGITUDE + x * scale / np.cos(np.radians(LATITUDE)), LATITUDE + y * scale], axis=1)
 
 
-def mercator(points):
-    """Return longitudes and latitudes (n, 2) in the plane of EPSG:3857."""
-    longitude, latitude = np.radians(np.asarray(points)).T
-    return _RADIUS * np.stack([longitude, np.log(np.tan(np.pi / 4 + latitude / 2))], axis=1)
-
-
-def export(path, projected=False):
-    """Write the town as GeoJSON in CRS84 or EPSG:3857, and return the path."""
-
-    def placed(points):
-        found = degrees(points)
-        return (mercator(found) if projected else found).tolist()
+def export(path):
+    """Write the town as GeoJSON, and return the path."""
 
     features = [{"type": "Feature", "id": "node/0", "properties": {"note": "no place"}, "geometry": None}]
     for number, (kind, parts, tags) in enumerate(ways()):
-        lines = [placed(part) for part in parts]
+        lines = [degrees(part).tolist() for part in parts]
         geometry = {"type": kind, "coordinates": lines[0] if kind == "LineString" else [*lines, []]}
         features.append({"type": "Feature", "id": f"way/{number}", "properties": tags, "geometry": geometry})
     places, values = sensors()
     for number, (place, value) in enumerate(zip(places, values, strict=True)):
         tags = {"speed": round(float(value), 3) if number % 9 else None, "tags": ["a", None], "who": None}
-        geometry = {"type": "Point", "coordinates": placed([place])[0]}
+        geometry = {"type": "Point", "coordinates": degrees([place])[0].tolist()}
         features.append({"type": "Feature", "id": number, "properties": tags, "geometry": geometry})
-    name = "urn:ogc:def:crs:EPSG::3857" if projected else "urn:ogc:def:crs:OGC:1.3:CRS84"
-    crs = {"type": "name", "properties": {"name": name}}
+    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:OGC:1.3:CRS84"}}
     content = {"type": "FeatureCollection", "name": "town", "crs": crs, "features": features}
     Path(path).write_text(json.dumps(content))
     return Path(path)

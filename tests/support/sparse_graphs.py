@@ -47,3 +47,9 @@ def definite(graph, shift=0.3, hops=1):
     out = sp.csr_array((out + out.T) / 2)
     out.sort_indices()
     return out
+
+
+def star(size):
+    """Return the weights (size, size) of a star of so many nodes, `csr_array`."""
+    rays = sp.coo_array((np.ones(size - 1), (np.zeros(size - 1, int), np.arange(1, size))), shape=(size, size))
+    return sp.csr_array(rays + rays.T)

@@ -1,24 +1,15 @@
 """Files that are not what their names say: a named error, at once, and nothing done."""
 
 import gzip
-import io
 import json
-import lzma
 import struct
-import zipfile
 
 import networkx as nx
 import pytest
+from refusals import refused
 
 import graphs
 from graphs import Graph
-
-
-def zipped(name, content):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(name, content)
-    return out.getvalue()
 
 
 def ply(body="0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", vertices=3, faces=1, form="ascii"):
@@ -54,73 +45,68 @@ UNREAD = "could not be read as a mesh"
 FILES = {
     "empty.stl": (b"", "is empty"),
     "png.stl": (PNG, "PNG picture"),
-    "zip.stl": (zipped("a.stl", b"solid"), "zip archive"),
     "nested.ply": (gzip.compress(gzip.compress(ply())), "gzip data"),
-    "xz.obj": (lzma.compress(b"v 0 0 0"), "xz data"),
     "page.off": (b"<!DOCTYPE html><html>", "web page"),
     "lfs.ply": (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
-    "claims.stl": (stl(4_000_000_000, *range(12)), f"no faces|{UNREAD}"),
     "nan.stl": (stl(1, *[float("nan")] * 12), "finite"),
     "nan.obj": (b"v 0 0 0\nv 1 0 0\nv 0 nan 0\nv 1 1 0\nf 1 2 4\nf 1 2 3\n", "1 of 2 faces"),
     "claims.ply": (ply(faces=10**12), "1000000000000 faces"),
-    "points.ply": (ply(vertices=10**12), "no faces"),
     "binary.ply": (ply(vertices=4 * 10**9, form="binary_little_endian"), UNREAD),
     "outside.ply": (ply("0 0 0\n1 0 0\n0 1 0\n3 0 1 99\n"), "out of bounds"),
     "bytes.ply": (ply().replace(b"float x", b"fl\xffat x"), "0xff"),
     "outside.off": (b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 7\n", UNREAD),
-    "negative.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf -1 -2 -9\n", UNREAD),
-    "text.obj": (b"v a b c\nf 1 2 3\n", UNREAD),
+    "negative.obj": (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf -1 -2 -9\n", "out of bounds"),
     "outside.glb": (glb(OUTSIDE), UNREAD),
     "far.glb": (glb(FAR), UNREAD),
     "claims.glb": (glb(HUGE), UNREAD),
     "deep.glb": (glb(b"[" * 100_000), "recursion"),
-    "what.xyz": (b"1 2 3\n", r"\.stl, .*got what\.xyz"),
-    "empty.gml": (b"", "is empty"),
-    "text.gml": (b"hello", "GML graph"),
-    "nul.gml": (bytes(1000), "GML graph"),
+    "what.xyz": (b"1 2 3\n", "got what.xyz"),
     "deep.gml": (b"graph [ " * 20_000, "GML graph"),
     "twice.gml": (f"graph [ {A}{A.replace('id 0', 'id 1')}]".encode(), "duplicated"),
     "edge.gml": (f"graph [ {A}edge [ source 0 target 5 ] ]".encode(), "undefined target 5"),
-    "directed.gml": (f"graph [ directed 1 {A}]".encode(), "undirected"),
     "latin.gml": (b'graph [ node [ id 0 label "\xff" ] ]', "not ASCII"),
-    "escape.gml": (b"graph [ \x1b[31m ]", r"cannot tokenize \?\[31m"),
+    "escape.gml": (b"graph [ \x1b[31m ]", "cannot tokenize ?[31m"),
     "id.gml": (f"graph [ {A.replace('id 0', 'id 1 id 2')}]".encode(), "GML graph"),
-    "huge.gml": (f"graph [ {A}edge [ source 0 target 0 weight {10**400} ] ]".encode(), "range of a float"),
-    "weight.gml": (f'graph [ {A}edge [ source 0 target 0 weight "x" ] ]'.encode(), "'weight'"),
-    "empty.rda": (b"", "is empty"),
-    "bad.rda": (b"RDX9 not R data", "road network"),
     "gzip.rda": (gzip.compress(b"not R"), "road network"),
     "cut.rda": (gzip.compress(bytes(range(256)) * 100)[:-20], "truncated or damaged"),
     "claims.rda": (b"RDX2\nX\n" + struct.pack(">iiiii", 2, 0, 0, 0x13, 2**31 - 1), "road network"),
     "text.rda": (b"RDA2\nA\n2\n197888\n131840\n1026\n1\n", "road network"),
-    "gzip.geojson": (gzip.compress(b"{}"), "gzip data"),
     "latin.geojson": (b'{"type": "\xff"}', "UTF-8"),
+    "list.geojson": (b"[]", "FeatureCollection"),
+    "nothing.geojson": (b'{"type": "FeatureCollection"}', "FeatureCollection"),
+    "deep.geojson": (b"[" * 100_000, "that can be read"),
+    "cut.geojson": (b'{"type": "Feat', "must be JSON"),
+}
+INVALID = {
+    "claims.stl": (stl(4_000_000_000, *range(12)), "no faces"),
+    "points.ply": (ply(vertices=10**12), "no faces"),
+    "directed.gml": (f"graph [ directed 1 {A}]".encode(), "undirected"),
+    "weight.gml": (f'graph [ {A}edge [ source 0 target 0 weight "x" ] ]'.encode(), "'weight'"),
 }
 READERS = {"gml": Graph.from_gml, "rda": graphs.read_roads, "geojson": graphs.read_roads}
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *INVALID])
 def test_bad_files_raise_named_errors(name, tmp_path):
-    content, word = FILES[name]
+    content, word = {**FILES, **INVALID}[name]
     (tmp_path / name).write_bytes(content)
-    reader = READERS.get(name.split(".")[1], lambda path: Graph.from_mesh(graphs.load_mesh(path)))
-    with pytest.raises(graphs.GraphError, match=word) as caught:
-        reader(tmp_path / name)
-    assert len(str(caught.value)) < 400 + len(str(tmp_path))
-    assert str(caught.value).isprintable()
+    reader = READERS.get(name.split(".")[1], graphs.load_mesh)
+    error = graphs.InvalidGraphError if name in INVALID else graphs.FileFormatError
+    message = refused(lambda: reader(tmp_path / name), error, word)
+    assert len(message) < 400 + len(str(tmp_path))
+    assert message.isprintable()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", ["a.stl", "a.gml", "a.rda", "a.geojson"])
 def test_folders_and_missing_files_are_refused(name, tmp_path):
-    reader = READERS.get(name.split(".")[1], graphs.load_mesh)
-    with pytest.raises(graphs.FileFormatError, match="There is no file"):
-        reader(tmp_path / name)
+    def read():
+        READERS.get(name.split(".")[1], graphs.load_mesh)(tmp_path / name)
+
+    refused(read, graphs.FileFormatError, "There is no file")
     (tmp_path / name).mkdir()
-    with pytest.raises(graphs.FileFormatError, match="folder"):
-        reader(tmp_path / name)
-    with pytest.raises(graphs.FileFormatError):
-        Graph.from_gml(None)
+    refused(read, graphs.FileFormatError, "folder")
+    refused(lambda: Graph.from_gml(None), graphs.FileFormatError, "path")
 
 
 @pytest.mark.slow

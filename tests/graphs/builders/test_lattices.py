@@ -1,13 +1,11 @@
-"""Grids, against networkx and a comparison of all pairs of indices."""
+"""Grids, against a comparison of all pairs of indices."""
 
 import itertools
 import tracemalloc
 
-import networkx as nx
 import numpy as np
 import pytest
 
-import graphs
 from graphs import Graph
 
 
@@ -36,27 +34,14 @@ def test_edges_match_all_pairs(shape, diagonals):
             expected = np.divide(mean, D, out=np.zeros_like(D), where=D > 0)
             np.testing.assert_allclose(g.adjacency.toarray(), expected, rtol=1e-12)
             assert g.num_edges == (D > 0).sum() // 2
-            assert list(g.labels) == list(np.ndindex(shape))
-
-
-@pytest.mark.parametrize("periodic", [False, True])
-@pytest.mark.parametrize("shape", [(4, 6), (3, 5, 4), (9,)])
-def test_grid_matches_networkx(shape, periodic):
-    G = nx.grid_graph(shape[::-1], periodic=periodic)  # networkx counts axes from the last
-    nodes = list(np.ndindex(shape)) if len(shape) > 1 else list(range(shape[0]))
-    expected = nx.to_numpy_array(G, nodelist=nodes)
-    np.testing.assert_array_equal(Graph.from_grid(shape, periodic=periodic).adjacency.toarray(), expected)
 
 
 def test_positions_and_coordinates_are_in_c_order():
     g = Graph.from_grid((3, 4, 5), spacing=(0.5, 2.0, 3.0))
     np.testing.assert_allclose(g.coordinates, np.array(list(np.ndindex(3, 4, 5))) * [0.5, 2.0, 3.0])
-    assert Graph.from_grid((5,)).coordinates is None
-    assert Graph.from_grid((2, 2, 2, 2)).coordinates is None
     cube = Graph.from_grid((2,) * 12)
-    assert (cube.num_nodes, cube.num_edges) == (4096, 12 * 2**11)
+    assert (cube.num_nodes, cube.num_edges, cube.coordinates) == (4096, 12 * 2**11, None)
     assert Graph.from_grid((1,) * 70 + (3,)).num_edges == 2
-    assert Graph.from_grid((2,) * 6, diagonals=True).num_edges == 64 * 63 // 2
     assert Graph.from_grid(np.array([2, 3])).num_nodes == 6
 
 
@@ -70,16 +55,12 @@ def test_weights_are_invariant_to_the_unit_of_spacing(factor):
 def test_labels_are_tuples_and_positions_are_integers():
     g, labels = Graph.from_grid((3, 4, 5)), list(np.ndindex(3, 4, 5))
     assert (len(g.labels), list(g.labels), g.labels[-1], g.labels[7:3:-2]) == (60, labels, labels[-1], labels[7:3:-2])
-    assert (1, 2, 3) in g.labels
-    assert all(wrong not in g.labels for wrong in ((3, 0, 0), (1, 2), 4, (0, 0, -1)))
-    some = [(0, 0, 1), (2, 3, 4), (1, 2, 0)]
-    expected = np.ravel_multi_index(np.transpose(some), (3, 4, 5)).tolist()
-    for given in (some, np.array(some), [list(label) for label in some], expected, np.array(expected)):
+    assert all((label in g.labels) == (label == (1, 2, 3)) for label in ((1, 2, 3), (3, 0, 0), (1, 2), 4, (0, 0, -1)))
+    some, expected = [(0, 0, 1), (2, 3, 4), (1, 2, 0)], [1, 59, 30]
+    for given in (some, np.array(some), expected):
         assert g.index(given).tolist() == expected
-    assert g.labels_at(np.array(expected)) == some
-    assert g.subgraph(expected).labels == tuple(some)
-    assert g.subgraph(expected).index(some[::-1]).tolist() == [2, 1, 0]
-    assert (Graph.from_grid((4,)).labels[2], Graph.from_grid((4,)).index([(2,), (0,)]).tolist()) == ((2,), [2, 0])
+    assert (g.labels_at(np.array(expected)), g.subgraph(expected).labels) == (some, tuple(some))
+    assert Graph.from_grid((4,)).index([(2,), (0,)]).tolist() == [2, 0]
 
 
 @pytest.mark.slow
@@ -90,40 +71,3 @@ def test_labels_take_no_memory():
     assert g.index([(500, 1), (999, 999)]).tolist() == [500_001, 999_999]
     assert tracemalloc.get_traced_memory()[1] < 1e5
     tracemalloc.stop()
-
-
-SMALL, HUGE = Graph.from_grid((3, 4)), (10**6, 10**6)
-REFUSED = [
-    *((lambda shape=shape: Graph.from_grid(shape), "shape") for shape in ((), 5, (3, 0), (3, 2.0), (3, True), "33")),
-    *(
-        (lambda periodic=periodic: Graph.from_grid((3, 3), periodic=periodic), "periodic|axes")
-        for periodic in ((True,), 1, (1, 0))
-    ),
-    *(
-        (lambda spacing=spacing: Graph.from_grid((3, 3), spacing=spacing), "spacing")
-        for spacing in (2.0, (1, 0), (1, np.nan), (1, True), ("a", "b"), (1, 10**400))
-    ),
-    (lambda: Graph.from_grid((3, 3), spacing=(1e-300, 1e300)), "double precision"),
-    (lambda: Graph.from_grid(HUGE), "1000000000000 nodes and 1999998000000 edges"),
-    (lambda: Graph.from_grid(HUGE, periodic=True, diagonals=True), "4000000000000 edges"),
-    (lambda: Graph.from_grid((2,) * 20, diagonals=True), f"{2**19 * (2**20 - 1)} edges"),
-    *(
-        (lambda nodes=nodes: SMALL.index(nodes), word)
-        for nodes, word in (
-            ([(0, 0), (3, 0)], r"got \(3, 0\)"),
-            ([(0, -1)], r"got \(0, -1\)"),
-            ([(0, 0), 1], "tuples"),
-            ([(0, True)], "booleans"),
-            ([12], "got 12"),
-            ([0.5], "integers"),
-            ("ab", "sequence"),
-            (3, "sequence"),
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "word"), REFUSED)
-def test_invalid_grids_and_labels_are_refused(call, word):
-    with pytest.raises(graphs.GraphError, match=word):
-        call()

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import trimesh
+from fields import squares
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import eigsh
 
 import graphs
 from graphs import Graph
@@ -23,6 +22,10 @@ def mesh_of(vertices, faces):
 
 def tetrahedron(seed):
     return mesh_of(np.random.default_rng(seed).normal(size=(4, 3)), list(itertools.combinations(range(4), 3)))
+
+
+def square_grid(count):
+    return mesh_of(*squares(count, count)[:2])
 
 
 def weights_of(mesh, nodes="vertices", weights="cotangent"):
@@ -39,15 +42,8 @@ def angle_weights(mesh):
     return W + W.T
 
 
-def square_grid(n):
-    """Return n x n squares of side 1, each cut into two right triangles from its corner (i, j) to (i + 1, j + 1)."""
-    at = np.arange((n + 1) ** 2).reshape(n + 1, n + 1)
-    a, b, c, d = at[:-1, :-1].ravel(), at[1:, :-1].ravel(), at[1:, 1:].ravel(), at[:-1, 1:].ravel()
-    vertices = np.stack(np.meshgrid(range(n + 1), range(n + 1), indexing="ij"), axis=-1).reshape(-1, 2)
-    return mesh_of(vertices, np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)]))
-
-
-BOX = trimesh.creation.box()
+BOX, TURNED = trimesh.creation.box(), square_grid(4)
+TURNED.apply_transform(trimesh.transformations.rotation_matrix(0.7, [1, 2, 3], [5, 5, 5]))
 BOOK = mesh_of([(0, 0, 0), (0, 0, 1), (1, 0, 0.5), (-1, 0.3, 0.2), (0.2, -1, 0.4)], [(0, 1, 2), (1, 0, 3), (0, 1, 4)])
 
 
@@ -72,33 +68,14 @@ def test_adjacency_matches_trimesh(mesh):
         expected[pairs[:, 0], pairs[:, 1]] = expected[pairs[:, 1], pairs[:, 0]] = 1
         np.testing.assert_array_equal(g.adjacency.toarray(), expected)
         np.testing.assert_allclose(g.coordinates, places)
-        assert g.index([3, 1]).tolist() == g.labels_at(np.array([3, 1])).tolist() == [3, 1]
-        assert g.labels == range(g.num_nodes)
-
-
-def test_holes_and_components_are_not_bridged():
-    whole = square_grid(4)
-    holed = mesh_of(whole.vertices[:, :2], whole.faces[np.abs(whole.triangles_center - 2)[:, :2].max(1) > 1])
-    faces, vertices = Graph.from_mesh(holed), Graph.from_mesh(holed, "vertices")  # without the middle 2 x 2
-    assert (faces.num_nodes, faces.num_edges, connected_components(faces.adjacency)[0]) == (24, 24, 1)
-    assert (vertices.num_nodes, vertices.num_edges) == (25, 48)  # Euler: V - E + F = 0 on a ring
-    np.testing.assert_array_equal(vertices.coordinates[vertices.degrees == 0], [[2, 2, 0]])  # of no face
-    two = trimesh.util.concatenate([BOX, BOX.copy().apply_translation([3, 0, 0])])
-    for nodes, weights in (("faces", "unit"), ("vertices", "edge-length"), ("vertices", "cotangent")):
-        W = weights_of(two, nodes, weights)
-        half = len(W) // 2
-        assert not W[:half, half:].any()
-        np.testing.assert_allclose(W[:half, :half], weights_of(BOX, nodes, weights), rtol=1e-9)
 
 
 def test_repeated_corners_and_single_faces():
     mesh = mesh_of([(0, 0), (1, 0), (0, 1), (1, 1)], [(0, 1, 2), (1, 1, 2), (3, 3, 3), (1, 3, 2)])
     expected = [[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]]
     np.testing.assert_array_equal(weights_of(mesh, "faces", "unit"), expected)
-    assert Graph.from_mesh(mesh, "vertices").num_edges == 5
-    for faces in ([(1, 1, 1)], [(0, 1, 2)]):
-        one = mesh_of([(0, 0), (1, 0), (0, 1)], faces)
-        assert repr(Graph.from_mesh(one, weights="edge-length")) == "Graph(1 node, 0 edges)"
+    one = mesh_of([(0, 0), (1, 0), (0, 1)], [(1, 1, 1)])
+    assert repr(Graph.from_mesh(one, weights="edge-length")) == "Graph(1 node, 0 edges)"
     loose = mesh_of([(9, 9), (0, 0), (1, 0), (7, 7), (0, 1)], [(1, 2, 4)])
     for weights in ("unit", "edge-length", "cotangent"):
         np.testing.assert_array_equal(np.flatnonzero(weights_of(loose, weights=weights).sum(1) == 0), [0, 3])
@@ -120,9 +97,6 @@ def test_face_lengths_go_through_edge_middles():
     a = np.hypot(3 - 2, 1.5 - 1) + np.hypot(3 - 4, 1.5 - 3)  # centroids (2, 1), (4, 3); the middle (3, 1.5)
     b = np.hypot(6 - 4, 3 - 3) + np.hypot(8 - 6, 3 - 3)  # (4, 3), (8, 3); the middle (6, 3)
     np.testing.assert_allclose([W[0, 1], W[1, 2], W[0, 2]], [(a + b) / 2 / a, (a + b) / 2 / b, 0])
-    turn = trimesh.transformations.rotation_matrix(1.5, [0, 1, 0])[:3, :3]  # about the edge from (6, 0) to (6, 6)
-    folded = mesh_of([*mesh.vertices[:4], mesh.vertices[1] + turn @ (6, 3, 0)], mesh.faces)
-    np.testing.assert_allclose(weights_of(folded, "faces", "edge-length"), W, rtol=1e-12)
 
 
 def test_shorter_path_of_two_shared_edges_counts():
@@ -130,12 +104,12 @@ def test_shorter_path_of_two_shared_edges_counts():
     mesh = mesh_of([(0, 0), (2, 0), (0, 6), (2, 6)], [(0, 1, 2), (0, 2, 1), (1, 3, 2)])
     W, center = weights_of(mesh, "faces", "edge-length"), np.array([2 / 3, 2.0])
     twice = 2 * np.linalg.norm(np.array([(1, 0), (0, 3), (1, 3)]) - center, axis=1).min()
-    across = np.linalg.norm(center - (1, 3)) + np.linalg.norm(np.array([4 / 3, 4.0]) - (1, 3))
+    across = 2 * np.linalg.norm(center - (1, 3))  # the third centroid is as far from the middle (1, 3)
     mean = (twice + 2 * across) / 3
     np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [mean / twice, mean / across, mean / across])
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("factor", [1e-300, 1e300])
 @pytest.mark.parametrize(
     "nodes_and_weights", [("faces", "edge-length"), ("vertices", "edge-length"), ("vertices", "cotangent")]
 )
@@ -149,7 +123,7 @@ def test_weights_are_invariant_to_units(nodes_and_weights, factor):
 # --- cotangents ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mesh", [trimesh.creation.icosphere(1), square_grid(3), BOOK, *map(tetrahedron, range(4))])
+@pytest.mark.parametrize("mesh", [square_grid(3), TURNED, BOOK, *map(tetrahedron, range(4))])
 def test_cotangents_match_angles(mesh):
     """Negative weights of obtuse angles are left out with a warning, those of right angles without."""
     expected = angle_weights(mesh)
@@ -158,29 +132,10 @@ def test_cotangents_match_angles(mesh):
         warnings.simplefilter("always")
         W = weights_of(mesh)
     np.testing.assert_allclose(W, np.maximum(expected, 0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(W > 0, expected > 1e-12)  # diagonals of rectangles are no edges
     assert [str(entry.message).split(" edges")[0] for entry in caught] == (
         [f"{negative} of {len(mesh.edges_unique)}"] if negative else []
     )
-
-
-def test_rectangle_diagonals_are_no_edges():
-    mesh = square_grid(4)
-    g, at = Graph.from_mesh(mesh, "vertices", weights="cotangent"), np.arange(25).reshape(5, 5)
-    W = g.adjacency.toarray()
-    assert g.num_edges == 2 * 4 * 5
-    np.testing.assert_allclose([W[at[1, 1], at[2, 2]], W[at[1, 1], at[1, 2]], W[at[0, 1], at[0, 2]]], [0, 1, 0.5])
-    mesh.apply_transform(trimesh.transformations.rotation_matrix(0.7, [1, 2, 3], [5, 5, 5]))
-    assert Graph.from_mesh(mesh, "vertices", weights="cotangent").num_edges == 40
-
-
-def test_spectrum_matches_spherical_harmonics():
-    """(D - W) v = eigenvalue x lumped areas v on the unit sphere: l (l + 1), 2 l + 1 times."""
-    mesh = trimesh.creation.icosphere(4)
-    g = Graph.from_mesh(mesh, "vertices", weights="cotangent")
-    root = sp.diags_array(np.bincount(mesh.faces.ravel(), np.repeat(mesh.area_faces / 3, 3)) ** -0.5)
-    matrix = root @ (sp.diags_array(g.degrees) - g.adjacency) @ root
-    lowest = np.sort(eigsh(matrix, 16, sigma=-0.1, return_eigenvectors=False))
-    np.testing.assert_allclose(lowest, np.repeat([0, 2, 6, 12], [1, 3, 5, 7]), rtol=0.02, atol=1e-9)
 
 
 @pytest.mark.parametrize("thin", [0.0, 1e-13, 5e-324])
@@ -202,8 +157,9 @@ def test_faces_without_area_have_no_weight(thin):
 @pytest.mark.filterwarnings("ignore::graphs.NegativeCotangentsWarning")
 def test_weights_of_close_vertices_warn(weights):
     mesh = mesh_of([(0, 0), (1, 0), (0, 1), (0.003, 0.003)], [(0, 1, 3), (1, 2, 3), (2, 0, 3)])
-    with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 3 faces have a side below"):
+    with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 3 faces have a side below") as caught:
         weights_of(mesh, weights=weights)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("nodes", ["faces", "vertices"])
@@ -211,9 +167,8 @@ def test_cut_mesh_warns_with_a_remedy(nodes):
     """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""
     sides = trimesh.Trimesh(BOX.vertices[BOX.faces].reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
     with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* 12 connected components .*Merge") as caught:
-        graph = Graph.from_mesh(sides, nodes)
+        Graph.from_mesh(sides, nodes)
     assert caught[0].filename == __file__
-    assert connected_components(graph.adjacency)[0] == 12
     sides.merge_vertices()
     assert connected_components(Graph.from_mesh(sides, nodes).adjacency)[0] == 1
     slit = mesh_of([(0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (1, 1)], [(0, 1, 2), (0, 2, 3), (1, 4, 5)])
@@ -235,14 +190,10 @@ def test_mesh_files_are_read(tmp_path):
 
 def test_sliver_between_faces_stays(tmp_path):
     """A strip of two squares: vertex 6 is on the common side, only the faces to the right have it as a corner."""
-    vertices = [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0), (1, 0.5, 0)]
+    vertices = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (1, 0.5)]
     faces = [(0, 1, 4), (0, 4, 3), (1, 4, 6), (1, 2, 6), (2, 5, 6), (5, 4, 6)]
-    trimesh.Trimesh(vertices, faces, process=False).export(tmp_path / "strip.ply")
+    mesh_of(vertices, faces).export(tmp_path / "strip.ply")
     assert connected_components(Graph.from_mesh(graphs.load_mesh(tmp_path / "strip.ply")).adjacency)[0] == 1
-    with pytest.warns(graphs.DegenerateFacesWarning, match="divides 1 long side"):
-        field = graphs.MeshField(tmp_path / "strip.ply")
-    divided = graphs.MeshField((vertices, [(0, 1, 6), (0, 6, 4), *faces[1:2], *faces[3:]]))
-    np.testing.assert_allclose(field.entries([0.5]), divided.entries([0.5]), rtol=1e-9)
 
 
 def test_errors_of_files_are_not_logged_to_the_terminal(tmp_path, capsys, caplog):
@@ -267,57 +218,7 @@ def test_meshes_may_be_paths_scenes_and_pairs(kind, tmp_path):
     ball, moved, shift = trimesh.creation.icosphere(1), trimesh.Scene(), np.array([2.0, 0, 0])
     ball.export(tmp_path / "ball.ply")
     moved.add_geometry(ball, transform=trimesh.transformations.translation_matrix(shift))
-    given = {"path": tmp_path / "ball.ply", "text": str(tmp_path / "ball.ply"), "scene": moved}
-    mesh = given.get(kind, (ball.vertices, ball.faces))
+    given = {"path": tmp_path / "ball.ply", "scene": moved, "pair": (ball.vertices, ball.faces)}
+    mesh = given.get(kind, str(tmp_path / "ball.ply"))
     for read in (Graph.from_mesh(mesh, "vertices"), graphs.MeshField(mesh)):
         np.testing.assert_allclose(read.coordinates, ball.vertices + shift * (kind == "scene"), atol=1e-6)
-
-
-# --- refusals ------------------------------------------------------------------------------------
-
-ZEROS, NAN = np.zeros((3, 3)), [(0, 0, 0), (1, 0, 0), (np.nan, 1, 0)]
-CORNERS = {
-    "a corner too many": (ZEROS, [[0, 1, 3]], "face 0"),
-    "a negative corner": (ZEROS, [[0, 1, 2], [0, -1, 2]], "face 1"),
-    "a square": (np.zeros((4, 3)), [[0, 1, 2, 3]], "triangles"),
-    "a plane": (np.zeros((4, 2)), [[0, 1, 2]], r"\(4, 2\)"),
-    "a fraction": (ZEROS, [[0, 1, 2.9]], "integers"),
-    "letters": (ZEROS, [["a", "b", "c"]], "integers"),
-    "a huge corner": (ZEROS, [[0, 1, 2**70]], r"2\^53"),
-}
-REFUSED = {
-    **{
-        name: (lambda v=vertices, f=faces: Graph.from_mesh(SimpleNamespace(vertices=v, faces=f)), word)
-        for name, (vertices, faces, word) in CORNERS.items()
-    },
-    "no faces": (lambda: Graph.from_mesh(mesh_of([(0, 0)], [])), "no faces"),
-    "a missing vertex": (lambda: weights_of(mesh_of(NAN, [(0, 1, 2)]), "faces", "edge-length"), "Vertex 2"),
-    "coincident vertices": (
-        lambda: weights_of(
-            mesh_of([(0, 0), (1, 0), (0, 1), (5e-324, 0)], [(0, 1, 2), (0, 3, 2)]), weights="edge-length"
-        ),
-        "0 and 3 .*merge_vert",
-    ),
-    "coincident faces": (
-        lambda: weights_of(
-            mesh_of([(0, 0)] * 3 + [(1e-310, 0), (1, 1)], [(0, 1, 2), (1, 2, 3)]), "faces", "edge-length"
-        ),
-        "Faces .*0 and 1",
-    ),
-    "cotangents of faces": (lambda: Graph.from_mesh(BOX, weights="cotangent"), "vertices"),
-    "weights": (lambda: Graph.from_mesh(BOX, weights="length"), "weights"),
-    "nodes": (lambda: Graph.from_mesh(BOX, nodes="edges"), "nodes"),
-    "a node too many": (lambda: Graph.from_mesh(BOX).index([12]), "got 12"),
-    "an empty scene": (lambda: Graph.from_mesh(trimesh.Scene()), "scene"),
-    "a point cloud": (lambda: graphs.MeshField(trimesh.PointCloud(np.eye(3))), "(?i)point clouds"),
-    "a missing file": (lambda: graphs.MeshField("missing.ply"), "no file missing.ply"),
-    "a number": (lambda: Graph.from_mesh(3), "vertices and faces"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
-def test_invalid_meshes_are_refused(name):
-    call, word = REFUSED[name]
-    with pytest.raises(graphs.GraphError, match=word):
-        call()

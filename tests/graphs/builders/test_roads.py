@@ -26,32 +26,21 @@ def test_sensors_divide_roads_in_order():
     sensors = np.array([1.0, 1.0, 2.0]), [0.75, 0.25, 0.5]
     g = flat(LINES, *sensors)
     assert g.labels[3:] == ("sensor-0", "sensor-1", "sensor-2")
-    np.testing.assert_allclose(g.coordinates[3:5], [[1.5, 1.0], [1.0, 0.5]])
     W, found = g.adjacency.toarray(), graphs.split_roads(LINES, *sensors, metric="euclidean")
     mean = (6 + np.sqrt(10)) / len(found.segments)
     np.testing.assert_allclose([W[1, 4], W[4, 3], W[3, 2], W[1, 2]], [mean / 0.5, mean, mean / 0.5, 0])
-    assert found.labels == g.labels
     for segment in found.segments:
         ends = found.coordinates[[segment.source, segment.target]]
         np.testing.assert_allclose(segment.shape[[0, -1]], ends, atol=1e-12)
         assert np.linalg.norm(np.diff(segment.shape, axis=0), axis=1).sum() == pytest.approx(segment.length)
-        assert W[segment.source, segment.target] > 0
-    assert sum(segment.length for segment in found.segments) == pytest.approx(6 + np.sqrt(10))
 
 
 def test_sensor_at_a_crossing_replaces_its_node():
     cross = [[(1, 0), (1, 1), (1, 2)], [(0, 1), (1, 1), (2, 1)]]
     graph = flat(cross, [0, 1], [0.5, 0.25])
     assert graph.labels == ("crossing-0", "crossing-2", "crossing-3", "crossing-4", "sensor-0", "sensor-1")
-    assert np.diff(graph.adjacency.indptr)[4] == 4
     with pytest.warns(graphs.DisconnectedWarning, match="2 connected components, 1 of them without a sensor"):
         flat([*cross, [(9, 9), (10, 9)]], [0], [0.2])
-
-
-def test_lengths_on_the_globe_are_great_circles():
-    g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)], [(179.5, 0), (-179.5, 0)]])
-    W = g.adjacency.toarray()
-    np.testing.assert_allclose([W[0, 1], W[1, 2], W[3, 4]], [4 / 3, 2 / 3, 4 / 3], rtol=1e-9)
 
 
 def test_short_edges_have_bounded_weights():
@@ -64,27 +53,8 @@ def test_short_edges_have_bounded_weights():
 # --- ends that nearly meet -----------------------------------------------------------------------
 
 
-def town(rng, spread, size=5):
-    """Return blocks of 0.001 degrees, each end of a street off by up to `spread`, in random order and sense."""
-    streets = []
-    for i, j, step in np.stack(np.meshgrid(range(size), range(size), range(2)), -1).reshape(-1, 3).tolist():
-        ends = np.array([(i, j), (i + 1 - step, j + step)]) * 1e-3 + [7.0, 46.0]
-        streets.append((ends + rng.uniform(-spread, spread, (2, 2)))[:: rng.choice([-1, 1])])
-    return [streets[k] for k in rng.permutation(len(streets))]
-
-
 def count_parts(graph):
     return connected_components(graph.adjacency, directed=False)[0]
-
-
-def test_snap_joins_ends_that_nearly_meet():
-    exact, loose = (town(np.random.default_rng(0), spread) for spread in (0.0, 1e-6))
-    whole, snapped = Graph.from_roads(exact), Graph.from_roads(loose, snap=1.0)
-    assert (count_parts(whole), count_parts(snapped), count_parts(Graph.from_roads(loose))) == (1, 1, len(loose))
-    assert whole.labels == snapped.labels
-    np.testing.assert_allclose(whole.adjacency.toarray(), snapped.adjacency.toarray(), rtol=0.01)
-    first = np.concatenate([road[[0, -1]] for road in loose]).tolist()
-    assert all(place in first for place in snapped.coordinates.tolist())  # of the ends, none moves a crossing
 
 
 def test_snap_is_a_length_on_globe_and_plane():
@@ -102,9 +72,7 @@ def test_chains_of_ends_are_one_crossing_in_any_order():
     spokes = [[(0.9 * k, 0), (0.9 * k, 10 + k)] for k in range(4)]
     for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]):
         g = flat([spokes[k] for k in order], snap=1.0)
-        assert g.num_nodes == 5
-        assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
-        assert g.adjacency[[0], :].nnz == 4
+        assert (g.num_nodes, g.num_edges, g.coordinates[0].tolist()) == (5, 4, [0.9 * order[0], 0])
 
 
 def test_road_closed_by_snap_is_dropped_without_a_sensor():
@@ -114,46 +82,3 @@ def test_road_closed_by_snap_is_dropped_without_a_sensor():
     assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
     loop = [LINES[0], [(0, 0), (0, 1), (-1, 1), (0, 0)]]
     assert (flat(loop).num_edges, flat(loop, [1], [0.5]).num_edges) == (1, 2)
-
-
-# --- refusals ------------------------------------------------------------------------------------
-
-SPOKES = [[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)]
-MANY = list(np.random.default_rng(1).uniform(0, 1, (2000, 2, 2)))
-SENSORS = {
-    "a road too many": ([7], [0.5], "Sensor 0"),
-    "a fraction above one": ([0], [1.1], r"\[0, 1\]"),
-    "one place twice": ([0, 0], [0.5, 0.5], "distinct positions"),
-    "one place, rounded": ([0, 0], [0.3, 0.1 + 0.2], "distinct positions"),
-    "two fractions": ([0], [0.1, 0.2], r"\(1,\)"),
-    "a fraction of a text": ([0], ["half"], "half"),
-    "half a road": ([0.9], [0.5], "integers"),
-    "a huge road": ([2**63], [0.5], "integers"),
-    "no roads": (None, (), "integers"),
-    "no fractions": ((), None, "None"),
-}
-REFUSED = {
-    **{
-        name: (lambda e=edges, f=fractions: flat(LINES, e, f), word)
-        for name, (edges, fractions, word) in SENSORS.items()
-    },
-    "one point": (lambda: flat([[(0, 0)]]), "Road 0"),
-    "no length": (lambda: flat([[(0, 0), (0, 0)]]), "Road 0 .*length"),
-    "a missing place": (lambda: flat([[(0, 0), (np.nan, 0)]]), "finite"),
-    "letters": (lambda: flat([LINES[0], [[1, 2], [3, "x"]]]), "Road 1"),
-    "nothing": (lambda: Graph.from_roads(None), "list of lines"),
-    "meters": (lambda: Graph.from_roads([[(500_000, 5_000_000), (500_100, 5_000_000)]]), "longitude and latitude"),
-    "tiny": (lambda: flat([[(0, 0), (1e-160, 0)], [(1e-160, 0), (1e150, 0)]]), "double precision"),
-    "min_length": (lambda: flat(LINES, min_length=-1), "min_length"),
-    "a negative snap": (lambda: flat(LINES, snap=-1), "snap"),
-    "a missing snap": (lambda: flat(LINES, snap=float("nan")), "snap"),
-    "a long chain": (lambda: flat(SPOKES, snap=1.0), r"6 points .*4\.5 tolerances"),
-    "a wide snap": (lambda: flat(MANY, snap=0.5), "neighboring crossings"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_roads_are_refused(name):
-    call, word = REFUSED[name]
-    with pytest.raises(graphs.GraphError, match=word):
-        call()

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import trimesh
-from fields import elements, matern, matrix, mesh_precision
-from scipy.sparse.linalg import splu
+from fields import elements, matern, matrix, mesh_precision, squares
+from refusals import refused
 from scipy.spatial import Delaunay
-from scipy.special import eval_legendre
 
 import graphs
 from graphs import MeshField
@@ -17,38 +16,17 @@ from graphs import MeshField
 BALL = trimesh.creation.icosphere(1)
 
 
-def grid(width, height, columns, rows):
-    """Return a rectangle from (0, 0), with diagonals that alternate, and the numbers of its vertices."""
-    x, y = np.linspace(0, width, columns + 1), np.linspace(0, height, rows + 1)
-    at = np.arange((columns + 1) * (rows + 1)).reshape(columns + 1, rows + 1)
-    a, b, c, d = at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:]
-    even = (np.add.outer(np.arange(columns), np.arange(rows)) % 2 == 0)[..., None]
-    first = np.where(even, np.stack([a, b, c], -1), np.stack([a, b, d], -1))
-    second = np.where(even, np.stack([a, c, d], -1), np.stack([b, c, d], -1))
-    vertices = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
-    return vertices, np.concatenate([first.reshape(-1, 3), second.reshape(-1, 3)]), at
-
-
 def scattered(seed, n=30):
     points = np.random.default_rng(seed).uniform(0, 3, (n, 2))
     return points, Delaunay(points).simplices
 
 
-def covariances(field, lengthscale, vertices):
-    """Return rows (k, N) of the covariance matrix by SuperLU."""
-    indptr, indices = field.pattern
-    Q = sp.csc_array((field.entries([lengthscale]), indices, indptr))
-    right = field.projector_at_vertices(vertices).toarray().T
-    return splu(Q, options={"SymmetricMode": True}, permc_spec="MMD_AT_PLUS_A").solve(right).T
-
-
 BOOK = ([(0, 0, 0), (0, 0, 1), (1, 0, 0.5), (-1, 0.3, 0.2), (0.2, -1, 0.4)], [(0, 1, 2), (1, 0, 3), (0, 1, 4)])
-SQUARES = grid(4.0, 4.0, 4, 4)[:2]
 MESHES = {
     "scattered": scattered(0),
     "ball": (BALL.vertices, BALL.faces),
     "three faces on an edge": BOOK,
-    "grid": SQUARES,
+    "grid": squares(4, 4.0)[:2],
 }
 
 
@@ -64,24 +42,13 @@ def test_mesh_entries_match_the_recursion(alpha):
         indptr, indices = field.pattern
         found = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=hop.shape).toarray()
         np.testing.assert_array_equal(found, np.linalg.matrix_power(hop, alpha) > 0)
+        roots = np.sqrt(field.areas)
         for lengthscale in (0.1, 4.0):
             expected, Q = mesh_precision(mesh, alpha, lengthscale), matrix(field, lengthscale)
             np.testing.assert_allclose(Q, expected, atol=1e-12 * np.abs(expected).max())
             np.testing.assert_array_equal(Q, Q.T)
-
-
-@pytest.mark.parametrize("alpha", [1, 3, 6])
-def test_mesh_determinant_and_condition_match_the_matrix(alpha):
-    mesh = scattered(3)
-    field, one = MeshField(mesh, alpha), np.array([0.2])
-    values = [np.linalg.slogdet(mesh_precision(mesh, alpha, 0.2 + h))[1] for h in (-2e-5, 0, 2e-5)]
-    value, slope = field.log_determinant(one)
-    np.testing.assert_allclose(value, values[1], atol=1e-7)
-    np.testing.assert_allclose(slope, [(values[2] - values[0]) / 4e-5], rtol=1e-5)
-    roots = np.sqrt(field.areas)
-    for lengthscale in (0.05, 0.5):
-        actual = np.linalg.cond(matrix(field, lengthscale) / roots / roots[:, None])
-        assert 0.999 * actual <= field.condition([lengthscale]) <= 4**alpha * actual
+        actual = np.linalg.cond(matrix(field, 0.1) / roots / roots[:, None])
+        assert 0.999 * actual <= field.condition([0.1]) <= 4**alpha * actual
 
 
 def test_mesh_determinant_keeps_its_digits_for_long_lengthscales():
@@ -95,33 +62,13 @@ def test_mesh_determinant_keeps_its_digits_for_long_lengthscales():
     assert field.log_determinant(np.array([300.0]))[0] == pytest.approx(expected, abs=1e-6)
 
 
-def sphere_error(alpha, subdivisions, radius=1.7):
-    """Return the largest error of the covariances with one vertex, against the series of Legendre polynomials."""
-    mesh, nu, degrees = trimesh.creation.icosphere(subdivisions, radius), alpha - 1, np.arange(300)
-    kappa2 = 2.0 * nu if nu else 1.0
-    scale = 4 * np.pi * nu * kappa2**nu if nu else 1
-    terms = (2 * degrees + 1) / (4 * np.pi * radius**2) / (kappa2 + degrees * (degrees + 1) / radius**2) ** alpha
-    cosines = np.asarray(mesh.vertices @ mesh.vertices[0]) / radius**2
-    expected = scale * terms @ eval_legendre(degrees[:, None], cosines[None])
-    found = covariances(MeshField(mesh, alpha), 1.0, [0])[0]
-    apart = cosines < (0.5 if alpha == 1 else 2)  # order 1 has no finite variance, its series converges slowly
-    return np.abs(found - expected)[apart].max()
-
-
-@pytest.mark.parametrize("alpha", [2, *(pytest.param(alpha, marks=pytest.mark.slow) for alpha in (3, 5))])
-def test_sphere_error_falls_by_four_per_refinement(alpha):
-    coarse, fine = (sphere_error(alpha, subdivisions) for subdivisions in (2, 3))
-    assert fine < 0.06
-    assert 2.7 < coarse / fine < 8
-    assert sphere_error(1, 3) < 1e-3
-
-
 @pytest.mark.parametrize("alpha", [2, 3])
 def test_plane_has_the_matern_kernel_and_its_images_at_edges(alpha):
     """The mesh is its own image in its rim: variances double at an edge, and again at a corner."""
-    vertices, faces, at = grid(3.0, 3.0, 40, 40)
-    places = [at[20, 20], at[20, 0], at[0, 0]]
-    found = covariances(MeshField((vertices, faces), alpha), 0.3, places)
+    vertices, faces, at = squares(36, 2.7)
+    places = [at[18, 18], at[18, 0], at[0, 0]]
+    Q = matrix(MeshField((vertices, faces), alpha), 0.3)
+    found = np.linalg.solve(Q, np.eye(len(Q))[:, places]).T
     distances = np.linalg.norm(vertices - vertices[places[0]], axis=1)
     about = (distances > 0.147) & (distances < 0.39)
     assert np.abs(found[0] - matern(alpha - 1, distances, 0.3))[about].max() < 0.04
@@ -131,52 +78,18 @@ def test_plane_has_the_matern_kernel_and_its_images_at_edges(alpha):
 
 
 @pytest.mark.parametrize("alpha", [1, 2, 4])
-def test_mesh_precision_is_invariant_to_units_motions_and_orders(alpha):
+def test_mesh_precision_is_invariant_to_units(alpha):
     vertices, faces = scattered(2)
-    rng, field = np.random.default_rng(4), MeshField((vertices, faces), alpha)
+    before, field = vertices.copy(), MeshField((vertices, faces), alpha)
     expected = field.entries([0.5])
-    mixed = rng.permuted(faces, axis=1)[rng.permutation(len(faces))]
-    turned = np.pad(vertices, ((0, 0), (0, 1))) @ np.linalg.qr(rng.normal(size=(3, 3)))[0] + [5, -3, 1]
-    for places, corners, unit in (
-        (vertices * 1e-150, faces, 1e-150),
-        (vertices * 1e150, faces, 1e150),
-        (vertices, mixed, 1.0),
-        (turned, faces, 1.0),
-    ):
-        other = MeshField((places, corners), alpha)
-        np.testing.assert_array_equal(other.pattern.indices, field.pattern.indices)
+    for unit in (1e-150, 1e150):
+        other = MeshField((vertices * unit, faces), alpha)
         np.testing.assert_allclose(other.entries([0.5 * unit]), expected, atol=1e-11 * np.abs(expected).max())
+    vertices += 1
+    np.testing.assert_array_equal(field.coordinates, before)
     with np.errstate(all="raise"):
         for lengthscale in np.geomspace(1e-12, 1e12, 13):
             assert np.isfinite(field.entries([lengthscale])).all()
-
-
-def test_components_of_a_mesh_are_independent():
-    (vertices, faces), (others, their) = scattered(5), scattered(6, 20)
-    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:
-        both = MeshField((np.concatenate([vertices, others + 9]), np.concatenate([faces, their + 30])))
-    assert caught[0].filename == __file__
-    found = np.linalg.inv(matrix(both, 0.5))
-    assert np.abs(found[:30, 30:]).max() < 1e-12
-    np.testing.assert_allclose(found[:30, :30], np.linalg.inv(matrix(MeshField((vertices, faces)), 0.5)), rtol=1e-6)
-
-
-def test_arguments_of_a_mesh_are_copied_and_results_frozen():
-    vertices, faces = scattered(3)
-    before, field = vertices.copy(), MeshField((vertices, faces))
-    vertices += 1
-    np.testing.assert_array_equal(field.coordinates, before)
-    for array in (field.coordinates, field.faces, field.areas):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
-def graded():
-    """Return triangles whose sides go from 1e-6 to 1, on a bent surface."""
-    rng = np.random.default_rng(0)
-    radii, turns = np.geomspace(1e-6, 1, 60), rng.uniform(0, 2 * np.pi, 60)
-    flat = np.stack([radii * np.cos(turns), radii * np.sin(turns)], axis=1)
-    return MeshField((np.column_stack([flat, flat[:, 0] ** 2 - flat[:, 1]]), Delaunay(flat).simplices))
 
 
 def fan():
@@ -197,9 +110,7 @@ def nearest_by_least_squares(point, corners):
     return best
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: MeshField(BALL), pytest.param(graded, marks=pytest.mark.slow), fan], ids=["ball", "graded", "fan"]
-)
+@pytest.mark.parametrize("make", [lambda: MeshField(BALL), fan], ids=["ball", "fan"])
 def test_nearest_point_matches_least_squares(make):
     field, rng = make(), np.random.default_rng(1)
     places = field.coordinates
@@ -219,13 +130,9 @@ def test_nearest_point_matches_least_squares(make):
 
 def test_points_on_sides_have_two_weights():
     field = MeshField(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
-    found = field.locate([(0.25, 0), (0.5, 0.5), (0.25, -3), (-1, -1), (2, 2), (0.25, 0.25)])
-    expected = [(0.75, 0.25, 0), (0, 0.5, 0.5), (0.75, 0.25, 0), (1, 0, 0), (0, 0.5, 0.5), (0.5, 0.25, 0.25)]
-    np.testing.assert_allclose(found.barycentric, expected, atol=1e-15)
-    np.testing.assert_allclose(found.distances, [0, 0, 3, np.sqrt(2), 1.5 * np.sqrt(2), 0], atol=1e-15)
-    assert np.diff(field.projector(found.faces, found.barycentric).indptr).tolist() == [2, 2, 2, 1, 2, 3]
+    found = field.locate([(0.5, 0.5), (0.25, -3), (-1, -1), (0.25, 0.25)])
+    assert np.diff(field.projector(found.faces, found.barycentric).indptr).tolist() == [2, 2, 1, 3]
     np.testing.assert_allclose(field.projector([0]).toarray(), [[1 / 3] * 3])
-    assert field.projector_at_vertices([2, 0, 2]).toarray().tolist() == np.eye(3)[[2, 0, 2]].tolist()
     assert field.projector([]).shape == field.projector_at_vertices([]).shape == (0, 3)
     assert [part.shape for part in field.locate([])] == [(0,), (0, 3), (0,)]
 
@@ -262,26 +169,6 @@ def near_corners(eps):
     return np.array(vertices), np.array(faces)
 
 
-def on_sides(eps):
-    """Return three vertices on a side, eps off, that only the faces of one half have: slivers fill the gap."""
-    a, b, c = FACES[0]
-    inner = [VERTICES[a] + t * (VERTICES[b] - VERTICES[a]) + eps * t * VERTICES[c] for t in (0.2, 0.5, 0.7)]
-    p, q, r = range(len(VERTICES), len(VERTICES) + 3)
-    slivers, around = [(a, p, q), (a, q, r), (a, r, b)], [(a, p, c), (p, q, c), (q, r, c), (r, b, c)]
-    return np.concatenate([VERTICES, inner]), np.concatenate([FACES[1:], slivers, around])
-
-
-def divided():
-    """Return the surface of `on_sides` without slivers: the face beyond the side has the three vertices too."""
-    vertices, faces = on_sides(0.0)
-    a, b, _ = FACES[0]
-    beyond = next(i for i, face in enumerate(faces) if {a, b} < set(face) and max(face) < len(VERTICES))
-    (d,) = set(faces[beyond].tolist()) - {a, b}
-    places = [a, *range(len(VERTICES), len(VERTICES) + 3), b]
-    kept = np.delete(faces, [beyond, *range(len(FACES) - 1, len(FACES) + 2)], axis=0)
-    return vertices, np.concatenate([kept, [(i, j, d) for i, j in itertools.pairwise(places)]])
-
-
 def posterior(field, points):
     """Return the mean and standard deviation at points, given heights of 80 vertices."""
 
@@ -296,25 +183,17 @@ def posterior(field, points):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "sound", "alpha", "error"),
-    [
-        (near_corners(1e-3), (VERTICES, FACES), 1, 5e-3),
-        (near_corners(1e-5), (VERTICES, FACES), 2, 5e-5),
-        (near_corners(1e-7), (VERTICES, FACES), 3, 1e-6),
-        (near_corners(1e-13), (VERTICES, FACES), 2, 1e-6),
-        (on_sides(0.0), divided(), 2, 1e-6),
-        (on_sides(1e-13), divided(), 3, 1e-6),
-        (on_sides(1e-7), divided(), 2, 1e-6),
-    ],
+    ("eps", "alpha", "error"), [(1e-3, 1, 5e-3), (1e-5, 2, 5e-5), (1e-7, 3, 1e-6), (1e-13, 2, 1e-6)]
 )
 @pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning")
-def test_thin_faces_leave_the_posterior_unchanged(mesh, sound, alpha, error):
-    points = np.concatenate([VERTICES[80:], mesh[0][162:], mesh[0][mesh[1][-40:]].mean(axis=1)])
-    found, expected = (posterior(MeshField(each, alpha), points) for each in (mesh, sound))
+def test_thin_faces_leave_the_posterior_unchanged(eps, alpha, error):
+    vertices, faces = near_corners(eps)
+    points = np.concatenate([VERTICES[80:], vertices[162:], vertices[faces[-40:]].mean(axis=1)])
+    found, expected = (posterior(MeshField(mesh, alpha), points) for mesh in ((vertices, faces), (VERTICES, FACES)))
     np.testing.assert_allclose(found, expected, atol=error)
 
 
-@pytest.mark.parametrize(("alpha", "seed"), [(2, 0), (3, 1), pytest.param(4, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("alpha", "seed"), [(2, 0), (3, 1)])
 @pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning", "ignore::graphs.UnreferencedVerticesWarning")
 def test_damaged_surface_stays_whole(alpha, seed):
     """Vertices near corners, near sides and on sides, one after another, also in faces that have some already."""
@@ -329,7 +208,6 @@ def test_damaged_surface_stays_whole(alpha, seed):
         faces[face] = [a, b, new]
         faces += [[b, c, new], [c, a, new]]
     field = MeshField((np.array(vertices), faces), alpha)  # a cut surface would warn
-    assert np.isfinite(field.factor_at(np.array([1.0])).log_determinant)
     assert field.areas.sum() == pytest.approx(SPHERE.area, rel=1e-3)
     reads = field.projector_at_vertices(range(len(vertices)))
     np.testing.assert_allclose(reads @ field.coordinates, vertices, atol=1e-3)
@@ -341,7 +219,6 @@ def test_joined_vertices_keep_their_places():
         field = MeshField((vertices, faces))
     assert (field.num_vertices, len(field.coordinates)) == (202, 162)
     np.testing.assert_allclose(field.projector_at_vertices(range(202)) @ field.coordinates, vertices, atol=1e-15)
-    np.testing.assert_allclose(field.projector(range(400)) @ field.coordinates, vertices[faces].mean(1), atol=1e-15)
 
 
 def test_faces_without_area_divide_long_sides():
@@ -369,54 +246,16 @@ def test_vertices_on_no_face_are_read_at_the_surface():
         field = MeshField((vertices, [(0, 1, 2), (0, 2, 4), (2, 3, 4)]))
     sound = MeshField(([*vertices[:3], vertices[4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
-    assert field.vertices_on_faces.tolist() == [0, 1, 2, 4]
-    assert (field.num_vertices, field.max_distance) == (6, sound.max_distance)
+    assert (field.vertices_on_faces.tolist(), field.max_distance) == ([0, 1, 2, 4], sound.max_distance)
     found = field.projector_at_vertices([4, 3, 0]).toarray()
     np.testing.assert_array_equal(found, [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]])
-    of_sliver = field.projector([2, 2], [(0, 1, 0), (1, 0, 0)]).toarray()
-    np.testing.assert_array_equal(of_sliver, [[0, 0, 0.5, 0.5], [0, 0, 1, 0]])
-    with pytest.raises(graphs.InvalidArgumentError, match=r"got 1 on no face .*: 5\."):
-        field.projector_at_vertices([3, 5])
+    refused(lambda: field.projector_at_vertices([3, 5]), graphs.InvalidArgumentError, "got 1 on no face")
 
 
-# --- refusals ------------------------------------------------------------------------------------
-
-TWICE = trimesh.Trimesh(VERTICES[FACES].reshape(-1, 3), np.arange(FACES.size).reshape(-1, 3), process=False)
-TINY = ([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)])
-REFUSED = {
-    "a mesh of order 7": (lambda: MeshField(BALL, 7), "alpha"),
-    "no faces": (lambda: MeshField((SQUARE, [])), "no faces"),
-    "a number": (lambda: MeshField(3), "vertices and faces"),
-    "squares": (lambda: MeshField((SQUARE, [(0, 1, 2, 3)])), "(?i)polygons"),
-    "a corner too many": (lambda: MeshField((SQUARE, [(0, 1, 4)])), "face 0"),
-    "a broken corner": (lambda: MeshField((SQUARE, [(0, 1, 1.5)])), "integers"),
-    "an infinite vertex": (lambda: MeshField(([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)])), "Vertex 2"),
-    "vertices twice": (lambda: MeshField(([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)])), "merge_vertices"),
-    "an unmerged file": (lambda: MeshField(TWICE), "merge_vertices"),
-    "tiny faces": (lambda: MeshField(TINY), "vertex 0"),
-    "a huge lengthscale": (lambda: MeshField(BALL, 6).entries([1e300]), "lengthscale"),
-    "two lengthscales": (lambda: MeshField(BALL).log_determinant([1.0, 2.0]), "lengthscale"),
-    "points of the plane": (lambda: MeshField(BALL).locate([(0, 0)]), r"\(n, 3\)"),
-    "a missing point": (lambda: MeshField(BALL).locate([(0, 0, 1), (0, np.nan, 1)]), "Point 1"),
-    "far out": (lambda: MeshField(BALL).locate([(0, 0, 1e200)]), "Point 0"),
-    "beyond a limit": (lambda: MeshField(BALL).locate([(0, 0, 1), (0, 0, 3)], within=1.5), "row 1"),
-    "a face too many": (lambda: MeshField(BALL).projector([80]), "faces"),
-    "one weight too few": (lambda: MeshField(BALL).projector([0, 1], [(1, 0, 0)]), "shape"),
-    "a negative weight": (lambda: MeshField(BALL).projector([0], [(1.5, -0.5, 0)]), "row 0"),
-    "a sum of two": (lambda: MeshField(BALL).projector([0, 0], [(1, 0, 0), (1, 0, 1)]), "row 1"),
-    "a vertex too many": (lambda: MeshField(BALL).projector_at_vertices([42]), "vertices"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
-def test_bad_arguments_are_refused(name):
-    call, word = REFUSED[name]
-    with pytest.raises((graphs.InvalidArgumentError, graphs.InvalidGraphError), match=word):
-        call()
-
-
-def test_close_vertices_of_a_slit_are_named():
-    slit = [*SQUARE, (2, 0), (1, 1 + 1e-9)]
+def test_cut_surfaces_warn_and_are_independent():
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:
+        field = MeshField(([*SQUARE, (2, 0), (3, 1), (2, 1)], [(0, 1, 2), (0, 2, 3), (4, 5, 6)]))
+    assert caught[0].filename == __file__
+    assert not matrix(field, 0.5)[:4, 4:].any()
     with pytest.warns(graphs.DisconnectedWarning, match="first 2 and 5"):
-        MeshField((slit, [(0, 1, 2), (0, 2, 3), (1, 4, 5)]))
+        MeshField(([*SQUARE, (2, 0), (1, 1 + 1e-9)], [(0, 1, 2), (0, 2, 3), (1, 4, 5)]))

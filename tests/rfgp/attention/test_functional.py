@@ -3,9 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.special import logsumexp
+from refusals import refused
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfgp
@@ -21,36 +19,26 @@ def normals(*shape, seed=0, dtype=DOUBLE):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE).to(dtype)
 
 
-TYPES = (DOUBLE, torch.float32, torch.float16, torch.bfloat16)
-
-
 def frequencies(m=12, d=4, name="iid", **options):
     return couplings.by_name(name, **options).sample(m, d, seed=7)
 
 
 def inputs(L=9, S=9, lead=(2, 3), E=4, Ev=5, size=1.0, dtype=DOUBLE):
-    shapes = (*lead, L, E), (*lead, S, E), (*lead, S, Ev)
-    scales = size, size, 1.0
-    return tuple((a * normals(*s, seed=i)).to(dtype) for i, (s, a) in enumerate(zip(shapes, scales, strict=True)))
+    q, k, v = (normals(*lead, *shape, seed=i) for i, shape in enumerate(((L, E), (S, E), (S, Ev))))
+    return tuple(x.to(dtype) for x in (size * q, size * k, v))
 
 
-def dense(q, k, v, drawn, hidden=None, causal=False, scale=None, bias=None):
-    """Form the scores (L, S) of positive features in the logarithm, and normalize them; numpy and float64."""
-    q, k, v = (x.detach().double().numpy() for x in (q, k, v))
+def dense(q, k, v, drawn, hidden=None, causal=False, scale=None, bias=0.0):
+    """Form the scores (L, S) of positive features in the logarithm, and normalize them, in float64."""
+    q, k, v = (x.detach().double() for x in (q, k, v))
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    omega, weights = drawn.dense().numpy(), drawn.weights.numpy()
-    sides = [root * x @ omega.T - 0.5 * np.square(root * x).sum(-1, keepdims=True) for x in (q, k)]
-    logs = logsumexp(sides[0][..., :, None, :] + sides[1][..., None, :, :] + np.log(weights), axis=-1)
-    if bias is not None:
-        logs = logs + bias.numpy()[..., None, :]
+    left, right = (root * x @ drawn.dense().T - 0.5 * (root * x).square().sum(-1, keepdim=True) for x in (q, k))
+    logs = (left[..., :, None, :] + right[..., None, :, :] + drawn.weights.log()).logsumexp(-1) + bias
     if hidden is not None:
-        logs = np.where(hidden.numpy()[..., None, :], -np.inf, logs)
+        logs = logs.masked_fill(hidden[..., None, :], -math.inf)
     if causal:
-        logs = np.where(np.triu(np.ones(logs.shape[-2:], dtype=bool), 1), -np.inf, logs)
-    top = logs.max(-1, keepdims=True, initial=-np.inf)
-    scores = np.exp(logs - np.where(np.isfinite(top), top, 0))
-    total = scores.sum(-1, keepdims=True)
-    return np.divide(scores @ v, total, out=np.zeros_like(scores @ v), where=total > 0)
+        logs = logs.masked_fill(torch.ones(logs.shape[-2:]).triu(1).bool(), -math.inf)
+    return (logs.softmax(-1).nan_to_num() @ v).numpy()  # zeros if a query sees no key
 
 
 def check_twin(q, k, v, drawn, hidden=None, causal=False, kernel="softmax", tolerance=1e-10, **options):
@@ -78,10 +66,11 @@ class TestDense:
         hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
         hidden[0, :, 13:], hidden[1, :, ::3] = True, True
         check_twin(*inputs(20, 20), frequencies(), hidden.expand(2, 3, 20), causal, chunk_size=4)
+        each = torch.from_numpy(np.random.default_rng(0).random((2, 3, 20)) < 0.7)
+        check_twin(*inputs(20, 20), frequencies(), each, causal, "gaussian")
         (q, k, v), pair, bias = inputs(20, 20), softmax.Positive(frequencies()), normals(20, seed=5)
-        options = {"is_causal": causal, "chunk_size": 4}
         one, other, both = (
-            random_feature_attention(q, k, v, pair, key_padding_mask=mask, **options)
+            random_feature_attention(q, k, v, pair, key_padding_mask=mask, is_causal=causal, chunk_size=4)
             for mask in (hidden, torch.zeros(hidden.shape, dtype=DOUBLE).masked_fill(hidden, -torch.inf), bias)
         )
         assert torch.equal(one, other)
@@ -100,6 +89,8 @@ class TestDense:
         check_twin(*inputs(3, 17, lead=()), frequencies())
         check_twin(*inputs(17, 3, lead=(4,)), frequencies(), scale=0.9)
         check_twin(*inputs(5, 5, lead=(2, 1, 2), Ev=1), frequencies(m=1), causal=True, chunk_size=2)
+        for L, S in ((0, 4), (4, 0)):
+            check_twin(*inputs(L, S), frequencies())
         q, k, v = inputs(4, 6, lead=(2, 3))
         got = random_feature_attention(q, k[:, :1], v[:1], softmax.Positive(frequencies()))
         np.testing.assert_allclose(got, dense(q, k[:, :1], v[:1], frequencies()), atol=1e-12)
@@ -114,54 +105,50 @@ class TestDense:
             np.testing.assert_allclose(got[:, head], wanted, atol=1e-12)
 
 
-def check_past(size, dtype=torch.float32, pair=None, at=21):
-    """The outputs before a change are the same to the bit, and right."""
-    q, k, v = inputs(40, 40, lead=(2,), dtype=dtype)
-    drawn = frequencies()
-    pair = pair or softmax.Positive(drawn)
-    outputs = []
-    for factor in (1.0, -size, size):
-        changed = [torch.cat([x[:, :at], factor * x[:, at:]], 1) for x in (q, k, v)]
-        outputs.append(random_feature_attention(*changed, pair, is_causal=True, chunk_size=16)[:, :at])
-    assert torch.equal(outputs[0], outputs[1])
-    assert torch.equal(outputs[0], outputs[2])
-    if pair.is_positive:
-        np.testing.assert_allclose(outputs[0], dense(q, k, v, drawn, causal=True)[:, :at], atol=2e-5)
-
-
 def hybrid(kernel, m=200):
     """The angular hybrid with both signs of its positive part."""
     signs = softmax.coefficients.Angular(couplings.by_name("iid").sample(4, 4, seed=3))
     return softmax.bipolar(frequencies(m, name="orthogonal"), signs, antithetic=True, kernel=kernel)
 
 
+PAIRS = {
+    "positive": lambda: softmax.Positive(frequencies()),
+    "trigonometric": lambda: softmax.Trigonometric(frequencies(900), "gaussian"),
+    "hybrid": lambda: hybrid("gaussian"),
+}
+
+
 class TestCausal:
+    @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
+    @pytest.mark.parametrize("kind", PAIRS)
     @pytest.mark.parametrize(
         ("size", "at", "dtype"),
         [(2.0, 1, DOUBLE), (40.0, 16, torch.float32), (40.0, 21, DOUBLE), (1e4, 39, torch.float32)],
     )
-    def test_the_future_leaves_the_past_as_it_is(self, size, at, dtype):
-        check_past(size, dtype, at=at)
-
-    @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
-    @pytest.mark.parametrize("kind", ["trigonometric", "hybrid"])
-    def test_also_with_features_that_change_sign(self, kind):
-        pair = softmax.Trigonometric(frequencies(600), "gaussian") if kind == "trigonometric" else hybrid("gaussian")
-        for size in (2.0, 40.0):
-            check_past(size, pair=pair)
-            check_past(size, DOUBLE, pair=pair)
+    def test_the_future_leaves_the_past_as_it_is(self, kind, size, at, dtype):
+        """The outputs before a change are the same to the bit."""
+        q, k, v = inputs(40, 40, lead=(2,), dtype=dtype)
+        outputs = []
+        for factor in (1.0, -size, size):
+            changed = [torch.cat([x[:, :at], factor * x[:, at:]], 1) for x in (q, k, v)]
+            outputs.append(random_feature_attention(*changed, PAIRS[kind](), is_causal=True, chunk_size=16)[:, :at])
+        assert torch.equal(outputs[0], outputs[1])
+        assert torch.equal(outputs[0], outputs[2])
 
 
 class TestPadding:
     @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("rubbish", [1e30, float("inf"), float("nan")])
+    @pytest.mark.parametrize("rubbish", [1e30, float("nan")])
     def test_padded_values_have_no_effect(self, causal, rubbish):
-        q, k, v = inputs(20, 20, dtype=torch.float32)
-        hidden = torch.arange(20) % 4 == 1
-        pair = softmax.Positive(frequencies())
-        clean = random_feature_attention(q, k, v, pair, key_padding_mask=hidden, is_causal=causal, chunk_size=8)
+        (q, k, v), hidden = inputs(20, 20, dtype=torch.float32), torch.arange(20) % 4 == 1
+
+        def attend(k, v):
+            options = {"key_padding_mask": hidden, "is_causal": causal, "chunk_size": 8}
+            return random_feature_attention(q, k, v, PAIRS["positive"](), **options)
+
+        clean = attend(k, v)
         k, v = (x.masked_fill(hidden[:, None], rubbish).requires_grad_() for x in (k, v))
-        again = random_feature_attention(q, k, v, pair, key_padding_mask=hidden, is_causal=causal, chunk_size=8)
+        again = attend(k, v)
         assert torch.equal(clean, again)
         again.square().sum().backward()
         for x in (k, v):
@@ -169,14 +156,9 @@ class TestPadding:
             assert (x.grad[..., hidden, :] == 0).all()
 
     @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("kind", ["positive", "signed"])
+    @pytest.mark.parametrize("kind", ["positive", "trigonometric"])
     def test_no_key_gives_zero(self, causal, kind):
-        q, k, v = (x.requires_grad_() for x in inputs(6, 6, size=0.5))
-        pair = (
-            softmax.Positive(frequencies())
-            if kind == "positive"
-            else softmax.Trigonometric(frequencies(900), "gaussian")
-        )
+        (q, k, v), pair = (x.requires_grad_() for x in inputs(6, 6, size=0.5)), PAIRS[kind]()
         hidden = torch.zeros(2, 3, 6, dtype=torch.bool)
         hidden[0], hidden[1, :, :2] = True, True
         out = random_feature_attention(q, k, v, pair, key_padding_mask=hidden, is_causal=causal, chunk_size=4)
@@ -192,81 +174,55 @@ class TestWhatIsNotFinite:
     """It is in every row that sees it, and in no other."""
 
     @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("name", ["key", "value", "query", "mask"])
-    @pytest.mark.parametrize(("kind", "rubbish"), [("positive", math.inf), ("signed", math.nan)])
+    @pytest.mark.parametrize("name", ["key", "value", "query", "key_padding_mask"])
+    @pytest.mark.parametrize(("kind", "rubbish"), [("positive", math.inf), ("trigonometric", math.nan)])
     def test_one_token(self, kind, name, causal, rubbish):
-        signed = softmax.Trigonometric(frequencies(900), "gaussian")
-        pair = signed if kind == "signed" else softmax.Positive(frequencies())
         arguments = dict(zip(("query", "key", "value"), inputs(20, 20, lead=()), strict=True))
-        arguments["mask"] = torch.zeros(20, 1, dtype=DOUBLE)
+        arguments["key_padding_mask"] = torch.zeros(20, dtype=DOUBLE)
         arguments[name][9] = rubbish
-        mask = arguments.pop("mask").squeeze(-1)
-        out = random_feature_attention(
-            **arguments, pair=pair, key_padding_mask=mask, is_causal=causal, chunk_size=8
-        ).isfinite()
+        out = random_feature_attention(**arguments, pair=PAIRS[kind](), is_causal=causal, chunk_size=8).isfinite()
         rows = torch.arange(20)
         wanted = rows == 9 if name == "query" else (rows >= 9 if causal else rows >= 0)
         assert torch.equal(~out.all(-1), wanted)
         assert torch.equal(~out.any(-1), wanted)
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_parameters(self, causal):
-        drawn = frequencies()
-        drawn.dense()[0, 0] = math.nan
-        for pair in (softmax.Positive(drawn), softmax.Trigonometric(drawn, "gaussian")):
-            assert random_feature_attention(*inputs(), pair, is_causal=causal).isnan().all()
-
-    @pytest.mark.parametrize("causal", [False, True])
     def test_padding_before_large_queries(self, causal):
         """exp(log l) of a query that has seen no key overflows; it is not needed."""
-        pair = softmax.Positive(torch.ones(1, 256))
-        q = torch.full((1, 2, 256), 4.0).requires_grad_()
-        hidden = torch.tensor([[True, False]])
-        out = random_feature_attention(
-            q, torch.zeros(1, 2, 256), torch.ones(1, 2, 1), pair, is_causal=causal, key_padding_mask=hidden
-        )
+        pair, q = softmax.Positive(torch.ones(1, 256)), torch.full((1, 2, 256), 4.0).requires_grad_()
+        options = {"is_causal": causal, "key_padding_mask": torch.tensor([[True, False]])}
+        out = random_feature_attention(q, torch.zeros(1, 2, 256), torch.ones(1, 2, 1), pair, **options)
         assert out.flatten().tolist() == [0.0 if causal else 1.0, 1.0]
         out.sum().backward()
         assert (q.grad == 0).all()
 
 
-class TestGradients:
-    @pytest.mark.parametrize(
-        ("kind", "causal", "recompute"),
-        [
-            pytest.param("positive", False, True, marks=pytest.mark.slow),
-            pytest.param("positive", True, False),
-            pytest.param("gaussian", False, False, marks=pytest.mark.slow),
-            pytest.param("signed", True, True, marks=pytest.mark.slow),
-            pytest.param("signed", False, False),
-            pytest.param("hybrid", True, False, marks=pytest.mark.slow),
-            pytest.param("hybrid", False, False, marks=pytest.mark.slow),
-        ],
-    )
-    def test_they_are_those_of_differences(self, kind, causal, recompute):
-        hidden = torch.tensor([False, False, True, False, False])
-        signs = softmax.coefficients.Angular(frequencies(3, 2))
+@pytest.mark.parametrize(
+    ("kind", "causal", "recompute"),
+    [
+        pytest.param("gaussian", False, True, marks=pytest.mark.slow),
+        ("positive", True, False),
+        pytest.param("signed", True, True, marks=pytest.mark.slow),
+        ("signed", False, False),
+        pytest.param("hybrid", True, False, marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_are_those_of_differences(kind, causal, recompute):
+    hidden, signs = torch.arange(5) == 2, softmax.coefficients.Angular(frequencies(3, 2))
+    kernel = "softmax" if kind == "positive" else "gaussian"
+    makers = {
+        "signed": softmax.Trigonometric,
+        "hybrid": lambda drawn, kernel: softmax.bipolar(drawn, signs, antithetic=True, kernel=kernel),
+    }
 
-        def call(q, k, v, matrix):
-            drawn = couplings.Frequencies(matrix, torch.tensor([0.5, 1.5, 0.8, 1.2], dtype=DOUBLE))
-            kernel = "softmax" if kind == "positive" else "gaussian"
-            pair = {
-                "signed": lambda: softmax.Trigonometric(drawn, kernel),
-                "hybrid": lambda: softmax.bipolar(drawn, signs, antithetic=True, kernel=kernel),
-            }.get(kind, lambda: softmax.Positive(drawn, kernel))()
-            options = {"is_causal": causal, "chunk_size": 2, "recompute": recompute}
-            return random_feature_attention(q, k, v, pair, key_padding_mask=hidden, **options)
+    def call(q, k, v, matrix):
+        drawn = couplings.Frequencies(matrix, torch.tensor([0.5, 1.5, 0.8, 1.2], dtype=DOUBLE))
+        pair = makers.get(kind, softmax.Positive)(drawn, kernel)
+        options = {"is_causal": causal, "chunk_size": 2, "recompute": recompute}
+        return random_feature_attention(q, k, v, pair, key_padding_mask=hidden, **options)
 
-        q, k, v = (x.requires_grad_() for x in inputs(5, 5, lead=(), E=2, Ev=2, size=0.5))
-        assert torch.autograd.gradcheck(call, (q, k, v, normals(4, 2, seed=3).requires_grad_()))
-
-    def test_the_past_has_no_gradient_in_the_future(self):
-        q, k, v = (x.requires_grad_() for x in inputs(40, 40))
-        out = random_feature_attention(q, k, v, softmax.Positive(frequencies()), is_causal=True, chunk_size=16)
-        out[..., :21, :].square().sum().backward()
-        for x in (q, k, v):
-            assert (x.grad[..., 21:, :] == 0).all()
-            assert (x.grad[..., :21, :] != 0).any()
+    q, k, v = (x.requires_grad_() for x in inputs(5, 5, lead=(), E=2, Ev=2, size=0.5))
+    assert torch.autograd.gradcheck(call, (q, k, v, normals(4, 2, seed=3).requires_grad_()))
 
 
 class TestPrecision:
@@ -274,26 +230,14 @@ class TestPrecision:
     @pytest.mark.parametrize("size", [5.0, 60.0])
     def test_large_scores(self, size, causal):
         """Scores of several hundred and of several thousand; float32 has an error of eps times them."""
-        q, k, v = inputs(60, 60, size=size)
-        check_twin(q, k, v, frequencies(64), causal=causal, chunk_size=16, tolerance=1e-8)
+        drawn = frequencies(64)
+        check_twin(*inputs(60, 60, size=size), drawn, causal=causal, chunk_size=16, tolerance=1e-8)
         q, k, v = (x.requires_grad_() for x in inputs(60, 60, size=size, dtype=torch.float32))
         for key in (k, -q):
-            found = random_feature_attention(q, key, v, softmax.Positive(frequencies(64)), is_causal=causal)
-            wanted = dense(q, key, v, frequencies(64), causal=causal)
-            np.testing.assert_allclose(found.detach(), wanted, atol=2e-2)
+            found = random_feature_attention(q, key, v, softmax.Positive(drawn), is_causal=causal)
+            np.testing.assert_allclose(found.detach(), dense(q, key, v, drawn, causal=causal), atol=2e-2)
             assert (found.abs() > 0).any(-1).all()
-            gradients = torch.autograd.grad(found.sum(), (q, v))
-            assert all(torch.isfinite(x).all() for x in gradients)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize(
-        ("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)]
-    )
-    def test_outputs_are_rounded_once(self, dtype, tolerance, causal):
-        """Values reach 4, so half a unit in the last place is 4 / 2^12 and 4 / 2^9; the rest comes from float32."""
-        q, k, v = inputs(100, 100, dtype=dtype)
-        check_twin(q, k, v, frequencies(64), causal=causal, tolerance=tolerance)
+            assert all(torch.isfinite(x).all() for x in torch.autograd.grad(found.sum(), (q, v)))
 
     def test_normalizer_is_not_in_half_precision(self):
         """2^17 equal keys: their number is beyond float16, and bfloat16 stops counting at 256."""
@@ -321,44 +265,17 @@ class TestSigned:
         q, k, v = inputs(20, 20, size=0.5, dtype=dtype)
         hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
         hidden[0, :, 13:], hidden[1, :, 1::3] = True, True
-        mine, other = (
-            hybrid(kernel) if kind == "hybrid" else softmax.Trigonometric(frequencies(400), kernel)
-            for kernel in ("gaussian", "softmax")
-        )
         options = {"key_padding_mask": hidden, "is_causal": causal, "chunk_size": 8}
-        got = random_feature_attention(q, k, v, mine, **options)
+        got = random_feature_attention(q, k, v, PAIRS[kind](), **options)
+        other = hybrid("softmax") if kind == "hybrid" else softmax.Trigonometric(frequencies(900))
         scores = other(q.double() / 2**0.5, k.double() / 2**0.5).masked_fill(hidden[..., None, :], 0)
         scores = scores.tril() if causal else scores
         wanted = scores @ v.double() / scores.sum(-1, keepdim=True)
         np.testing.assert_allclose(got.double(), wanted, rtol=0, atol=tolerance)
 
     def test_features_that_overflow_are_refused(self):
-        with pytest.raises(rfgp.InvalidArgumentError, match='kernel="gaussian"'):
-            random_feature_attention(*inputs(), softmax.Trigonometric(frequencies()))
-
-
-@st.composite
-def problems(draw):
-    causal = draw(st.booleans())
-    L = draw(st.integers(0, 12))
-    S = L if causal else draw(st.integers(0, 12))
-    lead = tuple(draw(st.lists(st.integers(1, 2), max_size=2)))
-    width = draw(st.integers(1, 5))
-    q, k, v = inputs(L, S, lead, width, draw(st.integers(1, 3)), draw(st.sampled_from([0.1, 1.0, 6.0])))
-    count = S * math.prod(lead)  # each batch and head has a mask of its own
-    hidden = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)), dtype=torch.bool)
-    m = draw(st.integers(1, 9))
-    return q, k, v, frequencies(m, width), hidden.reshape(*lead, S), causal
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(problems(), st.sampled_from(TYPES), st.integers(1, 9), st.sampled_from(KINDS))
-def test_any_shape_mask_and_type(problem, dtype, chunk_size, kernel):
-    q, k, v, drawn, hidden, causal = problem
-    tolerance = {DOUBLE: 1e-10, torch.float32: 1e-3, torch.float16: 8e-3, torch.bfloat16: 6e-2}[dtype]
-    q, k, v = (x.to(dtype) for x in (q, k, v))
-    check_twin(q, k, v, drawn, hidden, causal, kernel, tolerance, chunk_size=chunk_size)
+        pair = softmax.Trigonometric(frequencies())
+        refused(lambda: random_feature_attention(*inputs(), pair), rfgp.InvalidArgumentError, 'kernel="gaussian"')
 
 
 class Largest(TorchDispatchMode):
@@ -374,14 +291,11 @@ class Largest(TorchDispatchMode):
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_tensor_grows_faster_than_the_inputs(causal):
+    q, k, v = (x.requires_grad_() for x in inputs(8192, 8192, lead=(), dtype=torch.float32))
     pair = softmax.Positive(frequencies(64, 4))
-    sizes = []
-    for count in (2048, 8192):
-        q, k, v = (x.requires_grad_() for x in inputs(count, count, lead=(), dtype=torch.float32))
-        with Largest() as largest:
-            random_feature_attention(q, k, v, pair, is_causal=causal, recompute=True).sum().backward()
-        sizes.append(largest.size)
-    assert max(sizes) <= 2**19
+    with Largest() as largest:
+        random_feature_attention(q, k, v, pair, is_causal=causal, recompute=True).sum().backward()
+    assert largest.size <= 2**19
 
 
 ZEROS = torch.zeros(3, 9, 4, dtype=DOUBLE)
@@ -392,17 +306,12 @@ ZEROS = torch.zeros(3, 9, 4, dtype=DOUBLE)
     [
         ("attn_mask", {"attn_mask": torch.zeros(9, 9)}),
         ("share E and S", {"query": torch.zeros(9, 3)}),
-        ("share E and S", {"value": torch.zeros(8, 5, dtype=DOUBLE)}),
         ("one dtype", {"query": torch.zeros(9, 4)}),
         ("as many", {"query": torch.zeros(8, 4, dtype=DOUBLE), "is_causal": True}),
-        ("columns", {"query": torch.zeros(9, 0, dtype=DOUBLE), "key": torch.zeros(9, 0, dtype=DOUBLE)}),
-        ("key must", {"key": [1.0]}),
         ("broadcast", {"query": ZEROS, "key": ZEROS[:2]}),
-        *(("fit the keys", {"key_padding_mask": torch.zeros(*s, dtype=torch.bool)}) for s in ((8,), (1,), (1, 9))),
-        ("boolean", {"key_padding_mask": torch.zeros(9, dtype=torch.int64)}),
+        ("fit the keys", {"key_padding_mask": torch.zeros(1, dtype=torch.bool)}),
         ("chunk_size", {"chunk_size": 0}),
-        *(("floor", {"floor": value}) for value in (0.0, "a")),
-        *(("scale", {"scale": value}) for value in (-1.0, "a")),
+        ("floor", {"floor": 0.0}),
         ("FeaturePair", {"pair": None}),
         ("4 heads", {"pair": softmax.Positive(HeadFrequencies(normals(4, 6, 4), torch.ones(4, 6)))}),
     ],
@@ -410,5 +319,4 @@ ZEROS = torch.zeros(3, 9, 4, dtype=DOUBLE)
 def test_bad_arguments_are_named(word, change):
     q, k, v = inputs(lead=())
     arguments = {"query": q, "key": k, "value": v, "pair": softmax.Positive(frequencies()), **change}
-    with pytest.raises(rfgp.InvalidArgumentError, match=word):
-        random_feature_attention(**arguments)
+    refused(lambda: random_feature_attention(**arguments), rfgp.InvalidArgumentError, word)

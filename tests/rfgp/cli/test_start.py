@@ -123,7 +123,7 @@ def interrupted(process):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no processor times of other processes")
-@pytest.mark.parametrize("seconds", [0.3, 0.6, 1.2])
+@pytest.mark.parametrize("seconds", [0.3, 1.2])
 def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
     """Python's own start, in which nobody heeds interrupts, takes .05 s of a processor, a busy one up to .2 s."""
     with started(folder, "fit", "t.csv", "--out", "o") as process:

@@ -5,7 +5,7 @@ import pytest
 
 import rfgp
 from rfgp import kernels as k
-from rfgp import plotting, report
+from rfgp import report
 from rfgp.tables import ColumnRule, Schema, Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -23,14 +23,6 @@ def sales(rows=240, seed=0):
     return Table(X, y + 0.1 * rng.standard_normal(rows), schema.columns, "units", schema)
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    table = sales()
-    kernel = k.RBF("day", name="trend") + k.Periodic("day", period=7, name="season") + k.Group("store") + k.RBF("price")
-    gp = rfgp.GP(kernel, seed=0)
-    return table, gp.fit(report.input_frame(table, gp), table.y)
-
-
 def check_within_band(effect, truth):
     """Check that an effect is the centered truth, within four standard deviations at all of its points."""
     error = effect.mean - (truth - truth.mean())
@@ -39,8 +31,11 @@ def check_within_band(effect, truth):
     assert effect.std.max() < 0.5 * np.ptp(truth)
 
 
-def test_additive_functions_are_within_their_bands(fitted):
-    table, gp = fitted
+def test_additive_functions_are_within_their_bands():
+    table = sales()
+    kernel = k.RBF("day", name="trend") + k.Periodic("day", period=7, name="season") + k.Group("store") + k.RBF("price")
+    gp = rfgp.GP(kernel, seed=0)
+    gp.fit(report.input_frame(table, gp), table.y)
     trend, season, store, price = report.effects_of(gp, table)
     check_within_band(trend, np.sin(trend.values[0] / 30))
     check_within_band(season, 0.5 * np.cos(2 * np.pi * season.values[0] / 7))
@@ -48,25 +43,11 @@ def test_additive_functions_are_within_their_bands(fitted):
     assert [one.shape for one in (trend, season, store, price)] == ["curve", "curve", "levels", "curve"]
     assert np.ptp(season.values[0]) == pytest.approx(season.period) == pytest.approx(7)
     assert season.data[0].max() <= season.values[0].max()
-    assert dict(zip(store.values[0], store.mean, strict=True)) == pytest.approx(
-        dict(zip(STORES, LEVELS, strict=True)), abs=0.1
-    )
-    days = (np.datetime64("1970-01-01") + trend.values[0].astype(int)).astype("datetime64[D]")
+    assert list(store.values[0]) == list(STORES)
+    np.testing.assert_allclose(store.mean, LEVELS, atol=0.1)
+    days = trend.values[0].astype(int).astype("datetime64[D]")
     rows = {"day": days, "price": np.zeros(len(days)), "store": ["north"] * len(days)}
     assert trend.std.mean() < 0.5 * gp.predict(rows).terms["trend"].std.mean()  # the level of two terms is unknown
-
-
-@pytest.mark.slow
-def test_pictures_and_pages_show_effects(fitted):
-    table, gp = fitted
-    axes = plotting.plot_term(gp, "season", report.input_frame(table, gp))
-    season = report.effects_of(gp, table)[1]
-    assert np.ptp(axes.lines[0].get_ydata()) == pytest.approx(np.ptp(season.mean), rel=0.05)
-    axes = plotting.plot_term(gp, "group(store)", report.input_frame(table, gp))
-    labels = [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
-    assert set(STORES) <= set(labels)
-    page = report.table_report(report.study_table(table, gp, compare=False), table)
-    assert "Term season: effect of day, over one period of 7 days." in page
 
 
 def test_two_numbers_have_a_map_of_mean_and_deviation():
@@ -88,23 +69,13 @@ def test_many_columns_have_partial_effects_of_the_sum():
     table = Table(X, np.sin(X[:, 4]) + 0.5 * X[:, 7] + 0.05 * rng.standard_normal(150), tuple("abcdefghij"), "y")
     gp = rfgp.GP(k.RBF(name="one") + k.Matern(name="two"), approximation=rfgp.Exact(), seed=0)
     gp.fit(table.frame(), table.y, max_iterations=60)
-    found = report.effects_of(gp, table)
+    found = {effect.variables[0].name: effect for effect in report.effects_of(gp, table)}
     assert len(found) == 8
-    assert {effect.variables[0].name for effect in found[:2]} == {"e", "h"}
-    assert all(effect.terms == ("one", "two") and effect.is_partial for effect in found)
-    smooth = next(effect for effect in found if effect.variables[0].name == "e")
+    assert set(list(found)[:2]) == {"e", "h"}
+    assert all(effect.terms == ("one", "two") and effect.is_partial for effect in found.values())
+    smooth = found["e"]
     inside = np.abs(smooth.values[0]) < 2
     assert np.ptp((smooth.mean - np.sin(smooth.values[0]))[inside]) < 0.4
-
-
-def test_indicators_of_a_category_are_one_variable():
-    """A kernel over all columns reads zeros and ones, and the effect is that of levels."""
-    table = sales(120)
-    gp = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(table.frame(), table.y, max_iterations=40)
-    effects = {effect.variables[0].name: effect for effect in report.effects_of(gp, table)}
-    assert set(effects) == {"day", "price", "store"}
-    assert list(effects["store"].values[0]) == list(STORES)
-    assert effects["store"].mean[2] - effects["store"].mean[0] > 0.5
 
 
 def test_of_many_levels_the_largest_effects_are_shown():
@@ -127,6 +98,18 @@ def test_counts_are_multiplied_by_factors():
     (effect,) = report.effects_of(study.model, table)
     check_within_band(effect, np.sin(effect.values[0]))
     assert "factors by which the mean of visits is multiplied" in report.table_report(study, table)
+
+
+def test_indicators_of_a_category_are_one_variable():
+    """A kernel over all columns reads zeros and ones, and the effect is that of levels."""
+    table = sales(120)
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(table.frame(), table.y, max_iterations=40)
+    effects = {effect.variables[0].name: effect for effect in report.effects_of(gp, table)}
+    assert set(effects) == {"day", "price", "store"}
+    assert list(effects["store"].values[0]) == list(STORES)
+    assert effects["store"].mean[2] - effects["store"].mean[0] > 0.5
+    page = report.table_report(report.study_table(table, gp, compare=False), table)
+    assert "effect of day" in page
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean
+from refusals import refused
 from scipy import stats
 
 import rfgp
@@ -11,52 +12,41 @@ X = torch.tensor([[0.1, -0.2, 0.3], [0.4, 0.0, -0.1], [-0.3, 0.2, 0.1]], dtype=t
 
 
 def test_layout_and_weights():
-    matrix = torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
-    x = torch.tensor([[0.3, 0.7]], dtype=torch.float64)
-    phi = features.Fourier(couplings.Frequencies(matrix, torch.tensor([0.5, 1.5], dtype=torch.float64)))
-    a, b = (x @ matrix.T)[0]
-    expected = torch.stack([0.5 * a.cos(), 0.75**0.5 * b.cos(), 0.5 * a.sin(), 0.75**0.5 * b.sin()])
-    torch.testing.assert_close(phi(x)[0], expected)
-    assert phi.num_features == 4
-    laplace = features.Laplace(matrix)
-    torch.testing.assert_close(laplace(x)[0], torch.stack([a, b]).sub(0.58).exp() / 2**0.5)
-    assert laplace.num_features == 2
+    omega = torch.from_numpy(np.random.default_rng(0).standard_normal((4, 3)))
+    weights = torch.tensor([0.5, 1.5, 1.0, 0.8], dtype=torch.float64)
+    angles, scale = X @ omega.T, (weights / 4).sqrt()
+    drawn = couplings.Frequencies(omega, weights)
+    fourier, laplace = features.Fourier(drawn), features.Laplace(drawn)
+    torch.testing.assert_close(fourier(X), torch.cat([scale * angles.cos(), scale * angles.sin()], 1))
+    torch.testing.assert_close(laplace(X), scale * (angles - X.square().sum(1, keepdim=True)).exp())
+    assert (fourier.num_features, laplace.num_features) == (8, 4)
 
 
 @pytest.mark.parametrize("kind", features.names())
 def test_batches_dtypes_and_gradients(kind):
-    phi = features.by_name(kind)(couplings.IID().sample(4, 3, seed=0))
-    x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 5, 3))) / 3
-    assert phi(x).shape == (2, 5, phi.num_features)
-    torch.testing.assert_close(phi(x)[1], phi(x[1]))
-    torch.testing.assert_close(phi(x.float()), phi(x).float(), rtol=1e-5, atol=1e-6)
-    assert torch.autograd.gradcheck(phi, (x[0].requires_grad_(),))
-    assert phi(x[:, :0]).shape == (2, 0, phi.num_features)
-    assert not list(phi.parameters())
+    def call(x, omega, weights):
+        return features.by_name(kind)(couplings.Frequencies(omega, weights))(x)
 
-
-def test_unknown_features():
-    with pytest.raises(rfgp.InvalidArgumentError, match="features must be one of"):
-        features.by_name("cosine")
-
-
-def test_gradients_reach_frequencies_and_weights():
-    omega = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 3))).requires_grad_()
-    weights = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda m, w: features.Fourier(couplings.Frequencies(m, w))(X), (omega, weights))
+    rng = np.random.default_rng(1)
+    x, omega, weights = (torch.from_numpy(rng.uniform(0.1, 1, shape)) for shape in ((2, 5, 3), (4, 3), 4))
+    phi = call(x, omega, weights)
+    torch.testing.assert_close(phi[1], call(x[1], omega, weights))
+    torch.testing.assert_close(call(x.float(), omega, weights), phi.float(), rtol=1e-5, atol=1e-6)
+    assert call(x[:, :0], omega, weights).shape == (2, 0, phi.shape[-1])
+    assert torch.autograd.gradcheck(call, [v.requires_grad_() for v in (x[0], omega, weights)])
+    refused(lambda: features.by_name("cosine"), rfgp.InvalidArgumentError, "features must be one of")
 
 
 @pytest.mark.slow
 def test_random_phases_are_uniform_and_unbiased():
     """One cosine with a phase for each frequency, unbiased also on the diagonal."""
-    generator, samples = torch.Generator().manual_seed(1), []
-    for _ in range(1000):
-        omega = couplings.Pairwise().sample(3, 3, generator=generator)
-        phi = features.RandomPhase(omega, generator=generator)
-        samples.append(phi(X) @ phi(X).T)
-    torch.testing.assert_close(phi(X), (X @ omega.dense().T + phi.phases).cos() * (2 / 3) ** 0.5)
+    seeded = torch.Generator().manual_seed(1)
+    drawn = [
+        features.RandomPhase(couplings.Pairwise().sample(3, 3, generator=seeded), generator=seeded) for _ in range(1000)
+    ]
+    kernels, phi = torch.stack([phi(X) @ phi(X).T for phi in drawn]), drawn[0]
+    assert_mean(kernels.numpy(), (-0.5 * torch.cdist(X, X) ** 2).exp().numpy())
+    torch.testing.assert_close(phi(X), (X @ phi.frequencies.dense().T + phi.phases).cos() * (2 / 3) ** 0.5)
     assert phi.num_features == 3
-    assert phi(X.float()).dtype == torch.float32
-    assert_mean(torch.stack(samples).numpy(), (-0.5 * torch.cdist(X, X) ** 2).exp().numpy())
-    many = features.RandomPhase(torch.zeros(1000, 2), generator=generator).phases.numpy()
-    assert stats.kstest(many / (2 * np.pi), "uniform").pvalue > 1e-9
+    phases = torch.cat([phi.phases for phi in drawn]).numpy()
+    assert stats.kstest(phases / (2 * np.pi), "uniform").pvalue > 1e-9

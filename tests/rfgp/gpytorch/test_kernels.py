@@ -9,6 +9,7 @@ import torch
 from gpytorch.models import exact_prediction_strategies as strategies
 from gpytorch_models import Model
 from linear_operator.operators import LowRankRootLinearOperator, RootLinearOperator
+from refusals import refused
 
 import rfgp
 from rfgp.gpytorch import RandomFeatureKernel
@@ -81,19 +82,10 @@ def test_the_exact_kernel_keeps_prior_constraint_and_batch():
 # --- in models -----------------------------------------------------------------------------------
 
 
-def model_of(kernel, x=X, y=Y):
-    model = Model(x, y, gpytorch.kernels.ScaleKernel(kernel)).double()
+def model_of(kernel):
+    model = Model(X, Y, gpytorch.kernels.ScaleKernel(kernel)).double()
     model.likelihood.noise, model.covar_module.outputscale = 0.05, 1.7
-    return model
-
-
-def dense_prediction(model, kernel, x=X, y=Y):
-    """Return mean and covariance by the textbook formulas on dense matrices, at the model's hyperparameters."""
-    scale, noise = model.covar_module.outputscale, model.likelihood.noise
-    cross, prior = scale * kernel(NEW, x).to_dense(), scale * kernel(NEW).to_dense()
-    matrix = scale * kernel(x).to_dense() + noise * torch.eye(len(x), dtype=F64)
-    mean = model.mean_module.constant + cross @ torch.linalg.solve(matrix, y - model.mean_module.constant)
-    return mean, prior - cross @ torch.linalg.solve(matrix, cross.mT)
+    return model, 1.7 * kernel(X).to_dense() + 0.05 * torch.eye(20, dtype=F64)
 
 
 KERNELS = {
@@ -110,12 +102,12 @@ KERNELS = {
 def test_predictions_match_the_dense_formulas(name):
     make, is_fast = KERNELS[name]
     kernel = make()
-    model = model_of(kernel)
-    mean, covariance = dense_prediction(model, kernel)
+    model, matrix = model_of(kernel)
     model.eval()
     with torch.no_grad(), gpytorch.settings.fast_pred_var(is_fast):
-        found = model(NEW)
-        torch.testing.assert_close(found.mean, mean, rtol=0, atol=1e-7)
+        found, cross = model(NEW), 1.7 * kernel(NEW, X).to_dense()
+        covariance = 1.7 * kernel(NEW).to_dense() - cross @ torch.linalg.solve(matrix, cross.mT)
+        torch.testing.assert_close(found.mean, cross @ torch.linalg.solve(matrix, Y), rtol=0, atol=1e-7)
         torch.testing.assert_close(found.covariance_matrix, covariance, rtol=0, atol=1e-7)
     if "features" in name:
         linear = getattr(strategies, "LinearPredictionStrategy", strategies.DefaultPredictionStrategy)
@@ -124,51 +116,31 @@ def test_predictions_match_the_dense_formulas(name):
 
 def test_a_prior_takes_part_in_the_objective():
     kernel = drawn(lengthscale_prior=gpytorch.priors.GammaPrior(3.0, 6.0))
-    model = model_of(kernel)
+    model, matrix = model_of(kernel)
     found = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)(model(X), Y)
-    matrix = 1.7 * kernel(X).to_dense() + 0.05 * torch.eye(20, dtype=F64)
     normal = torch.distributions.MultivariateNormal(torch.zeros(20, dtype=F64), matrix)
     prior = torch.distributions.Gamma(3.0, 6.0).log_prob(kernel.lengthscale).sum()
     torch.testing.assert_close(found, (normal.log_prob(Y) + prior) / 20)
 
 
-@pytest.mark.parametrize("m", [8, 64])
-def test_fantasies_are_posteriors_given_more_data(m):
-    kernel = drawn(m)
-    model, seen, values = model_of(kernel), uniform(2, 7), torch.tensor([0.3, -0.2], dtype=F64)
-    mean, _ = dense_prediction(model, kernel, torch.cat([X, seen]), torch.cat([Y, values]))
-    model.eval()
-    with torch.no_grad():
-        model(NEW)
-        torch.testing.assert_close(model.get_fantasy_model(seen, values)(NEW).mean, mean, rtol=0, atol=1e-7)
-
-
 @pytest.mark.parametrize("both", [False, True])
 def test_gradients_where_the_inputs_are_equal(both):
     """Each of two tensors with the same values has the gradient of its own place."""
-    kernel, weights = drawn(), uniform(5, 9) @ uniform(5, 8).T
-    x, z = X[:5].clone().requires_grad_(), X[:5].clone().requires_grad_(both)
-    phi = kernel.features(z).detach()
-    (expected,) = torch.autograd.grad(((kernel.features(x) @ phi.mT) * weights).sum(), x)
-    (found,) = torch.autograd.grad((kernel(x, z).to_dense() * weights).sum(), x)
-    torch.testing.assert_close(found, expected)
+    kernel, x, z = drawn(), X[:5].clone().requires_grad_(), X[:5].clone().requires_grad_(both)
+    products = kernel.features(x) @ kernel.features(z).mT
+    (expected,) = torch.autograd.grad(products[0].sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(kernel(x, z).to_dense()[0].sum(), x)[0], expected)
 
 
 # --- draws and states ----------------------------------------------------------------------------
 
-COPIES = {
-    "the same seed": lambda kernel: drawn(coupling="pairwise"),
-    "a copy": copy.deepcopy,
-    "a pickle": lambda kernel: pickle.loads(pickle.dumps(kernel)),
-}
 
-
-@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-@pytest.mark.parametrize("is_drawn", [False, True])
-def test_copies_have_the_draw(copied, is_drawn):
-    kernel = drawn(coupling="pairwise")
-    before = kernel(X).to_dense()
-    torch.testing.assert_close(copied(kernel if is_drawn else drawn(coupling="pairwise"))(X).to_dense(), before)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda kernel: pickle.loads(pickle.dumps(kernel))])
+def test_copies_have_the_draw(copied):
+    kernel, other = drawn(coupling="pairwise"), drawn(coupling="pairwise")
+    undrawn, expected = copied(other), kernel(X).to_dense()
+    for found in (other, undrawn, copied(kernel)):
+        torch.testing.assert_close(found(X).to_dense(), expected)
 
 
 @pytest.mark.parametrize("num_dims", [None, 3])
@@ -187,7 +159,6 @@ def state_of(text):
 
 BAD_CALLS = [
     (lambda: RandomFeatureKernel(0), "positive integer"),
-    (lambda: RandomFeatureKernel(2.0), "positive integer"),
     (lambda: RandomFeatureKernel(8, coupling="sorf"), "coupling"),
     (lambda: RandomFeatureKernel(8, features="cosine"), "features"),
     (lambda: RandomFeatureKernel(8, features="laplace", spectrum="matern"), "Gaussian"),
@@ -197,12 +168,11 @@ BAD_CALLS = [
     (lambda: RandomFeatureKernel(8, features="laplace").load_state_dict(drawn().state_dict()), "laplace"),
     *(
         (lambda state=state: RandomFeatureKernel(4).set_extra_state(state), "no state")
-        for state in ({"seed": 0}, None, state_of(b"\xff\xfe"), state_of(b"[1, 2]"), state_of(b'{"seed": 0}'))
+        for state in (None, state_of(b"\xff\xfe"), state_of(b"[1, 2]"), state_of(b'{"seed": 0}'))
     ),
 ]
 
 
 @pytest.mark.parametrize(("call", "word"), BAD_CALLS)
 def test_bad_calls_are_named(call, word):
-    with pytest.raises(rfgp.InvalidArgumentError, match=word):
-        call()
+    refused(call, rfgp.InvalidArgumentError, word)

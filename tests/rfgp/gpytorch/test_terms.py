@@ -13,7 +13,7 @@ from linear_operator.operators import (
     LowRankRootLinearOperator,
     RootLinearOperator,
 )
-from training import descend
+from refusals import refused
 
 import graphs
 import rfgp
@@ -78,24 +78,14 @@ def assert_matches_the_model(kernel, gp, x, y, new, new_of_gp):
     evidence.backward()
     assert all(raw.grad is not None for raw in kernel.parameters() if raw.requires_grad)
     model.eval()
-    close = {"rtol": 0, "atol": 1e-7}
     with torch.no_grad():
         found, expected = model(new), gp.predict(new_of_gp)
-    torch.testing.assert_close(evidence.item(), gp.log_marginal_likelihood().item(), **close)
-    torch.testing.assert_close(found.mean, expected.mean, **close)
-    torch.testing.assert_close(found.covariance_matrix, expected.covariance, **close)
+    assert evidence.item() == pytest.approx(gp.log_marginal_likelihood().item(), rel=0, abs=1e-7)
+    torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-7)
+    torch.testing.assert_close(found.covariance_matrix, expected.covariance, rtol=0, atol=1e-7)
 
 
 # --- covariances ---------------------------------------------------------------------------------
-
-
-def test_exact_terms_match_the_kernel_matrix():
-    terms = k.RBF((0, 1), name="trend") + k.Group(2) + k.Linear(1, origin=0.2) + 2.0 * k.Periodic(0, period=0.3)
-    kernel = moved(kernel_of(terms, rfgp.Exact(), X=X))
-    expected = terms.matrix(X, values=values_of(kernel))
-    torch.testing.assert_close(kernel(X).to_dense(), expected, rtol=0, atol=1e-8)
-    torch.testing.assert_close(kernel(X, Z).to_dense(), terms.matrix(X, Z, values_of(kernel)), rtol=0, atol=1e-8)
-    torch.testing.assert_close(kernel(X, diag=True), expected.diagonal(), rtol=0, atol=1e-8)
 
 
 CASES = [
@@ -108,7 +98,6 @@ CASES = [
     (rfgp.InducingPoints(6), MIXED, None),
     ({"trend": rfgp.InducingPoints(8, method="fitc")}, MIXED, None),
     ({"trend": rfgp.RandomFeatures(8, kind="laplace")}, MIXED, None),
-    pytest.param(rfgp.RandomFeatures(40), MIXED, None, marks=pytest.mark.slow),
 ]
 
 
@@ -135,12 +124,12 @@ GRID = graphs.Graph.from_grid((5, 5))
     ids=repr,
 )
 def test_nodes_match_the_model(approximation, kind):
-    seen, new, terms = torch.arange(20)[:, None], torch.arange(25)[:, None], k.Nodes(GRID, "diffusion")
-    kernel = moved(kernel_of(terms, approximation, X=seen.double(), seed=3))
-    assert kind is None or type(kernel(seen.double()).evaluate_kernel()) is kind
-    y = torch.sin(seen[:, 0].double())
-    gp = gp_of(kernel, terms, approximation, x=seen, y=y)
-    assert_matches_the_model(kernel, gp, seen.double(), y, new.double(), new)
+    new, terms = torch.arange(25.0, dtype=F64)[:, None], k.Nodes(GRID, "diffusion")
+    seen, y = new[:20], torch.sin(new[:20, 0])
+    kernel = moved(kernel_of(terms, approximation, X=seen, seed=3))
+    assert kind is None or type(kernel(seen).evaluate_kernel()) is kind
+    gp = gp_of(kernel, terms, approximation, x=seen.long(), y=y)
+    assert_matches_the_model(kernel, gp, seen, y, new, new.long())
 
 
 def test_equal_values_are_not_the_same_row():
@@ -152,9 +141,7 @@ def test_equal_values_are_not_the_same_row():
 
 def test_plans_avoid_sparse_precisions():
     many = torch.arange(300, dtype=F64).repeat(2)[:, None]
-    kernel = kernel_of(k.Group(0), X=many)
-    assert kernel.approximations == {"group(0)": rfgp.Exact()}
-    assert kernel(many).evaluate_kernel().root.shape == (600, 300)
+    assert kernel_of(k.Group(0), X=many).approximations == {"group(0)": rfgp.Exact()}
     roads = k.Roads(graphs.RoadNetwork.from_lines([[(0.0, 0.0), (1.0, 0.0)], [(1.0, 0.0), (1.0, 2.0)]]))
     rows = torch.stack([torch.arange(2, dtype=F64).repeat(5), torch.linspace(0, 1, 10, dtype=F64)], dim=1)
     kernel = kernel_of(roads, X=rows)
@@ -162,8 +149,7 @@ def test_plans_avoid_sparse_precisions():
 
 
 def test_the_kernel_of_a_model_keeps_its_hyperparameters():
-    terms = k.Matern((0, 1), name="trend") + k.Group(2) + k.Periodic(1, period=0.5) * k.Matern(0)
-    gp = rfgp.GP(terms, approximation=rfgp.Exact(), seed=0, start={"noise": 0.05}).condition(X, 10 + 3 * Y)
+    gp = rfgp.GP(MIXED, approximation=rfgp.Exact(), seed=0, start={"noise": 0.05}).condition(X, 10 + 3 * Y)
     kernel = kernel_of(gp.kernel, rfgp.Exact(), X=X)
     expected = {path: gp.hyperparameters[path].tolist() for path in kernel.hyperparameters}
     assert values_of(kernel) == {path: pytest.approx(value) for path, value in expected.items()}
@@ -177,36 +163,32 @@ def test_the_kernel_of_a_model_keeps_its_hyperparameters():
 @pytest.mark.parametrize("approximation", THREE, ids=repr)
 def test_gradients_match_differences(approximation):
     kernel = moved(kernel_of(MIXED, approximation, X=X, seed=0))
-    names = [name for name, raw in kernel.named_parameters() if raw.requires_grad]
+    parameters = {name: raw for name, raw in kernel.named_parameters() if raw.requires_grad}
     rows, level = X[:5, :2].clone().requires_grad_(), X[:5, 2:]
 
     def covariance(numbers, *raw):
-        inputs = torch.cat([numbers, level], dim=1)
-        called = dict(zip(names, raw, strict=True))
+        inputs, called = torch.cat([numbers, level], dim=1), dict(zip(parameters, raw, strict=True))
         with gpytorch.settings.lazily_evaluate_kernels(False):
-            both = torch.func.functional_call(kernel, called, (inputs, X[5:9])).to_dense()
-            own = torch.func.functional_call(kernel, called, (inputs,)).to_dense()
-        return torch.cat([both, own], dim=1)
+            parts = [torch.func.functional_call(kernel, called, given) for given in ((inputs, X[5:9]), (inputs,))]
+        return torch.cat([part.to_dense() for part in parts], dim=1)
 
-    raw = tuple(getattr(kernel, name).detach().requires_grad_() for name in names)
+    raw = tuple(raw.detach().requires_grad_() for raw in parameters.values())
     assert torch.autograd.gradcheck(covariance, (rows, *raw), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("approximation", "shape"),
-    [(rfgp.RandomFeatures(8, learn_frequencies=True), 8), (rfgp.InducingPoints(6, learn_locations=True), 6)],
-    ids=repr,
-)
 @pytest.mark.slow
-def test_draws_are_learned(approximation, shape):
+@pytest.mark.parametrize(
+    "approximation", [rfgp.RandomFeatures(8, learn_frequencies=True), rfgp.InducingPoints(6, learn_locations=True)]
+)
+def test_draws_are_learned(approximation):
     kernel = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=3)
-    gp, model = gp_of(kernel, NUMBERS, {"trend": approximation}), trained_like(kernel)
+    model = trained_like(kernel)
     before = log_likelihood(model)
-    torch.testing.assert_close(before.item(), gp.log_marginal_likelihood().item(), rtol=0, atol=1e-8)
     (path,) = [path for path in kernel.hyperparameters if path not in kernel.quantities]
-    assert shape in kernel.hyperparameters[path].shape
-    losses = descend(lambda: -log_likelihood(model), [getattr(kernel, kernel.raw_names[path])], 8, 0.02)
-    assert -losses[-1] > before.item() + 0.02
+    raw = getattr(kernel, kernel.raw_names[path])
+    (slope,) = torch.autograd.grad(before, raw)
+    raw.data += 0.02 * slope.sign()
+    assert log_likelihood(model) > before + 0.02
     other = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=4)
     other.load_state_dict(kernel.state_dict())
     torch.testing.assert_close(other(X, Z).to_dense(), kernel(X, Z).to_dense())
@@ -227,15 +209,6 @@ def test_priors_take_part_and_fixed_values_stay():
     assert [name for name, raw in kernel.named_parameters() if not raw.requires_grad] == ["raw_trend_outputscale"]
 
 
-def test_hyperparameters_are_set_by_path():
-    kernel = kernel_of(NUMBERS, X=X)
-    kernel.hyperparameters["trend.lengthscale"] = [0.2, 0.4]
-    assert values_of(kernel)["trend.lengthscale"] == pytest.approx([0.2, 0.4])
-    assert list(kernel.hyperparameters) == list(kernel.raw_names)
-    assert [*kernel.hyperparameters()] == [*kernel.parameters()]
-    assert "trend.lengthscale" in repr(kernel.hyperparameters)
-
-
 # --- batches, states and other approximations ----------------------------------------------------
 
 
@@ -243,18 +216,16 @@ def test_hyperparameters_are_set_by_path():
 def test_batches_of_kernels_and_of_inputs(approximation):
     kernel = kernel_of(MIXED, approximation, X=X, seed=3, batch_shape=torch.Size([2]))
     one = kernel_of(MIXED, approximation, X=X, seed=3)
-    scales = torch.tensor([[0.3, 0.4], [0.5, 0.9]], dtype=F64)
+    scales, inputs = torch.tensor([[0.3, 0.4], [0.5, 0.9]], dtype=F64), torch.stack([X[:6], Z[:6]])
     kernel.hyperparameters["trend.lengthscale"] = scales
-    inputs = torch.stack([X[:6], Z[:6]])
-    found, cross = kernel(inputs.unsqueeze(1)).to_dense(), kernel(inputs.unsqueeze(1), X).to_dense()
-    variances = kernel(inputs.unsqueeze(1), diag=True)
+    calls = [lambda f, x: f(x).to_dense(), lambda f, x: f(x, X).to_dense(), lambda f, x: f(x, diag=True)]
+    found = [call(kernel, inputs.unsqueeze(1)) for call in calls]
     for place in range(2):
         one.hyperparameters["trend.lengthscale"] = scales[place]
         torch.testing.assert_close(kernel[place](inputs).to_dense(), one(inputs).to_dense())
         for number in range(2):
-            torch.testing.assert_close(found[number, place], one(inputs[number]).to_dense())
-            torch.testing.assert_close(cross[number, place], one(inputs[number], X).to_dense())
-            torch.testing.assert_close(variances[number, place], one(inputs[number], diag=True))
+            for call, batch in zip(calls, found, strict=True):
+                torch.testing.assert_close(batch[number, place], call(one, inputs[number]))
 
 
 @pytest.mark.parametrize("approximation", THREE, ids=repr)
@@ -263,11 +234,10 @@ def test_a_batch_of_inputs_beside_one_set_of_rows(approximation):
     inputs = torch.stack([X[:6], X[6:12], Z[:6]]).requires_grad_()
     expected = torch.stack([kernel(one, X).to_dense() for one in inputs])
     (slope,) = torch.autograd.grad(expected.square().sum(), inputs)
-    for rows in (X, X.expand(3, -1, -1), X.repeat(3, 1, 1).requires_grad_()):
+    for rows in (X, X.repeat(3, 1, 1).requires_grad_()):
         found = kernel(inputs, rows).to_dense()
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(torch.autograd.grad(found.square().sum(), inputs)[0], slope)
-    torch.testing.assert_close(kernel(X.repeat(3, 1, 1)).to_dense(), kernel(X).to_dense().expand(3, -1, -1))
 
 
 @pytest.mark.parametrize("approximation", THREE, ids=repr)
@@ -279,18 +249,9 @@ def test_copies_and_saved_states_have_the_draws(approximation, tmp_path):
     for other in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel)), loaded):
         torch.testing.assert_close(other(X, Z).to_dense(), kernel(X, Z).to_dense())
         other.hyperparameters["trend.lengthscale"] = 0.1
+        assert values_of(other)["trend.lengthscale"] == pytest.approx([0.1, 0.1])
         assert values_of(kernel) != values_of(other)
-
-
-@pytest.mark.parametrize("approximation", THREE, ids=repr)
-def test_single_precision_is_close_to_double(approximation):
-    kernel = kernel_of(MIXED, approximation, X=X.float(), seed=0)
-    assert all(raw.dtype == torch.float32 for raw in kernel.parameters())
-    found = kernel(X.float(), Z.float()).to_dense()
-    assert found.dtype == kernel(X.float(), diag=True).dtype == torch.float32
-    expected = kernel_of(MIXED, approximation, X=X, seed=0)(X, Z).to_dense()
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
-    torch.testing.assert_close(kernel.double()(X, Z).to_dense(), expected, rtol=0, atol=1e-4)
+        assert "trend.lengthscale" in repr(other.hyperparameters)
 
 
 def test_other_approximations_keep_the_hyperparameters():
@@ -316,38 +277,27 @@ def numbers(approximation="auto", **options):
 
 RESIDUAL = rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))
 NORMAL = torch.distributions.Normal(0.0, 1.0)
+INVALID = rfgp.InvalidArgumentError
 BAD_CALLS = [
-    (lambda: kernel_of(NUMBERS, rfgp.Vecchia(5), X=X), "neighbors"),
-    (lambda: kernel_of(NUMBERS, {"trend": RESIDUAL}, X=X), "neighbors"),
-    (lambda: numbers().with_approximation({"trend": rfgp.Vecchia(5)}), "neighbors"),
-    (lambda: kernel_of(MIXED, {"group(2)": rfgp.SparsePrecision()}, X=X), "sparse precision"),
-    (lambda: kernel_of(NUMBERS, rfgp.InducingPoints(5, method="vfe"), X=X), "bound"),
-    (lambda: kernel_of(NUMBERS, {"season": rfgp.Exact()}, X=X), "season"),
-    (lambda: kernel_of(NUMBERS, "exact", X=X), "approximation"),
-    (lambda: kernel_of("rbf", X=X), "kernel"),
-    (lambda: numbers(start={"noise": 1.0}), "noise"),
-    (lambda: numbers(start={"lengthscale": 1e9}), "between"),
-    (lambda: numbers(start={"lengthscale": -1.0}), "positive"),
-    (lambda: numbers(priors={"lengthscale": NORMAL}), "GPyTorch prior"),
-    (lambda: numbers(fixed="season"), "season"),
-    (lambda: numbers(X=[[1.0], [2.0]]), "X must be"),
-    (lambda: numbers(X=X[:1]), "two rows"),
-    (lambda: numbers(X=X[:, :0]), "one column"),
-    (lambda: kernel_of(k.RBF(7), X=X), "no column 7"),
-    (lambda: kernel_of(k.RBF("t"), X=X), "no column 't'"),
-    (lambda: kernel_of(k.Group(0), X=X), "levels"),
-    (lambda: numbers()(X[:, :2]).to_dense(), "3 columns"),
-    (lambda: numbers()(X, last_dim_is_batch=True).to_dense(), "last_dim_is_batch"),
-    (lambda: setitem(numbers().hyperparameters, "trend.lengthscale", [1.0, 2.0, 3.0]), "shape"),
-    (lambda: numbers().features(X), "product"),
-    (lambda: numbers(DRAWN, X=X + 1).load_state_dict(state()), "other rows"),
-    (lambda: numbers(rfgp.RandomFeatures(7)).load_state_dict(state()), "approximations"),
-    (lambda: numbers().set_extra_state(torch.tensor([255], dtype=torch.uint8)), "no state"),
+    (lambda: kernel_of(NUMBERS, {"trend": RESIDUAL}, X=X), INVALID, "neighbors"),
+    (lambda: kernel_of(MIXED, {"group(2)": rfgp.SparsePrecision()}, X=X), INVALID, "sparse precision"),
+    (lambda: kernel_of(NUMBERS, rfgp.InducingPoints(5, method="vfe"), X=X), INVALID, "bound"),
+    (lambda: kernel_of(NUMBERS, "exact", X=X), INVALID, "approximation"),
+    (lambda: numbers(start={"noise": 1.0}), INVALID, "noise"),
+    (lambda: numbers(priors={"lengthscale": NORMAL}), INVALID, "GPyTorch prior"),
+    (lambda: numbers(X=[[1.0], [2.0]]), INVALID, "X must be"),
+    (lambda: numbers(X=X[:, :0]), INVALID, "one column"),
+    (lambda: kernel_of(k.Group(0), X=X), rfgp.DataError, "levels"),
+    (lambda: numbers()(X[:, :2]).to_dense(), INVALID, "3 columns"),
+    (lambda: numbers()(X, last_dim_is_batch=True).to_dense(), INVALID, "last_dim_is_batch"),
+    (lambda: setitem(numbers().hyperparameters, "trend.lengthscale", [1.0, 2.0, 3.0]), INVALID, "shape"),
+    (lambda: numbers(DRAWN, X=X + 1).load_state_dict(state()), INVALID, "other rows"),
+    (lambda: numbers(rfgp.RandomFeatures(7)).load_state_dict(state()), INVALID, "approximations"),
+    (lambda: numbers().set_extra_state(torch.tensor([255], dtype=torch.uint8)), INVALID, "no state"),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:The last_dim_is_batch argument")
-@pytest.mark.parametrize(("call", "word"), BAD_CALLS)
-def test_bad_calls_are_named(call, word):
-    with pytest.raises((rfgp.InvalidArgumentError, rfgp.DataError), match=word):
-        call()
+@pytest.mark.parametrize(("call", "error", "word"), BAD_CALLS)
+def test_bad_calls_are_named(call, error, word):
+    refused(call, error, word)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean
-from dense import DenseGP, poisson
+from dense import DenseGP
 
 import rfgp
 from rfgp import kernels as k
@@ -102,12 +102,12 @@ class GroupSolver(Inference):
 
 
 def drawn():
-    """Return levels, normal targets and counts."""
+    """Return levels and targets."""
     rng = np.random.default_rng(0)
-    return np.r_[list("abcd"), rng.choice(list("abcd"), 20)], rng.normal(size=24), rng.poisson(2.0, 24).astype(float)
+    return np.r_[list("abcd"), rng.choice(list("abcd"), 20)], rng.normal(size=24)
 
 
-LEVELS, Y, COUNTS = drawn()
+LEVELS, Y = drawn()
 X, NEW = {"s": LEVELS}, {"s": np.array(list("abcda"))}
 BOTH = np.r_[X["s"], NEW["s"]]
 PRIOR = {"group(s)": 0.7 * np.equal.outer(BOTH, BOTH)}
@@ -117,18 +117,13 @@ PRIOR = {"group(s)": 0.7 * np.equal.outer(BOTH, BOTH)}
 def _chosen(monkeypatch):
     """Have models use the solver."""
     monkeypatch.setattr("rfgp.regression.state.solver_for", GroupSolver)
-    monkeypatch.setattr("rfgp.inference.sites.choice.solver_in_memory", GroupSolver)
-
-
-def model(likelihood="gaussian", **more):
-    start = {"outputscale": 0.7, "mean": 0.3, **more}
-    return rfgp.GP(k.Group("s"), likelihood, rfgp.SparsePrecision(), standardize=False, start=start, seed=0)
 
 
 def test_a_model_with_the_solver_is_the_dense_model():
     rng = np.random.default_rng(1)
     noise, weight = rng.uniform(0, 0.3, 24), rng.integers(1, 3, 24).astype(float)
-    gp, expected = model(noise=0.2), DenseGP(PRIOR, Y, 0.2 + noise, 0.3, weight)
+    start, expected = {"outputscale": 0.7, "mean": 0.3, "noise": 0.2}, DenseGP(PRIOR, Y, 0.2 + noise, 0.3, weight)
+    gp = rfgp.GP(k.Group("s"), approximation=rfgp.SparsePrecision(), standardize=False, start=start, seed=0)
     gp.condition(X, Y, noise=noise, sample_weight=weight)
     assert isinstance(gp.state.posterior, GroupPosterior)
     found, left = gp.predict(NEW), gp.leave_one_out()
@@ -140,20 +135,3 @@ def test_a_model_with_the_solver_is_the_dense_model():
         np.testing.assert_allclose(getattr(left, name), value)
     drawn = gp.sample_functions(2000, seed=0)(NEW) - found.mean
     assert_mean(drawn[:, :, None] * drawn[:, None], found.covariance)
-
-
-@pytest.mark.parametrize("inference", ["laplace", "variational"])
-def test_sites_of_other_likelihoods_accept_the_solver(inference):
-    gp = rfgp.GP(
-        k.Group("s"), "poisson", rfgp.SparsePrecision(), inference=inference, start={"outputscale": 0.7, "mean": 0.3}
-    ).condition(X, COUNTS)
-    sites, value = poisson(PRIOR, COUNTS, 0.3, variational=inference == "variational")
-    assert gp.log_marginal_likelihood().item() == pytest.approx(value, rel=1e-6)
-    np.testing.assert_allclose(gp.predict(NEW).mean, sites.mean_at(), atol=1e-5)
-    np.testing.assert_allclose(gp.predict(NEW).variance, np.diag(sites.covariance()), atol=1e-5)
-
-
-def test_fit_finds_the_optimum_by_the_solver():
-    gp = model().fit(X, Y + 2.0 * (X["s"] == "a"))
-    gp.log_marginal_likelihood().backward()
-    assert all(abs(raw.grad).max() < 1e-2 for raw in gp.hyperparameters.parameters())
