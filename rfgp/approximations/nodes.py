@@ -1,10 +1,10 @@
-"""Approximations of kernels on the nodes of a graph, and of their products with kernels on columns."""
+"""Approximations of kernels on the nodes of a graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,25 +19,19 @@ from graphs.kernels.kernel import precision_order
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from rfgp import features as feature_maps
 from rfgp import random
-from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import (
     Approximation,
     TermCost,
     TermData,
     TermPrior,
-    WeightTermPrior,
     scale_name,
-    weights_memory,
 )
-from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
-from rfgp.blocks.role import NewLevels
+from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
-from rfgp.errors import InvalidArgumentError
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
-from rfgp.kernels.role import BoundTerm, ColumnSummary, Term, Values, label_of
-from rfgp.limits import limits
-from rfgp.sparse import SparseValues, gram
+from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
+from rfgp.sparse import SparseValues
 
 # --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
 
@@ -557,249 +551,25 @@ def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: A
 
 MAX_FUNCTIONS = 4096
 """The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-BYTES_OF_DRAWS = 512.0
-"""The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
-
-
-def columns_of(data: TermData) -> TermData:
-    """Return the product of the factors of a term that are on columns.
-
-    Factors on nodes are omitted.
-
-    Args:
-        data: The term and the rows.
-    """
-    parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
-    term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
-    return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
-
-
-def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str | None:
-    """Return why a product of kernels on columns has no features, or None.
-
-    The result is a clause after "because".
-
-    Args:
-        columns: The random features of stationary kernels.
-        data: The product.
-    """
-    all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
-    reason = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
-    if reason is not None:
-        return reason
-    size = columns.cost(data).num_features
-    if size > MAX_FUNCTIONS:
-        return (
-            f"its kernels on columns have {size:,} functions, and at most {MAX_FUNCTIONS:,} are multiplied by "
-            "features of nodes. Use SparsePrecision(), InducingPoints() or Exact()."
-        )
-    return None
-
-
-def build_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-    """Return a product with features of nodes and of columns.
-
-    Args:
-        data: The term.
-        features: The features of nodes.
-        columns: The random features of stationary kernels on columns.
-        seed: The seed of the features of nodes. The seed of the columns is derived from it.
-    """
-    columns_term = columns.build(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
-    assert isinstance(columns_term, WeightTermPrior)
-    return NodeProductTerm(data.term, features, nodes_of(data)[2], columns_term)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeProductTerm(TermPrior):
-    """A product of a kernel on nodes and kernels on columns.
-
-    It has the products of their features.
-
-    Attributes:
-        term: The term.
-        features: The features of nodes.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        columns: The product of the kernels on columns with their features, and with the variance of the term.
-    """
-
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    columns: WeightTermPrior
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        theta = kernel_parameters(self.paths, values)
-        nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
-        (dense,) = self.columns.at(values, columns).weights
-        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
-        block = nodes.graph_features[0] if nodes.graph_features else nodes.weights[0]
-        assert not isinstance(block, SparseProductBlock)
-        new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)
-        if isinstance(block, WeightBlock):
-            features = ProductFeatures(partial(at_nodes, block.features, column), dense.features)
-            size, parameters = block.num_features * dense.num_features, (theta, *dense.parameters)
-            product = replace(dense, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
-            return Prior(weights=(product,))
-        at, position = partial(at_nodes, block.at, column), partial(position_of, column)
-        block = replace(block, at=at, times=None, position=position, variance=dense.prior_variance)
-        rest = dense.parameters, new_levels, self.term.name
-        sparse = SparseProductBlock(block, dense.features, dense.num_features, *rest)
-        return Prior(graph_features=(sparse,))
-
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        if not isinstance(other, NodeProductTerm) or other.features is not self.features:
-            return False
-        return other.columns is self.columns
-
-    def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-        """Return the term with the harmonics that other hyperparameters need.
-
-        Args:
-            data: The term, at the other hyperparameters.
-            columns: The random features of stationary kernels on columns.
-            seed: The seed of the features of nodes.
-        """
-        column_data = columns_of(data)
-        if not columns.depends_on_hyperparameters(column_data):
-            return self
-        redrawn = build_product(data, self.features, columns, seed)
-        sizes = [[part.functions(data.columns).size for part in term.columns.parts] for term in (self, redrawn)]
-        return self if sizes[0] == sizes[1] else redrawn
-
-
-@dataclass(frozen=True, eq=False)
-class ProductFeatures:
-    """Products of dense features of nodes and of columns.
-
-    Attributes:
-        nodes: Maps rows (n, D), and the parameters of the graph kernel, to the features (n, r) of their nodes.
-        columns: Maps rows, and all other parameters, to the features (n, F) of their columns.
-    """
-
-    nodes: Callable[..., Tensor]
-    columns: Callable[..., Tensor]
-
-    def __call__(self, x: Tensor, theta: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the products (n, r F) for rows (n, D), parameters theta (p,) and others."""
-        left, right = self.nodes(x, theta), self.columns(x, *parameters)
-        return (left[:, :, None] * right[:, None, :]).flatten(1)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLevels:
-    """The covariance of a product between rows with new levels.
-
-    The kernel on nodes is approximated by its features.
-
-    Attributes:
-        nodes: The features of positions, without a variance.
-        column: The index of the column of the nodes.
-        others: The covariance of new levels of the product of the kernels on columns.
-    """
-
-    nodes: SparseWeightBlock | WeightBlock
-    column: int
-    others: NewLevels
-
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1.
-
-        Args:
-            a: The rows, (n, D).
-            b: The rows, (m, D).
-            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
-        """
-        out = self.others.covariance(a, b, *parameters[1:])
-        rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
-        if not len(rows):
-            return out
-        node_covariance = self._between(a[rows], b[columns], parameters[0])
-        return out.index_put((rows[:, None], columns), out[rows][:, columns] * node_covariance)
-
-    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of rows a (n, D), for a variance of 1.
-
-        Args:
-            a: The rows, (n, D).
-            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
-        """
-        out = self.others.variances(a, *parameters[1:])
-        rows = out.nonzero()[:, 0]
-        if not len(rows):
-            return out
-        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.column, a[rows]))
-        return out.index_put((rows,), out[rows] * nodes)
-
-    def _between(self, a: Tensor, b: Tensor, theta: Tensor) -> Tensor:
-        """Return the covariance (n, m) of the nodes of rows."""
-        left, right = (position_of(self.column, x) for x in (a, b))
-        block: Any = self.nodes
-        if isinstance(block, WeightBlock):
-            node_covariance: Tensor = block.features(left, theta) @ block.features(right, theta).mT
-            return node_covariance
-        left_features, right_features = (block.at(x, False, theta) for x in (left, right))
-        return gram(left_features.values, left_features.pattern, right_features.values, right_features.pattern)
-
-
-def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> TermCost:
-    """Return the cost of the products of features of nodes and of columns.
-
-    Args:
-        columns: The random features of stationary kernels on columns.
-        data: The term.
-        kind: The kind of features of nodes.
-        budget: The number of features of a node.
-    """
-    size, n = columns.cost(columns_of(data)).num_features, data.num_rows
-    nodes = nodes_of(data)[0].num_nodes
-    if kind == "spectrum":
-        rank = min(budget, nodes)
-        return TermCost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
-    memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
-    memory += BYTES_OF_DRAWS * size * nodes if n > limits().max_dense else 8.0 * n**2
-    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
-    return TermCost(n, memory, note)
-
-
 # --- Approximations of kernels on the nodes of a graph ---------------------------------------------------------------
-
-_NO_OPTIONS = ("seed", "columns")
-"""The fields that are not options of the features of nodes."""
-
-
-COLUMNS = RandomFeatures(32)
-"""The default random features of columns.
-
-On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point."""
 
 
 class NodeApproximation(Approximation):
-    """An approximation of a kernel on nodes, alone or times kernels on columns.
+    """An approximation of a kernel on nodes.
 
     Attributes:
         kind: The kind of features, of `rfgp.approximations.nodes`.
         count: The name of the option that is a positive integer.
-        columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
-            finitely many functions use these, and periodic kernels their harmonics. If None, products raise.
     """
 
     kind: ClassVar[str]
     count: ClassVar[str] = "degree"
-    columns: RandomFeatures | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        value, columns = getattr(self, self.count), self.columns
+        value = getattr(self, self.count)
         if value is not getattr(type(self), self.count):
             object.__setattr__(self, self.count, check_count(self.count, value))
-        has_columns = any(entry.name == "columns" for entry in fields(self))
-        if has_columns and (not isinstance(columns, RandomFeatures) or columns.learn_frequencies):
-            raise InvalidArgumentError(
-                f"columns must be rfgp.RandomFeatures whose frequencies are not learned, got {columns!r}."
-            )
 
     @property
     def budget(self) -> int:
@@ -808,47 +578,24 @@ class NodeApproximation(Approximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features of nodes: all except the seed and those of columns."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NO_OPTIONS}
+        """The options of the features of nodes: all except the seed."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "seed"}
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
             return "it has no factor on the nodes of exactly one graph."
-        others = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
-        return self.unsupported_product_reason(data) if others else None
-
-    def unsupported_product_reason(self, data: TermData) -> str | None:
-        """Return why kernels on nodes times kernels on columns are not supported, or None.
-
-        Args:
-            data: The term and the rows.
-        """
-        others = columns_of(data)
-        if self.columns is not None:
-            return unsupported_columns_reason(self.columns, others)
-        label = label_of(others.term.term.factors[0])
-        return f"it is multiplied by {label}. Use RandomWalks(), SparsePrecision() or Exact()."
+        others = [factor for factor, _, _ in data.term.parts() if factor.kind is not ColumnKind.NODE]
+        return f"it is multiplied by {label_of(others[0])}. Use SparsePrecision() or Exact()." if others else None
 
     def cost(self, data: TermData) -> TermCost:
-        """Return the cost of the features, or of their products."""
-        if self.columns is not None and len(data.term.column_indices) > 1:
-            return cost_of_product(self.columns, data, self.kind, self.budget)
+        """Return the cost of the features."""
         return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features for the graph and the kernel."""
-        features = self.make(data, self.kind, seed, self.options)
-        if self.columns is None or len(data.term.column_indices) == 1:
-            return node_term(data, features)
-        return build_product(data, features, self.columns, self.seed_of(seed))
-
-    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with as many harmonics as other hyperparameters need."""
-        if isinstance(prior, NodeProductTerm) and self.columns is not None:
-            return prior.with_columns(data, self.columns, self.seed_of(seed))
-        return prior
+        return node_term(data, self.make(data, self.kind, seed, self.options))
 
     def make(self, data: TermData, kind: str, seed: int, options: Mapping[str, Any]) -> NodeFeatures:
         """Return features of a kind for the graph and the kernel of a term.
@@ -875,10 +622,7 @@ _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that only some couplings of their lengths have."""
 
 
-WalkTermT = TypeVar("WalkTermT", NodeTerm, NodeProductTerm)
-
-
-def with_exact_hops_of(prior: WalkTermT, features: NodeFeatures) -> WalkTermT:
+def with_exact_hops_of(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
     """Return the term with the new walks if their rule for exact hops differs.
 
     Args:
@@ -917,7 +661,6 @@ class RandomWalks(NodeApproximation):
         permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, it is chosen for the kernel.
         num_quantiles: The number of permuted quantiles. If None, the default of `graphs.sample_walks`.
         tuples: The table of quantiles of the lengths "learned".
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: The seed of the walks. If None, that of the model.
 
     Raises:
@@ -939,7 +682,6 @@ class RandomWalks(NodeApproximation):
     permutation: Any = field(default=None, kw_only=True)
     num_quantiles: int | None = field(default=None, kw_only=True)
     tuples: Any = field(default=None, kw_only=True)
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "walks"
     count: ClassVar[str] = "num_walkers"
 
@@ -955,15 +697,11 @@ class RandomWalks(NodeApproximation):
         }
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops and harmonics for other hyperparameters."""
-        prior = super().rebuild(data, seed, prior)
+        """Return the term with exact hops for other hyperparameters."""
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
-        features = self.make(data, self.kind, seed, self.options)
-        if isinstance(prior, NodeProductTerm):
-            return with_exact_hops_of(prior, features)
         assert isinstance(prior, NodeTerm)
-        return with_exact_hops_of(prior, features)
+        return with_exact_hops_of(prior, self.make(data, self.kind, seed, self.options))
 
 
 @dataclass(frozen=True, repr=False)
@@ -974,7 +712,6 @@ class Chebyshev(NodeApproximation):
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -984,7 +721,6 @@ class Chebyshev(NodeApproximation):
     """
 
     degree: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "chebyshev"
 
 
@@ -994,7 +730,6 @@ class Taylor(NodeApproximation):
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -1004,7 +739,6 @@ class Taylor(NodeApproximation):
     """
 
     degree: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "taylor"
 
 
@@ -1014,7 +748,6 @@ class TruncatedSpectrum(NodeApproximation):
 
     Attributes:
         rank: The number r of eigenvectors. If None, 64, or all nodes if they are fewer.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -1024,7 +757,6 @@ class TruncatedSpectrum(NodeApproximation):
     """
 
     rank: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "spectrum"
     count: ClassVar[str] = "rank"
 

@@ -12,6 +12,4 @@ from rfgp.blocks.role import LatentBlock as LatentBlock
 from rfgp.blocks.role import Residual as Residual
 from rfgp.blocks.role import WeightBlock as WeightBlock
 from rfgp.blocks.role import Weights as Weights
-from rfgp.blocks.sparse_weights import SparseBlock as SparseBlock
-from rfgp.blocks.sparse_weights import SparseProductBlock as SparseProductBlock
 from rfgp.blocks.sparse_weights import SparseWeightBlock as SparseWeightBlock

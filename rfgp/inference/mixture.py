@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     ByMarginals,
@@ -257,7 +257,7 @@ def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tens
 
 # --- Predictions at levels that are not in the training rows ---------------------------------------------------------
 
-LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
+LevelBlock = WeightBlock | PrecisionBlock
 """A block that may have new levels."""
 CHUNK_SIZE = 2**14
 """The number of rows of a block of inputs."""
@@ -311,8 +311,7 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
         prior: The prior.
         names: The names of the blocks. If None, all of them.
     """
-    products = [block for block in prior.graph_features if isinstance(block, SparseProductBlock)]
-    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 

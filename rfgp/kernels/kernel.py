@@ -33,6 +33,7 @@ from rfgp.kernels.role import (
 )
 from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
+from rfgp.torch_context import CachedWithoutLock
 from rfgp.values import brief_repr, changed_arguments
 
 
@@ -210,6 +211,10 @@ class Kernel(ABC):
         Raises:
             InvalidArgumentError: If the user gave two terms the same name.
         """
+        return self._terms
+
+    @CachedWithoutLock
+    def _terms(self) -> tuple[Term, ...]:
         return with_names(self.summands)
 
     def named(self, name: str) -> "Kernel":

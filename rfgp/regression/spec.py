@@ -69,6 +69,7 @@ from rfgp.rows import (
     rows_in_memory,
 )
 from rfgp.scaling import Affine, Scaling
+from rfgp.torch_context import CachedWithoutLock
 
 # --- The base class of specifications: prior, likelihood and hyperparameters of a model before data ------------------
 
@@ -159,7 +160,7 @@ class ModelSpec:
     noise_prefix: ClassVar[str] = "noise."
     """The prefix of the hyperparameters of a noise that depends on the inputs."""
 
-    @property
+    @CachedWithoutLock
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms

@@ -32,10 +32,8 @@ from rfgp.approximations.nodes import (
     ExactFeatures,
     NodeApproximation,
     NodeFeatures,
-    NodeProductTerm,
     NodeTerm,
     SpectrumFeatures,
-    columns_of,
     make_features,
     node_term,
     nodes_of,
@@ -283,7 +281,7 @@ def _lattice(saved: SavedTerm) -> TermPrior:
 # --- nodes -----------------------------------------------------------------------------------------
 
 
-def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_nodes(prior: NodeTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the settings of draws of features, and eigenvalues (r,) and eigenvectors (N, r)."""
     features, tensors = prior.features, dict[str, Tensor]()
     walks = features.walks
@@ -302,22 +300,6 @@ def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[
 
 def _nodes(saved: SavedTerm) -> TermPrior:
     return node_term(saved.data, _features_of_nodes(saved))
-
-
-def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return the settings of draws of features of nodes and of columns, and the tensors (...) of both."""
-    (nodes, of_nodes), (columns, of_columns) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
-    return {**nodes, "columns": columns}, {**of_nodes, **of_columns}
-
-
-def _product(saved: SavedTerm) -> TermPrior:
-    assert isinstance(saved.approximation, NodeApproximation)
-    if saved.approximation.columns is None:
-        raise ValueError(f"{saved.approximation!r} does not support products")
-    data, content = columns_of(saved.data), saved.content["columns"]
-    columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
-    assert isinstance(columns, WeightTermPrior)
-    return NodeProductTerm(saved.data.term, _features_of_nodes(saved), nodes_of(saved.data)[2], columns)
 
 
 def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
@@ -359,5 +341,4 @@ _FORMS = {
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "precision": _Form(PrecisionTermPrior, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
-    "node products": _Form(NodeProductTerm, _encode_product, _product, (NodeApproximation,)),
 }

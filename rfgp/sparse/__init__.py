@@ -1,8 +1,6 @@
 """Sparse matrices: CSR patterns, values with gradients, and their products."""
 
 from rfgp.sparse.products import EntryPattern as EntryPattern
-from rfgp.sparse.products import KhatriRao as KhatriRao
-from rfgp.sparse.products import KhatriRaoValues as KhatriRaoValues
 from rfgp.sparse.products import KroneckerRows as KroneckerRows
 from rfgp.sparse.products import Pattern as Pattern
 from rfgp.sparse.products import SparseValues as SparseValues

@@ -28,20 +28,28 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rfgp.autograd import as_array, is_differentiated
-from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
 from rfgp.solvers.bordered.solver import with_feature_residuals
-from rfgp.solvers.iterative.operator import CGOperator, DensePart, Draws, Part, PrecisionPart, SparsePart, total
+from rfgp.solvers.iterative.operator import (
+    CGOperator,
+    DensePart,
+    Draws,
+    Part,
+    PrecisionPart,
+    SparsePart,
+    generator,
+    total,
+)
 from rfgp.solvers.iterative.products import (
+    ALL_COLUMNS,
     KroneckerTerm,
     Matrix,
     NeighborsTerm,
-    ProductTerm,
-    SparseTerm,
     Term,
     TermProjection,
     times,
@@ -143,7 +151,7 @@ class WeightTerm(Term):
         return super().functions(coordinates)
 
 
-class WalkTerm(SparseTerm, Term):
+class WalkTerm(Term):
     """A term f = s phi w with sparse phi and the coordinates s w, (N,).
 
     Methods have the arguments of those of `Term`.
@@ -151,12 +159,18 @@ class WalkTerm(SparseTerm, Term):
     Args:
         block: The block, with gradients.
         inputs: The positions of the rows, (rows,).
+
+    Attributes:
+        block_variance: The variance s^2, 0-d, float64, with gradients.
+        s2: Its value.
     """
 
+    dtype = torch.float32
     advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
 
     def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
-        super().__init__(block)
+        self.name, self.seed, self.block_variance = block.name, block.seed, block.variance.double()
+        self.s2 = float(self.block_variance.detach())
         self._block, self._features = block, block.features(inputs, keep=True)
 
     @cached_property
@@ -189,6 +203,18 @@ class WalkTerm(SparseTerm, Term):
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return s^2 |X_i|^2, (n,)."""
         return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
+
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
+        """Return s u, (N, p), with u in single precision."""
+        shape = self._block.num_columns, standard.shape[1]
+        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        out[torch.from_numpy(self.used)] = standard.float()
+        coordinates: Tensor = out.to(standard) * self.s2**0.5
+        return coordinates
+
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the positions of n points to X z, (n, p)."""
+        return self._block.of_weights(coordinates)
 
     def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return s^2 phi^T a, (N, p), in the precision of a."""
@@ -293,13 +319,8 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
     terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
     terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
-    terms += [_sparse_term(block, inputs) for block in prior.graph_features]
+    terms += [WalkTerm(block, inputs) for block in prior.graph_features]
     return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
-
-
-def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
-    """Return the term of sparse features at rows (n, ...), of nodes or of a product with columns."""
-    return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
