@@ -635,8 +635,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     @cached_property
     def _posterior(self) -> SeriesPosterior:
         prior = _prior_of(self.detached)
-        dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
-        return SeriesPosterior(prior, dense)
+        return SeriesPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     @property
     def inverse(self) -> Tensor:
