@@ -424,7 +424,8 @@ class LowRankPosterior(Posterior):
         """
         if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
             return None
-        size, sums = max(1, SUM_ENTRIES // max(self.width, 1)), weights.new_zeros(len(inputs), self.width)
+        width = len(self.weights)
+        size, sums = max(1, SUM_ENTRIES // max(width, 1)), weights.new_zeros(len(inputs), width)
         owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
         parts = (torch.split(tensor, size) for tensor in (inputs.flatten(0, 1), weights.flatten(), owners))
         for points, factors, owner in zip(*parts, strict=True):
