@@ -28,8 +28,9 @@ Therefore g is approximated as g = L u (`rfgp.local.factor`), apart from the noi
 divergences from the exact posterior.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ from rfgp.blocks.role import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.solvers.iterative.operator import CGOperator, Part, Preconditioner, RootPart, dense_columns_except, generator
+from rfgp.local import LatentRoot
+from rfgp.solvers.iterative.operator import CGOperator, Part, Preconditioner, dense_columns_except, generator
 from rfgp.solvers.kriging import (
     explained_columns,
     explained_features,
@@ -71,12 +73,13 @@ class TermProjection(NamedTuple):
     conditional_variance: Tensor | None = None  # (n,), given the coordinates, None for 0
 
 
-class Term(ABC):
-    """Interface: a block of the prior at rows.
+class Term(Part):
+    """Interface: a block of the prior at rows, with the root H of its covariance.
+
+    The coordinates z of a term at points are X z. By default they are those of the columns of H.
 
     Attributes:
         name: The name of the term.
-        part: The root H of the rows.
         width: The number of entries of X of a point, 0 if there are few.
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
@@ -90,11 +93,6 @@ class Term(ABC):
     seed = 0
     dtype = torch.float64
     advice = "Give the noise a prior or a larger start, or fit fewer observations."
-
-    @property
-    @abstractmethod
-    def part(self) -> Part:
-        """H of the rows."""
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of an operator whose last part belongs to this term.
@@ -123,23 +121,31 @@ class Term(ABC):
         """
         return self.project(inputs).matrix, None
 
-    @abstractmethod
+    def half(self, matrix: Matrix) -> Tensor:
+        """Return the root of the covariance of n points in the columns of H, (columns, n), by default X^T.
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
+        return torch.from_numpy(matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).mT
+
     def cross(self, matrix: Matrix) -> Tensor:
         """Return the prior covariance between the rows and n points, (rows, n).
 
         Args:
             matrix: The projections X, (n, N).
         """
+        return self.root_times(self.half(matrix))
 
-    @abstractmethod
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return the prior covariance of n points, (n, n).
 
         Args:
             matrix: The projections X, (n, N).
         """
+        half = self.half(matrix)
+        return half.mT @ half
 
-    @abstractmethod
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of projections, without conditional ones.
 
@@ -147,14 +153,15 @@ class Term(ABC):
             inputs: The inputs of the points, (n, D), or positions (n,).
             projection: The projections of the points by `project`.
         """
+        return self.half(projection.matrix).square().sum(0)
 
-    @abstractmethod
     def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return coordinates z (N, p) with X z = K(x, rows) a.
 
         Args:
             coefficients: The coefficients a, (rows, p).
         """
+        return self.sample_coordinates(self.transposed_root_times(coefficients), self.seed)
 
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return the coordinates (N, p) of standard normal draws.
@@ -371,58 +378,8 @@ MAX_DECOMPOSED = 2048
 """The maximum number of positions of one side whose eigenvectors are computed."""
 
 
-class KroneckerPart(Part):
-    """H = R (L_1 kron L_2).
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        roots: The roots L_1 (N_1, N_1) and L_2 (N_2, N_2).
-        codes: The index of the position of each row on both sides, (n,) each.
-
-    Examples:
-        >>> roots, codes = [torch.eye(1).double(), torch.eye(2).double()], [torch.tensor([0]), torch.tensor([1])]
-        >>> KroneckerPart(roots, codes).root_times(torch.tensor([[3.0], [4.0]]).double()).tolist()
-        [[4.0]]
-    """
-
-    def __init__(self, roots: Sequence[Tensor], codes: Sequence[Tensor]) -> None:
-        (self._first, self._second), (self._rows, self._columns) = roots, codes
-        self._shape = len(self._first), len(self._second)
-        self.num_columns = self._shape[0] * self._shape[1]
-
-    @cached_property
-    def _grams(self) -> tuple[Tensor, Tensor]:
-        """K_1 (N_1, N_1) and K_2 (N_2, N_2)."""
-        return self._first @ self._first.mT, self._second @ self._second.mT
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
-        return cells[self._rows, self._columns]
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N_1 N_2, p)."""
-        cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
-        return cells.reshape(self.num_columns, -1)
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), through K_1 and K_2."""
-        return on_grid(*self._grams, self.scattered(v))[self._rows, self._columns]
-
-    def scattered(self, v: Tensor) -> Tensor:
-        """Return R^T v on the grid, (N_1, N_2, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        cells = v.new_zeros(self.num_columns, v.shape[1])
-        cells.index_add_(0, self._rows * self._shape[1] + self._columns, v)
-        return cells.reshape(*self._shape, -1)
-
-
 class KroneckerTerm(Term):
-    """A product of two covariances at rows on a grid.
+    """A product of two covariances at rows on a grid, with the root H = R (L_1 kron L_2).
 
     Its coordinates are w, (N_1 N_2,). Methods have the arguments of those of `Term`.
 
@@ -448,7 +405,7 @@ class KroneckerTerm(Term):
                 f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
                 "distinct values, or use InducingPoints()."
             )
-        self.width = sum(sizes)
+        self.width, self.num_columns, self._shape = sum(sizes), math.prod(sizes), tuple(sizes)
         self._kernels = [
             side.covariance(x, x, *block.parameters).double()
             for side, x in zip(self._sides, self._positions, strict=True)
@@ -459,10 +416,22 @@ class KroneckerTerm(Term):
         """L_1 (N_1, N_1) and L_2 (N_2, N_2)."""
         return [cholesky(k.detach(), "The kernel matrix of positions", expected=JITTER) for k in self._kernels]
 
-    @cached_property
-    def part(self) -> KroneckerPart:
-        """H of the rows."""
-        return KroneckerPart(self._roots, self._codes)
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        first, second = self._roots
+        cells = on_grid(first.to(u), second.to(u), u.reshape(*self._shape, -1))
+        return cells[self._codes[0], self._codes[1]]
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N_1 N_2, p)."""
+        first, second = self._roots
+        return on_grid(first.mT.to(v), second.mT.to(v), self._scattered(v)).reshape(self.num_columns, -1)
+
+    def _scattered(self, v: Tensor) -> Tensor:
+        """Return R^T v on the grid, (N_1, N_2, p), for values of rows (n, p)."""
+        cells = v.new_zeros(self.num_columns, v.shape[1])
+        cells.index_add_(0, self._codes[0] * self._shape[1] + self._codes[1], v)
+        return cells.reshape(*self._shape, -1)
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of the noise and the largest eigenvectors of the grid.
@@ -472,7 +441,7 @@ class KroneckerTerm(Term):
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self.part)], dim=1)
+        columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self)], dim=1)
         return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
@@ -523,17 +492,13 @@ class KroneckerTerm(Term):
         variance: Tensor = projection.matrix.squares()
         return variance
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return H^T a, (N_1 N_2, p), in the precision of a."""
-        return self.part.transposed_root_times(coefficients)
-
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
         With V_j = R^T v_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
         """
         first, second = self._kernels
-        cells = self.part.scattered(vectors)
+        cells = self._scattered(vectors)
         signed = cells * signs
         in_first = torch.einsum("ajp,bjp->ab", signed, second.detach() @ cells)
         by_first = (first.detach() @ cells.reshape(len(first), -1)).reshape(cells.shape)
@@ -573,7 +538,7 @@ class NeighborsTerm(Term):
     def __init__(self, prior: Prior, inputs: Tensor) -> None:
         self._prior, self._inputs = prior.detached(), inputs
         self._block = neighbors_of(self._prior)
-        self.name, self.seed = self._block.name, self._block.seed
+        self.name, self.seed, self.num_columns = self._block.name, self._block.seed, len(inputs)
         self.width = AHEAD * self._block.num_neighbors * (inputs.shape[1] + 1)
 
     @cached_property
@@ -587,10 +552,18 @@ class NeighborsTerm(Term):
         return self._block.predecessors(self._inputs)
 
     @cached_property
-    def part(self) -> RootPart:
+    def _root(self) -> LatentRoot:
         """L of the rows."""
         explained = explained_columns(self._prior, self._phi)
-        return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
+        return self._block.latent_root(self._inputs, self._pattern, explained)
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return L u, (rows, p)."""
+        return self._root.root_times(u)
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return L^T v, (rows, p)."""
+        return self._root.transposed_root_times(v)
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
         """Return a preconditioner of the same rows conditioned on observations.
@@ -598,7 +571,7 @@ class NeighborsTerm(Term):
         It includes other terms of few columns.
         """
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
-        features = whitener.times(dense_columns_except(operator, self.part))
+        features = whitener.times(dense_columns_except(operator, self))
         return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def project(self, inputs: Tensor) -> TermProjection:
@@ -612,14 +585,9 @@ class NeighborsTerm(Term):
         """
         return joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return L L^T X^T, (rows, n)."""
-        return self.part.times(_transposed(matrix))
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X L L^T X^T, (n, n)."""
-        root = self.part.transposed_root_times(_transposed(matrix))
-        return root.mT @ root
+    def half(self, matrix: Matrix) -> Tensor:
+        """Return L^T X^T, (rows, n)."""
+        return self.transposed_root_times(super().half(matrix))
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the block without the conditional ones."""
@@ -628,13 +596,9 @@ class NeighborsTerm(Term):
         conditional = projection.conditional_variance
         return prior if conditional is None else (prior - conditional).clamp_min(0)
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return L L^T a, (rows, p)."""
-        return self.part.times(coefficients)
-
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return L u, (rows, p)."""
-        return self.part.root_times(standard)
+        return self.root_times(standard)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
@@ -652,8 +616,3 @@ class NeighborsTerm(Term):
     def _jitter(self) -> Tensor:
         """The noise (rows,) of the values of rows, for the projection to points."""
         return self._block.reading_jitter * self._block.diagonal(self._inputs)
-
-
-def _transposed(matrix: Matrix) -> Tensor:
-    """Return X^T (rows, n), dense."""
-    return torch.from_numpy(matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).mT

@@ -23,7 +23,6 @@ from typing import Self
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -40,7 +39,6 @@ from rfgp.solvers.iterative.operator import (
     DensePart,
     Draws,
     Part,
-    PrecisionPart,
     SparsePart,
     generator,
     total,
@@ -73,7 +71,7 @@ from rfgp.sparse import sampled_outer, with_columns
 # --- The terms of a prior at rows, and the operator of their covariance ----------------------------------------------
 
 
-class WeightTerm(Term):
+class WeightTerm(DensePart, Term):
     """A term f = Phi w with w ~ N(0, I) and dense features Phi.
 
     Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
@@ -90,15 +88,11 @@ class WeightTerm(Term):
         self.name, self.width, self._block = block.name, block.num_features, block
         self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
         self._phi = self._features(inputs)
+        super().__init__(self._phi.detach())
 
     def _features(self, inputs: Tensor) -> Tensor:
         """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
         return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
-
-    @cached_property
-    def part(self) -> DensePart:
-        """Phi of the rows."""
-        return DensePart(self._phi.detach())
 
     def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, F) of n points, and the variance (n,) of a residual."""
@@ -112,22 +106,6 @@ class WeightTerm(Term):
         covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
         return phi.numpy(), covariance
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return Phi X^T, (rows, n)."""
-        return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n)."""
-        return torch.from_numpy(np.asarray(matrix @ matrix.T))
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return the squared norms |X_i|^2, (n,)."""
-        return torch.from_numpy(np.square(projection.matrix).sum(1))
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return Phi^T a, (F, p)."""
-        return self.part.transposed_root_times(coefficients)
-
     def joined(self, inputs: Tensor) -> DensePart | None:
         """Return Phi of the rows, followed by points, or None if there is a residual."""
         if self._block.residual is not None:
@@ -136,7 +114,7 @@ class WeightTerm(Term):
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((vectors * signs) @ self.part.transposed_root_times(vectors).mT)).sum()
+        return (self._phi * ((vectors * signs) @ self.transposed_root_times(vectors).mT)).sum()
 
     def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the function of the inputs of n points to Phi z, (n, p).
@@ -152,7 +130,7 @@ class WeightTerm(Term):
         return super().functions(coordinates)
 
 
-class WalkTerm(Term):
+class WalkTerm(SparsePart, Term):
     """A term f = s phi w with sparse phi and the coordinates s w, (N,).
 
     Methods have the arguments of those of `Term`.
@@ -173,21 +151,9 @@ class WalkTerm(Term):
         self.name, self.seed, self.block_variance = block.name, block.seed, block.variance.double()
         self.s2 = float(self.block_variance.detach())
         self._block, self._features = block, block.features(inputs, keep=True)
-
-    @cached_property
-    def _phi(self) -> sp.csr_array:
-        """The features (rows, N) of the rows."""
-        return self._features.matrix()
-
-    @cached_property
-    def used(self) -> NDArray[np.int64]:
-        """The columns (c,) of phi with entries."""
-        return np.flatnonzero(np.bincount(self._phi.indices))
-
-    @cached_property
-    def part(self) -> SparsePart:
-        """The columns of s phi with entries."""
-        return SparsePart(with_columns(self._phi, self.used), self.s2**0.5)
+        self._phi = self._features.matrix()
+        self._used = np.flatnonzero(np.bincount(self._phi.indices))  # the columns (c,) of phi with entries
+        super().__init__(with_columns(self._phi, self._used), self.s2**0.5)
 
     def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, N) of n positions."""
@@ -209,7 +175,7 @@ class WalkTerm(Term):
         """Return s u, (N, p), with u in single precision."""
         shape = self._block.num_columns, standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out[torch.from_numpy(self.used)] = standard.float()
+        out[torch.from_numpy(self._used)] = standard.float()
         coordinates: Tensor = out.to(standard) * self.s2**0.5
         return coordinates
 
@@ -241,6 +207,8 @@ class WalkTerm(Term):
 class PrecisionTerm(Term):
     """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
 
+    Its root is H = s A P^T L^-T, with P Q P^T = L L^T.
+
     Methods have the arguments of those of `Term`.
 
     Args:
@@ -250,12 +218,15 @@ class PrecisionTerm(Term):
 
     def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
         self.name, self._block, self._projector = block.name, block, block.projector(inputs)
-        self._s2 = float(block.variance.detach())
+        self._s2, self._inputs, self.num_columns = float(block.variance.detach()), inputs, self._projector.shape[1]
 
-    @cached_property
-    def part(self) -> PrecisionPart:
-        """A Q^(-1/2) of the rows."""
-        return PrecisionPart(self._block.factor, self._projector, self._s2**0.5)
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return A Q^(-1/2) u, (n, p)."""
+        return torch.from_numpy(self._s2**0.5 * (self._projector @ self._block.factor.sample(u.numpy())))
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return Q^(-1/2) A^T v, (N, p)."""
+        return torch.from_numpy(self._s2**0.5 * self._block.factor.half_solve(self._projector.T @ v.numpy()))
 
     def project(self, inputs: Tensor) -> TermProjection:
         """Return the projection A (n, N) of n points."""
@@ -281,10 +252,9 @@ class PrecisionTerm(Term):
         """Return draws of N(0, s^2 Q^-1), (N, p)."""
         return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
 
-    def joined(self, inputs: Tensor) -> PrecisionPart:
-        """Return A Q^(-1/2) of the rows, followed by points."""
-        projector = sp.csr_array(sp.vstack([self._projector, self._block.projector(inputs)]))
-        return PrecisionPart(self._block.factor, projector, self._s2**0.5)
+    def joined(self, inputs: Tensor) -> "PrecisionTerm":
+        """Return the term at the rows, followed by points."""
+        return PrecisionTerm(self._block, torch.cat([self._inputs, inputs]))
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
@@ -334,15 +304,13 @@ def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
         noise_diag: The diagonal of D, (rows,), positive.
     """
     last = terms[-1]
-    return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)
+    return CGOperator(terms, noise_diag, last.seed, last.precondition, last.advice)
 
 
 # --- The terms of a prior given rows, and their moments at points ----------------------------------------------------
 
 ENTRIES = 2**22
-"""The number of entries of the projections of a chunk of points, and of coordinates in one solve."""
-MIN_SOLVED = 32
-"""The minimum number of points in one solve."""
+"""The number of entries of the projections of a chunk of points."""
 
 
 class ConditionedTerms:
@@ -381,16 +349,6 @@ class ConditionedTerms:
             out[term] = torch.cat([prior - explained, explained], dim=1)
         return out
 
-    def solve(self, right: Tensor, tolerance: float) -> Tensor:
-        """Return C^-1 right, (rows, p).
-
-        Args:
-            right: The right-hand sides, (rows, p).
-            tolerance: The relative residual of the solves.
-        """
-        width = max(MIN_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
-        return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
-
 
 class MarginalMoments:
     """The sum of some terms at n single points.
@@ -406,8 +364,9 @@ class MarginalMoments:
         self.conditioned, self.terms, self.inputs, self.tolerance = conditioned, terms, inputs, tolerance
         self._pairs: list[tuple[Term, TermProjection]] = [(term, term.project(inputs)) for term in terms]
 
+    @property
     def mean(self) -> Tensor:
-        """Return the mean (n, k)."""
+        """The mean (n, k)."""
         coordinates = self.conditioned.mean_coordinates
         return total([times(projection.matrix, coordinates[term]) for term, projection in self._pairs])
 
@@ -423,7 +382,7 @@ class MarginalMoments:
         """Return the marginal posterior variances by a solve for each point, (n,)."""
         cross = total([term.cross(projection.matrix) for term, projection in self._pairs])
         prior = [term.covariance(projection.matrix).diagonal() for term, projection in self._pairs]
-        explained = (cross * self.conditioned.solve(cross, self.tolerance)).sum(0)
+        explained = (cross * self.conditioned.operator.solve(cross, self.tolerance)).sum(0)
         return total([*prior, *self._conditional_variances]) - explained
 
     @property
@@ -464,7 +423,7 @@ class JointMoments:
     @cached_property
     def solved(self) -> Tensor:
         """C^-1 of the covariance of rows and points, (rows, n)."""
-        return self._single.conditioned.solve(self.cross, self._single.tolerance)
+        return self._single.conditioned.operator.solve(self.cross, self._single.tolerance)
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -556,10 +515,6 @@ class IterativePosterior(Posterior):
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return MarginalMoments(self._conditioned, self._predicted, inputs, tolerance)
 
-    def mean(self, projected: MarginalMoments) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.mean()
-
     def variance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
         """Return the marginal posterior variances, (n,).
 
@@ -618,7 +573,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is not None:
             raise no_functions()
         terms, k = self._conditioned, self.coefficients.shape[1]
-        operator = terms.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
+        operator = replace(terms.operator, seed=int(torch.randint(2**62, (), generator=generator)))
         w, (u, _) = operator.draws(count * k, PATH_TOLERANCE).solved, operator.prior_weights(count * k)
         functions = []
         for term, part in zip(terms.terms, operator.split(u), strict=True):
@@ -688,7 +643,7 @@ class PosteriorOperator:
 
     def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
         self._rows, self._size = rows, size
-        self._joined = rows.replaced(parts=parts)
+        self._joined = replace(rows, parts=parts)
 
     def __len__(self) -> int:
         return self._size
@@ -702,7 +657,7 @@ class PosteriorOperator:
 
         These are the coefficients of v at the points, for zeros at the rows.
         """
-        both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
+        both = replace(self._joined, noise_diag=torch.cat([self._rows.noise_diag, noise]))
         return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
