@@ -19,9 +19,8 @@ from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
-from rfgp.solvers.kriging import neighbors_of
+from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
     MAX_JOINT,
