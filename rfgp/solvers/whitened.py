@@ -30,7 +30,6 @@ in space. Rows are therefore whitened in blocks of near rows with mostly common 
 rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are stored. There are no gradients.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,7 +46,7 @@ from rfgp.blocks.neighbors import AHEAD
 from rfgp.blocks.precision import solved_forms
 from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
-from rfgp.linalg import cholesky, covariance_root
+from rfgp.linalg import covariance_root
 from rfgp.local import spatial_blocks, used, whitened, whitened_transpose
 from rfgp.rows import Block
 from rfgp.solvers.bordered.solver import (
@@ -68,7 +67,8 @@ from rfgp.solvers.kriging import (
     no_functions,
     sequential_kriging_weights,
 )
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape, Solver, known_terms
+from rfgp.solvers.lowrank import Statistics, solve
+from rfgp.solvers.role import Functions, Inference, Posterior, Shape, Solver, known_terms, log_density
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 # --- The whitening of rows under a block of nearest neighbors with noise ---------------------------------------------
@@ -659,13 +659,14 @@ class BlockedInference(Inference):
         self._pattern = predecessors_in_blocks(block, self._rows.inputs)
         self._noise_diag = torch.zeros(len(rows), dtype=torch.float64)
         with torch.no_grad():
-            squares, sums, self._square, self._others = self._sums()
-            self._factor = cholesky(torch.eye(len(squares)).double() + squares, "The matrix I + P^T P of features")
-            self._weights = torch.cholesky_solve(sums, self._factor)
-            self._explained = ((sums * self._weights).sum(0)) @ rows.output_weights
+            total, self._others = self._sums()
+            F, one = prior.num_features, torch.ones((), dtype=torch.float64)
+            squares = total[F:, F:].diagonal()
+            self._solution = solve(Statistics(total[:F, :F], total[:F, F:], squares.sum(), one, one), one, one)
+            self._squares = squares - (total[:F, F:] * self._solution.weights).sum(0)
 
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log marginal likelihood.
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Return the Gram matrix of [P, V r], (F + k, F + k), and the other terms of the log marginal likelihood.
 
         They are summed over blocks of near rows.
         """
@@ -685,13 +686,13 @@ class BlockedInference(Inference):
             total += both.mT @ both
             repeated = near.take(whitener.row_indices).replicate_log_prob(self._noise)
             others += output_weights.sum() * whitener.log_determinant + repeated
-        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ output_weights, others
+        return total, others
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, without gradients."""
-        log_determinant = 2 * self._factor.diagonal().log().sum()
-        constants = self._rows.output_weights.sum() * (log_determinant + len(self._rows) * math.log(2 * math.pi))
-        return self._others - 0.5 * (self._square - self._explained + constants)
+        log_determinant = 2 * self._solution.factor.diagonal().log().sum()
+        others, output_weights = self._others, self._rows.output_weights
+        return others + log_density(self._squares, log_determinant, output_weights, len(self._rows))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
@@ -702,7 +703,5 @@ class BlockedInference(Inference):
 
     def posterior(self) -> WhitenedPosterior:
         """Return the posterior, which stores the rows and the posterior of the weights."""
-        centered = self._rows.targets - self._mean
-        return WhitenedPosterior(
-            self._prior, self._rows.inputs, centered, self._noise_diag, self._weights, self._factor
-        )
+        rows = self._rows.inputs, self._rows.targets - self._mean, self._noise_diag
+        return WhitenedPosterior(self._prior, *rows, self._solution.weights, self._solution.factor)
