@@ -19,17 +19,16 @@ from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
-from rfgp.solvers.kriging import neighbors_of
+from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
     MAX_JOINT,
     Functions,
-    Inference,
     LatentOperator,
     Posterior,
     Shape,
+    Solver,
     check_divided,
     check_joint,
     known_terms,
@@ -204,7 +203,7 @@ MIN_JOINT = 256
 
 @dataclass(frozen=True, eq=False)
 class BorderedProjection:
-    """The projection f = A u + Phi w + e of latent values u and weights w to n points.
+    """The projection f = offset + A u + Phi w + e of latent values u and weights w to n points.
 
     The latent values and the weights are given the rows.
 
@@ -213,6 +212,7 @@ class BorderedProjection:
         sparse: The projection A, (n, N).
         dense: The features Phi, (n, F).
         conditional_variance: The variances (n,) of e, or its covariance (n, n).
+        offset: The part of f that the rows determine, (n, k). The default is 0.
         inputs: The inputs of the points, if A is differentiated in them.
         slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
@@ -221,6 +221,7 @@ class BorderedProjection:
     sparse: sp.csr_array
     dense: Tensor
     conditional_variance: Tensor
+    offset: Tensor | float = 0.0
     inputs: Tensor | None = None
     slopes: Sequence[Slope] = ()
 
@@ -244,12 +245,21 @@ class BorderedProjection:
     def mean(self) -> Tensor:
         """The mean (n, k) of f."""
         system = self.system
-        mean = self.dense @ system.weights
+        mean = self.dense @ system.weights + self.offset
         if not system.elimination.is_sparse:
             return mean
         values = system.values.numpy()
         slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
         return self._with_slopes(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+
+    @property
+    def root(self) -> Tensor:
+        """A root (n, F + N) of the covariance of A u + Phi w."""
+        elimination = self.system.elimination
+        half = elimination.half_border(self.reduced)
+        if not elimination.is_sparse:
+            return half
+        return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(self.sparse.toarray().T).T)], dim=1)
 
     def _with_slopes(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
@@ -495,14 +505,6 @@ class BorderedPosterior(Posterior):
         projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
         return projector.project(inputs)
 
-    def mean(self, projected: BorderedProjection) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.mean
-
-    def variance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.variances
-
     def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
 
@@ -613,7 +615,7 @@ class BorderedPosterior(Posterior):
 # --- The solver of sparse precisions and dense weights, for rows in memory -------------------------------------------
 
 
-class BorderedSolver(Inference):
+class BorderedSolver(Solver):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
     Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`). Nearest neighbors become
@@ -636,16 +638,15 @@ class BorderedSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:
-        self._prior, self._rows, self._like = prior, rows, like
+        self._prior, self._like = prior, like
         self._blocks: list[PrecisionBlock] = []
         if like is None:
             self._blocks = [block.refined(rows.inputs) for block in sparse_blocks(prior, rows.inputs)]
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, self._border)
-        self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
-        self._repeated = rows.replicate_log_prob(noise)
+        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, self._border)
+        super().__init__(rows, mean, noise, bound=bound, missing=missing)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -673,7 +674,7 @@ class BorderedSolver(Inference):
         """Return the log marginal likelihood, 0-d."""
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         inputs = (self._border, self._noise, self._residual, *of_fields)
-        return with_gradient(self._value, *inputs) + self._repeated + self._bound
+        return with_gradient(self._value, *inputs) + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients
@@ -682,20 +683,15 @@ class BorderedSolver(Inference):
         system = self.system
         return [system.in_border(), system.in_noise(), system.in_residual(), *system.in_fields()]
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with the posterior variance v_i of f at the row.
-        """
-        noise = self.system.noise
-        variance = noise.square() / (noise - self.system.elimination.row_variances)
-        mean = self._rows.targets - self.system.residual_of_mean * (variance / noise)[:, None]
-        return mean, variance + self._missing.detach()
-
     @property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
         return self.system.residual_of_mean / self.system.noise[:, None]
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (D_i - v_i) / D_i^2 of C^-1, with the posterior variances v of f at the rows, (n,)."""
+        return (self.system.noise - self.system.elimination.row_variances) / self.system.noise.square()
 
     @property
     def fitted(self) -> Tensor:
