@@ -22,7 +22,7 @@ from rfgp.approximations.role import (
     scale_name,
     weights_memory,
 )
-from rfgp.blocks import KernelBlock, KernelVecchiaBlock, Prior, Residual, VecchiaBlock, WeightBlock
+from rfgp.blocks import KernelBlock, Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
@@ -157,15 +157,15 @@ class NeighborTerm(TermPrior):
         indices = [index for _, group, _ in self.term.parts() for index in group]
         lengthscales = [values[f"{prefix}lengthscale"].expand(len(group)) for _, group, prefix in self.term.parts()]
         assert self.term.outputscale is not None
-        block = VecchiaBlock(
+        block = VecchiaBlock.stationary(
             self.kind,
             torch.cat(lengthscales),
             values[self.term.outputscale],
             self.num_neighbors,
             self.seed,
             self.condition_on,
-            name=self.term.name,
-            columns=tuple(indices),
+            tuple(indices),
+            self.term.name,
             block_size=min(self.block_size, self.num_neighbors // 2 + 1),  # few are not shared by many
         )
         return Prior(neighbors=block)
@@ -198,7 +198,7 @@ class KernelNeighborTerm(TermPrior):
         embedding = TermEmbedding(self.term, self.names, constants, columns.spread)
         indices = tuple(sorted({index for _, group, _ in self.term.parts() for index in group}))
         options = self.num_neighbors, self.seed, self.condition_on, indices, self.term.name
-        return Prior(neighbors=KernelVecchiaBlock((kernel,), (embedding,), *options))
+        return Prior(neighbors=VecchiaBlock((kernel,), (embedding,), *options))
 
 
 # --- Inducing points of terms, with or without an approximation of the residual --------------------------------------
@@ -477,7 +477,7 @@ class PointTerm(TermPrior):
         if self.neighbors is None:
             return None
         near, name = self.neighbors.at(values, columns).neighbors, self.term.name
-        assert isinstance(near, VecchiaBlock)
+        assert near is not None
         return replace(near, residual_of=name)
 
 

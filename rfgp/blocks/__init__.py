@@ -1,7 +1,5 @@
 """Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors with linear projections to points."""
 
-from rfgp.blocks.neighbors import KernelVecchiaBlock as KernelVecchiaBlock
-from rfgp.blocks.neighbors import NeighborBlock as NeighborBlock
 from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
 from rfgp.blocks.neighbors import predecessors_in_blocks as predecessors_in_blocks
 from rfgp.blocks.precision import MaternColumn as MaternColumn

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import input_derivatives, is_differentiated
-from rfgp.blocks import NeighborBlock, Prior, Weights
+from rfgp.blocks import Prior, VecchiaBlock, Weights
 from rfgp.blocks.neighbors import AHEAD
 from rfgp.blocks.precision import Slope
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
@@ -19,7 +19,7 @@ SLOPE_POINTS = 32
 """The number of points whose derivatives are computed at once. All covariances of their neighbors are formed."""
 
 
-def neighbors_of(prior: Prior) -> NeighborBlock:
+def neighbors_of(prior: Prior) -> VecchiaBlock:
     """Return the block of nearest neighbors of a prior that has one.
 
     Args:
@@ -294,6 +294,6 @@ def _conditioned(
     return sp.csr_array(entries, shape=(len(points), len(x))), variance
 
 
-def _flags(block: NeighborBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
+def _flags(block: VecchiaBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
     """Return whether each term of a block is in the values at inputs (n, d), (n, T). By default all are."""
     return (block.flags(None) if flags is None else flags).expand(len(x), -1)
