@@ -93,17 +93,17 @@ class MeasuredFeatures(NodeApproximation):
         Otherwise its exact hops or its number of fields follow the new hyperparameters.
         """
         assert isinstance(prior, NodeTerm)
-        if not nodes_of(data)[2] or prior.features.name == "exact":
+        if not nodes_of(data)[2] or prior.basis.name == "exact":
             return prior
         try:
             advice = self.measured(data)
         except graphs.InvalidArgumentError:  # no series converges to this kernel
             return prior
-        if is_much_better(advice, prior.features.name):
+        if is_much_better(advice, prior.basis.name):
             return self._built(data, seed, advice)
-        if prior.features.walks is not None and self.walks.exact_hops == "auto":
+        if prior.basis.walks is not None and self.walks.exact_hops == "auto":
             prior = with_exact_hops_of(prior, self.make(data, "walks", seed, self.options))
-        if prior.features.name == "rational" and self.degree is None:
+        if prior.basis.name == "rational" and self.degree is None:
             prior = with_more_fields(prior, self.make(data, "rational", seed, self.options))
         return replace(prior, advice=advice)
 

@@ -25,13 +25,15 @@ from rfgp.approximations.role import (
     TermData,
     TermPrior,
     scale_name,
+    variance_at,
 )
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
-from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
-from rfgp.sparse import SparseValues
+from rfgp.kernels.role import ColumnSummary, Values, label_of
+from rfgp.sparse import SparseValues, selection
+from rfgp.torch_context import Recent
 
 # --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
 
@@ -39,9 +41,6 @@ FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "pre
 """The kinds of features. "auto" selects one by a rule or by its measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
-
-_RECENT = 2
-"""The number of sets of positions whose features are cached."""
 
 
 class NodeFeatures(ABC):
@@ -74,12 +73,14 @@ class NodeFeatures(ABC):
         return None
 
     @abstractmethod
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d.
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
+        """Return the prior of rows at kernel parameters.
 
         Args:
             theta: The parameters of the graph kernel, (p,).
             outputscale: The output scale, 0-d.
+            column: The index of the column of rows (n, D) that has the positions of nodes.
+            name: The name of the term.
         """
 
     def check(self, kernel: GraphKernel) -> None:
@@ -105,30 +106,43 @@ class ExactFeatures(NodeFeatures):
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
         self._graph, self._kernel = graph, kernel
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
-        vectors = torch.from_numpy(eigenvectors)
         values = outputscale * spectral_values(theta, self._kernel, eigenvalues)
-        covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
-        functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
-        return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
+        kernel = _SpectralKernel(torch.from_numpy(eigenvectors), column, values.detach().clamp_min(0))
+        return Prior(kernels=(KernelBlock(kernel.covariance, kernel.variances, (values,), kernel, name),))
 
 
-def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
-    """Return the covariance (n_a, n_b) of a kernel from its eigendecomposition.
+class _SpectralKernel(NamedTuple):
+    """A kernel V values V^T on nodes, and functions drawn from its prior."""
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return (vectors[a] * values) @ vectors[b].mT
+    vectors: Tensor  # (N, N)
+    column: int  # of the nodes of rows (n, D)
+    values: Tensor  # (N,) of the functions, without gradients
 
+    def covariance(self, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of rows at eigenvalues (N,)."""
+        return (self._at(a) * values) @ self._at(b).mT
 
-def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
-    """Return the variances (n_a,) of a kernel from its eigendecomposition.
+    def variances(self, a: Tensor, values: Tensor) -> Tensor:
+        """Return the variances (n_a,) of rows at eigenvalues (N,)."""
+        return self._at(a).square() @ values
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return vectors[a].square() @ values
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n rows, (n, count)."""
+        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
+        weights *= self.values.sqrt()[:, None]
+        return lambda x: self._at(x) @ weights
+
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        weights = self.values[:, None] * (self._at(inputs).mT @ coefficients)
+        return lambda x: self._at(x) @ weights
+
+    def _at(self, inputs: Tensor) -> Tensor:
+        """Return the eigenvectors (n, N) at the nodes of rows (n, D)."""
+        return self.vectors[position_of(self.column, inputs)]
 
 
 class PrecisionFeatures(NodeFeatures):
@@ -140,20 +154,20 @@ class PrecisionFeatures(NodeFeatures):
         self._graph, self._kernel = graph, kernel
         self._field = resolvent_field(graph, precision_order(kernel))
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
         shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_selection, self._graph.num_nodes)
-        return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
+        projector = partial(_selection, self._graph.num_nodes, column)
+        block = PrecisionBlock(self._field, shift, outputscale * amplitude, projector, name=name)
+        return Prior(precisions=(block,))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrecisionFeatures, (self._graph, self._kernel)
 
 
-def _selection(num_nodes: int, positions: Tensor) -> sp.csr_array:
-    """Return the matrix (n, N) that selects the values at positions (n,)."""
-    count = len(positions)
-    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, num_nodes))
+def _selection(num_nodes: int, column: int, inputs: Tensor) -> sp.csr_array:
+    """Return the matrix (n, N) that selects the values at the nodes of rows (n, D)."""
+    return selection(position_of(column, inputs), num_nodes)
 
 
 class RationalFeatures(NodeFeatures):
@@ -172,11 +186,12 @@ class RationalFeatures(NodeFeatures):
         order, shift, *_ = kernel.resolvent()
         self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of the sum at theta (p,)."""
         shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_sum_of_fields, self.field)
-        return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
+        projector = partial(_sum_of_fields, self.field, column)
+        block = PrecisionBlock(self.field, shift, outputscale * amplitude, projector, name=name)
+        return Prior(precisions=(block,))
 
     @property
     def terms(self) -> int:
@@ -196,30 +211,9 @@ class RationalFeatures(NodeFeatures):
         return RationalFeatures, (self._graph, self._kernel, self.terms)
 
 
-def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
-    """Return the matrix that sums the values of all fields at positions (n,)."""
-    return field.projector(positions.numpy())
-
-
-class _SpectralFunctions(NamedTuple):
-    """Functions drawn from the prior V values V^T."""
-
-    vectors: Tensor  # (N, N)
-    values: Tensor  # (N,)
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of n positions, (n, count)."""
-        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
-        weights *= self.values.sqrt()[:, None]
-        return lambda x: self.vectors[x] @ weights
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        The inputs are positions (n,), and the coefficients (n, p).
-        """
-        weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
-        return lambda x: self.vectors[x] @ weights
+def _sum_of_fields(field: RationalField, column: int, inputs: Tensor) -> sp.csr_array:
+    """Return the matrix that sums the values of all fields at the nodes of rows (n, D)."""
+    return field.projector(position_of(column, inputs).numpy())
 
 
 class DrawnFeatures(NodeFeatures):
@@ -237,17 +231,16 @@ class DrawnFeatures(NodeFeatures):
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
         self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
-        self._recent: tuple[
-            tuple[bytes, feature_maps.WalkFeatures], ...
-        ] = ()  # replaced, never changed: threads may share it
+        self._recent = Recent[feature_maps.WalkFeatures]()
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
         times = None
         if isinstance(self.draw, graphs.SeriesFeatures):
             times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
-        size = self.draw.graph.num_nodes, self._seed
-        return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
+        size, position = (self.draw.graph.num_nodes, self._seed), partial(position_of, column)
+        block = SparseWeightBlock(self._values, outputscale, *size, (theta,), times, name, position)
+        return Prior(graph_features=(block,))
 
     @property
     def size_options(self) -> dict[str, int]:
@@ -273,17 +266,10 @@ class DrawnFeatures(NodeFeatures):
         return SparseValues(features(theta), features.walks.pattern)
 
     def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
-        key = positions.numpy().tobytes()
-        for other, features in self._recent:
-            if other == key:
-                return features
-        features = self._map.at(self.draw.graph.as_nodes(positions.numpy()))
-        if keep:
-            self._recent = (*self._recent[1 - _RECENT :], (key, features))
-        return features
+        def draw() -> feature_maps.WalkFeatures:
+            return self._map.at(self.draw.graph.as_nodes(positions.numpy()))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_recent": ()}
+        return self._recent.find(positions.numpy().tobytes(), draw, keep=keep)
 
 
 def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
@@ -307,18 +293,19 @@ class SpectrumFeatures(NodeFeatures):
         self.draw, self._kernel = draw, kernel
         self._vectors = torch.as_tensor(draw.eigenvectors)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of V root(eigenvalues) at theta (p,)."""
-        return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
+        features = partial(self._features, column)
+        return Prior(weights=(WeightBlock(features, self._vectors.shape[1], (theta,), outputscale, name=name),))
 
     @property
     def size_options(self) -> dict[str, int]:
         """{"rank": number of eigenvectors}."""
         return {"rank": len(self.draw.eigenvalues)}
 
-    def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
+    def _features(self, column: int, inputs: Tensor, theta: Tensor) -> Tensor:
         root = function_of_kernel(theta, self._kernel, self.draw.weights, self.draw.weights_jacobian)
-        return self._vectors[positions] * root
+        return self._vectors[position_of(column, inputs)] * root
 
 
 def make_features(
@@ -413,112 +400,36 @@ def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = No
         features: The features.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
-    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
+    ((_, (column,), _),) = data.term.parts()
+    given = data.term.name, column, nodes_of(data)[2], scale_name(data.term, data.values)
+    return NodeTerm("nodes", partial(_node_prior, *given), features, advice=advice)
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTerm(TermPrior):
-    """A kernel on nodes by features.
+    """A kernel on nodes by features, which are its basis.
 
     Attributes:
-        term: The term.
-        features: The features.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        scale: The path of the variance. If None, it is 1.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
 
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    scale: str | None
     advice: Advice | None = None
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path. It does not depend on the columns."""
-        theta = kernel_parameters(self.paths, values)
-        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
-        prior = self.features.prior(theta, scale)
-        ((_, (column,), _),) = self.term.parts()
-        name = self.term.name
-        return Prior(
-            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, column, name) for b in prior.kernels),
-            tuple(
-                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
-                for b in prior.graph_features
-                if isinstance(b, SparseWeightBlock)
-            ),
-            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
-        )
 
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        return isinstance(other, NodeTerm) and other.features is self.features
-
-
-def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
-    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
-
-    Args:
-        paths: The paths of the parameters, in the order of the kernel.
-        values: The hyperparameters by path.
-    """
+def _node_prior(
+    name: str,
+    column: int,
+    paths: tuple[str, ...],
+    scale: str | None,
+    features: NodeFeatures,
+    values: Values,
+    columns: ColumnSummary,
+) -> Prior:
+    """Return the prior at hyperparameters by path, with those of the graph kernel in the order of `paths`."""
     parameters = [values[path].double() for path in paths]
-    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
-
-
-def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
-    """Return a block of a covariance of positions as a block of rows.
-
-    The block gets the name of a term.
-    """
-    functions = block.functions
-    return replace(
-        block,
-        covariance=partial(_between_nodes, block.covariance, column),
-        variances=partial(at_nodes, block.variances, column),
-        functions=None if functions is None else NodeFunctions(functions, column),
-        name=name,
-    )
-
-
-def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(position_of(column, a), position_of(column, b), *parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeFunctions:
-    """Functions drawn from a prior over positions, as functions of rows.
-
-    Attributes:
-        functions: The functions of positions.
-        column: The column of the nodes.
-    """
-
-    functions: Any
-    column: int
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of rows (n, D), (n, count).
-
-        Args:
-            count: The number of functions.
-            generator: The generator of their weights.
-        """
-        return partial(at_nodes, self.functions.draw(count, generator), self.column)
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        Args:
-            inputs: The rows, (n, D).
-            coefficients: The coefficients, (n, p).
-        """
-        return partial(
-            at_nodes, self.functions.kernel_expansion(position_of(self.column, inputs), coefficients), self.column
-        )
+    theta = torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
+    variance = variance_at(scale, values)
+    return features.prior(theta, torch.ones(()).double() if variance is None else variance.double(), column, name)
 
 
 def position_of(column: int, inputs: Tensor) -> Tensor:
@@ -531,26 +442,6 @@ def position_of(column: int, inputs: Tensor) -> Tensor:
     return inputs[:, column].long()
 
 
-def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
-
-    Args:
-        function: The function of positions.
-        column: The index of the column of the nodes.
-        inputs: The rows, (n, D).
-        rest: Further arguments of the function.
-        options: Further arguments of the function by name.
-
-    Returns:
-        The result of the function.
-    """
-    return function(position_of(column, inputs), *rest, **options)
-
-
-# --- Products of a kernel on the nodes of a graph and kernels on columns, by features of both ------------------------
-
-MAX_FUNCTIONS = 4096
-"""The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
 # --- Approximations of kernels on the nodes of a graph ---------------------------------------------------------------
 
 
@@ -589,7 +480,7 @@ class NodeApproximation(Approximation):
         others = [factor for factor, _, _ in data.term.parts() if factor.kind is not ColumnKind.NODE]
         return f"it is multiplied by {label_of(others[0])}. Use SparsePrecision() or Exact()." if others else None
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
         return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
@@ -629,8 +520,8 @@ def with_exact_hops_of(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
         prior: The term.
         features: Features of walks for the new hyperparameters.
     """
-    walks = prior.features.walks
-    return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
+    walks = prior.basis.walks
+    return prior if walks is None or same_hops(features, walks) else replace(prior, basis=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
@@ -640,8 +531,8 @@ def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
         prior: The term.
         features: Features of a rational precision for the new hyperparameters.
     """
-    is_enough = features.size_options["degree"] <= prior.features.size_options["degree"]
-    return prior if is_enough else replace(prior, features=features)
+    is_enough = features.size_options["degree"] <= prior.basis.size_options["degree"]
+    return prior if is_enough else replace(prior, basis=features)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,11 +23,26 @@ Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (n, p)."""
 
 
-class NewLevels(Protocol):
-    """Interface: the part of a term at levels without rows, for a variance of 1.
+CHUNK = 1000
+"""The number of rows with new levels whose variances are computed at once."""
 
-    It is independent of the rows. Inputs with the same new level share it.
+
+@dataclass(frozen=True, eq=False)
+class NewLevels:
+    """The part of a term at points of which the rows say nothing, for a variance of 1.
+
+    Points with levels without rows are an example. Inputs with the same new level share it.
+
+    Attributes:
+        is_new: Maps inputs (n, D) to whether they have such a part, (n,).
+        between: Maps such inputs a and b, and the parameters of the block, to the covariance (n_a, n_b) of the part.
+        own: Maps such inputs, and the parameters of the block, to the variances (n_a,). If None, they follow from
+            `between`.
     """
+
+    is_new: Callable[[Tensor], Tensor]
+    between: Callable[..., Tensor]
+    own: Callable[..., Tensor] | None = None
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) of inputs a and b. It is 0 without new levels.
@@ -37,6 +52,11 @@ class NewLevels(Protocol):
             b: The inputs of n_b points, (n_b, D).
             parameters: The parameters of the block.
         """
+        out = torch.zeros(len(a), len(b), dtype=torch.float64, device=a.device)
+        rows, columns = (self.is_new(x).nonzero()[:, 0] for x in (a, b))
+        if len(rows) and len(columns):
+            out = out.index_put((rows[:, None], columns), self.between(a[rows], b[columns], *parameters))
+        return out
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n_a,) of inputs a.
@@ -45,6 +65,13 @@ class NewLevels(Protocol):
             a: The inputs of n_a points, (n_a, D).
             parameters: The parameters of the block.
         """
+        out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
+        rows = self.is_new(a).nonzero()[:, 0]
+        for chunk in torch.split(rows, CHUNK) if len(rows) else ():
+            x = a[chunk]
+            values = self.between(x, x, *parameters).diagonal() if self.own is None else self.own(x, *parameters)
+            out = out.index_put((chunk,), values)
+        return out
 
 
 class LatentBlock(ABC):

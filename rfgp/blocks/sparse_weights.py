@@ -63,7 +63,7 @@ class SparseWeightBlock(LatentBlock):
             inputs: The positions.
             keep: Whether to cache the draws.
         """
-        return self.at(inputs, keep, *self.parameters)
+        return self.at(inputs if self.position is None else self.position(inputs), keep, *self.parameters)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense. Draws for b are cached."""

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,12 +25,9 @@ from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import ColumnSummary, Key, LatentField, Projector, Values, bounds_in
 from rfgp.parameters import Hyperparameter
 from rfgp.spectra.spectrum import positive
+from rfgp.torch_context import Recent
 
 # --- Domains of fields, surfaces or roads, and the matrices that read a field at inputs ------------------------------
-
-PointProjector = Callable[[Array], sp.csr_array]
-"""Maps inputs (n, d) to the sparse matrix A (n, N) by which they read the field."""
-T = TypeVar("T")
 
 _STEPS = 2.0**40
 """The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
@@ -39,34 +36,13 @@ EDGE = 1e-9
 """The barycentric weight below which a point is on an edge. It exceeds the rounding errors of points on one."""
 
 
-class _Recent(Generic[T]):
-    """A thread-safe cache of the results for the last two arrays (n, d)."""
+class Domain(LatentField, ABC):
+    """A Whittle-Matern field on a domain, and the meaning of its inputs (n, d)."""
 
-    def __init__(self) -> None:
-        self._kept: tuple[tuple[bytes, T], ...] = ()
-
-    def find(self, points: Array, compute: Callable[[], T]) -> T:
-        """Return the result for inputs (n, d), computed if it is not in the cache."""
-        key = points.tobytes()
-        for cached_key, cached in self._kept:
-            if cached_key == key:
-                return cached
-        result = compute()
-        self._kept = (*self._kept[-1:], (key, result))
-        return result
-
-
-class Domain(ABC):
-    """A field and the meaning of its inputs (n, d)."""
-
-    what: str
-    """The noun for inputs in messages."""
     subject: str
     """The first words of a message about its connected components."""
     joining: str
     """A sentence for messages about how to join components."""
-    is_refined = False
-    """Whether the field has values only at some places, so that inputs need `refine`."""
 
     @property
     @abstractmethod
@@ -78,11 +54,6 @@ class Domain(ABC):
     def extent(self) -> float:
         """About the distance from one end to the other, in the units of the lengthscale."""
 
-    @property
-    @abstractmethod
-    def field(self) -> MarkovField:
-        """The field, without inputs among its values."""
-
     @abstractmethod
     def check(self, points: Array) -> None:
         """Check that inputs (n, d) lie in the domain.
@@ -91,38 +62,9 @@ class Domain(ABC):
             DataError: If an input lies outside. The message names the first and the reason.
         """
 
-    @abstractmethod
-    def projector(self, points: Array) -> sp.csr_array:
-        """Return A (n, N) of inputs (n, d), for `field`.
-
-        Raises:
-            InvalidArgumentError: If the field has values only at some places. See `refine`.
-        """
-
-    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field with inputs (n, d) among its values, and its projector."""
-        return self.field, self.projector
-
-    def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the projection of inputs to a field, and their conditional variances.
-
-        Args:
-            field: A field from `refine`.
-            values: Its parameters, (p,).
-            points: Inputs, (n, d), which need not be among its values.
-
-        Returns:
-            A (n, N), and the variances (n,) of f given the field's values, in units of its variance.
-        """
-        return self.projector(points), np.zeros(len(points))
-
-    @abstractmethod
-    def slopes(self, points: Array) -> list[sp.csr_array]:
-        """Return the derivatives of the projections of inputs (n, d) in each of their columns, (n, N) each.
-
-        Raises:
-            NotDifferentiableError: If the projection has no derivative.
-        """
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the lengthscale (1,), and the factor 1."""
+        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
 
     @abstractmethod
     def description(self) -> str:
@@ -148,7 +90,6 @@ class MeshDomain(Domain):
 
     mesh: graphs.MeshField
     within: float | None = None
-    what = "points"
     subject = "The mesh has"
     joining = " If parts should be one, merge their vertices where they touch."
 
@@ -203,11 +144,17 @@ class MeshDomain(Domain):
                         too_far_message(int(rows[exact_distances.argmax()]), float(exact_distances.max()), self.limit)
                     )
 
-    def projector(self, points: Array) -> sp.csr_array:
-        """Return the barycentric weights of the nearest points, (n, V)."""
-        return self._recent.find(points, lambda: self._located(points))
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return the barycentric weights (n, V) of the points of the mesh that are nearest to points a (n, d)."""
+        points = as_points(a)
 
-    def slopes(self, points: Array) -> list[sp.csr_array]:
+        def located() -> sp.csr_array:
+            location = self.mesh.locate(points)
+            return self.mesh.projector(location.faces, location.barycentric)
+
+        return self._recent.find(points.tobytes(), located)
+
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
         """Return the derivatives (n, V) of barycentric weights in each coordinate of points (n, d), within faces.
 
         With the edges E (d, 2) from the first corner of a face, E^+ (p - corner) are the weights of the other two.
@@ -215,6 +162,7 @@ class MeshDomain(Domain):
         Raises:
             NotDifferentiableError: If a nearest point is on an edge or a vertex, where the derivative has a jump.
         """
+        points = as_points(a)
         location = self.mesh.locate(points)
         at_edge = location.barycentric.min(axis=1, initial=1.0) < EDGE
         if at_edge.any():
@@ -227,25 +175,19 @@ class MeshDomain(Domain):
         others = np.linalg.pinv(edges).swapaxes(1, 2)  # (n, 2, d)
         of_corners = np.concatenate([-others.sum(axis=1, keepdims=True), others], axis=1)
         readers = [self.mesh.projector_at_vertices(corners[:, corner]) for corner in range(3)]
-        return [
+        slopes = [
             sum(sp.diags_array(of_corners[:, corner, column]) @ readers[corner] for corner in range(3))
             for column in range(points.shape[1])
         ]
-
-    def _located(self, points: Array) -> sp.csr_array:
-        location = self.mesh.locate(points)
-        return self.mesh.projector(location.faces, location.barycentric)
+        return [(slope, np.zeros(len(points))) for slope in slopes]
 
     @cached_property
-    def _recent(self) -> "_Recent[sp.csr_array]":
-        return _Recent()
+    def _recent(self) -> "Recent[sp.csr_array]":
+        return Recent()
 
     @cached_property
     def _vertices(self) -> KDTree:
         return KDTree(self.mesh.coordinates)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"mesh": self.mesh, "within": self.within}
 
     def description(self) -> str:
         """Return the field in words."""
@@ -269,7 +211,6 @@ class RoadDomain(Domain):
     """
 
     roads: graphs.RoadField
-    what = "positions"
     subject = "The roads have"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
     is_refined = True
@@ -293,7 +234,7 @@ class RoadDomain(Domain):
         """Check that positions (n, 2) are on the roads."""
         _named(lambda: self.roads.roads.read_positions(points))
 
-    def projector(self, points: Array) -> sp.csr_array:
+    def projector(self, a: Tensor) -> sp.csr_array:
         """Raise an error for positions (n, 2), because values are at vertices only.
 
         Raises:
@@ -301,15 +242,26 @@ class RoadDomain(Domain):
         """
         raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
-    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field refined at positions (n, 2), and its projector."""
-        return self._recent.find(points, lambda: self._refined(points))
+    def refine(self, a: Tensor) -> tuple[MarkovField, Projector]:
+        """Return the field refined at positions a (n, 2), and its projector. Both are cached for the same positions."""
+        points = as_points(a)
 
-    def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        def refined() -> tuple[MarkovField, Projector]:
+            distinct = np.unique(_rounded(points), axis=0)
+            return self._recent_positions.find(distinct.tobytes(), lambda: at_positions(distinct))
+
+        def at_positions(distinct: Array) -> tuple[MarkovField, Projector]:
+            field, index = self.roads.refine(distinct)
+            return field, _Selection(distinct, index, len(field.coordinates))
+
+        return self._recent.find(points.tobytes(), refined)
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection (n, N) of positions to segment ends, and variances (n,)."""
-        return field.conditional(values, _rounded(points))
+        reads, left = field.conditional(values, _rounded(as_points(a)))
+        return reads, left
 
-    def slopes(self, points: Array) -> list[sp.csr_array]:
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
         """Raise an error for positions (n, 2).
 
         Raises:
@@ -318,15 +270,6 @@ class RoadDomain(Domain):
         raise NotDifferentiableError(
             "X must not require gradients for fields on roads, got X that does. Use predict(X.detach())."
         )
-
-    def _refined(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        distinct = np.unique(_rounded(points), axis=0)
-        return self._recent_positions.find(distinct, lambda: self._at_positions(distinct))
-
-    def _at_positions(self, distinct: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field with distinct positions (p, 2) among its values, cached for the same positions."""
-        field, index = self.roads.refine(distinct)
-        return field, _Selection(distinct, index, len(field.coordinates))
 
     def description(self) -> str:
         """Return the field in words."""
@@ -342,15 +285,12 @@ class RoadDomain(Domain):
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property
-    def _recent(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
-        return _Recent()
+    def _recent(self) -> "Recent[tuple[MarkovField, Projector]]":
+        return Recent()
 
     @cached_property
-    def _recent_positions(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
-        return _Recent()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"roads": self.roads}
+    def _recent_positions(self) -> "Recent[tuple[MarkovField, Projector]]":
+        return Recent()
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,8 +307,9 @@ class _Selection:
     columns: NDArray[np.integer[Any]]
     size: int
 
-    def __call__(self, points: Array) -> sp.csr_array:
-        """Return the matrix (n, N) that selects the values at positions (n, 2)."""
+    def __call__(self, a: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions a (n, 2)."""
+        points = as_points(a)
         pairs = np.concatenate([self.positions, _rounded(points)])
         _, group = np.unique(pairs, axis=0, return_inverse=True)
         group = group.reshape(-1)
@@ -405,57 +346,6 @@ POINTS = 256
 """The number of points whose covariance is computed at once for their variances."""
 
 
-@dataclass(frozen=True, eq=False)
-class DomainField(LatentField):
-    """The latent values of a field on a domain.
-
-    Attributes:
-        domain: The field and its domain.
-    """
-
-    domain: Domain
-
-    @property
-    def field(self) -> Any:
-        """The precision as a function of the lengthscale."""
-        return self.domain.field
-
-    @property
-    def is_refined(self) -> bool:
-        """Whether the field has values at some places only."""
-        return self.domain.is_refined
-
-    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the lengthscale (1,), and the factor 1."""
-        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
-
-    def projector(self, a: Tensor) -> sp.csr_array:
-        """Return A (n, N) of points a (n, d)."""
-        return self.domain.projector(as_points(a))
-
-    def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field with points a (n, d) among its values, and its projector."""
-        field, read = self.domain.refine(as_points(a))
-        return field, partial(_read, read)
-
-    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the projection A (n, N) of points to a refined field, and variances (n,)."""
-        return self.domain.between(field, values, as_points(a))
-
-    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
-        """Return the derivatives of the results of `between` in each column of points a (n, d).
-
-        Raises:
-            NotDifferentiableError: If the field has no derivative at a point.
-        """
-        return [(slope, np.zeros(len(a))) for slope in self.domain.slopes(as_points(a))]
-
-
-def _read(projector: Any, a: Tensor) -> sp.csr_array:
-    matrix: sp.csr_array = projector(as_points(a))
-    return matrix
-
-
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
     """Return the covariance (n, m) of a field at points a (n, d) and b (m, d).
 
@@ -478,10 +368,7 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
             "predict(X.detach()), or SparsePrecision()."
         )
     theta, factor = latent.parameters(values)
-    if latent.is_refined:
-        field, read = latent.refine(torch.cat([a, b]))
-    else:
-        field, read = latent.field, latent.projector
+    field, read = latent.refine(torch.cat([a, b]))
     left, right = read(a), read(b)
     rows = np.repeat(np.arange(len(field.pattern.indptr) - 1), np.diff(field.pattern.indptr))
 
@@ -528,7 +415,8 @@ class _OnDomain(Kernel):
 
     def latent_field(self, columns: ColumnSummary) -> LatentField:
         """Return the field with its sparse precision, whatever the columns."""
-        return DomainField(self.domain)
+        latent: LatentField = self.domain
+        return latent
 
     @property
     def starts(self) -> Mapping[str, Any]:
@@ -537,12 +425,12 @@ class _OnDomain(Kernel):
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of points a (n, d) and b (m, d)."""
-        return field_covariance(DomainField(self.domain), values, a, b)
+        return field_covariance(self.domain, values, a, b)
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of points a (n, d)."""
         parts = torch.split(a, POINTS)
-        variances = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
+        variances = [field_covariance(self.domain, values, part, part).diagonal() for part in parts]
         return torch.cat(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:

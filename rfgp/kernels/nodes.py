@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from rfgp.features.walks import resolvent_values, spectral_values
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import ColumnSummary, Key, LatentField, Values, bounds_in
 from rfgp.parameters import Hyperparameter
+from rfgp.sparse import selection
 
 NODE = "node"
 """The column of labels, unless it is named."""
@@ -156,6 +156,4 @@ class NodeField(LatentField):
 
     def projector(self, a: Tensor) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions a (n, 1)."""
-        positions = a[:, 0].long().numpy()
-        count, size = len(positions), self.graph.num_nodes
-        return sp.csr_array((np.ones(count), positions, np.arange(count + 1)), shape=(count, size))
+        return selection(a[:, 0].long(), self.graph.num_nodes)

@@ -245,8 +245,8 @@ class LatticeDesign:
             out = out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1))
         return out
 
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
+    def between(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D) outside the box.
 
         The variance of the term is 1.
 
@@ -255,23 +255,17 @@ class LatticeDesign:
             b: The rows, (m, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out = torch.zeros(len(a), len(b), dtype=torch.float64)
-        rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
-        if len(rows) and len(columns):
-            left, right = a[rows], b[columns]
-            exact = self.kernel(left, right, *parameters)
-            explained = self.features(left, *parameters) @ self.features(right, *parameters).mT
-            out = out.index_put((rows[:, None], columns), exact - explained)
-        return out
+        explained = self.features(a, *parameters) @ self.features(b, *parameters).mT
+        return self.kernel(a, b, *parameters) - explained
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of r at rows (n, D), for a variance of 1.
+        """Return the variances (n,) of r at rows (n, D) outside the box, for a variance of 1.
 
         Args:
             a: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
+        return (1 - self.features(a, *parameters).square().sum(1)).clamp_min(0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
         """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D).

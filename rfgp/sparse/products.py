@@ -415,6 +415,21 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(array)).to(like.device)
 
 
+def selection(positions: Tensor, size: int) -> sp.csr_array:
+    """Return the matrix (n, N) that selects values at positions.
+
+    Args:
+        positions: The positions, (n,).
+        size: The number N of values.
+
+    Examples:
+        >>> selection(torch.tensor([1]), 2).toarray().tolist()
+        [[0.0, 1.0]]
+    """
+    count = len(positions)
+    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, size))
+
+
 def with_columns(matrix: sp.csr_array, columns: NDArray[np.int64]) -> sp.csr_array:
     """Return a matrix (n, c) with some columns of another.
 
