@@ -1,8 +1,7 @@
 """Selection of features of nodes by their measured error on a sample of nodes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from rfgp.approximations.nodes import (
     DrawnFeatures,
     ExactFeatures,
     NodeApproximation,
-    NodeFeatures,
     NodeTerm,
     RandomWalks,
     SpectrumFeatures,
@@ -99,7 +97,9 @@ class MeasuredFeatures(NodeApproximation):
             advice = self.measured(data)
         except graphs.InvalidArgumentError:  # no series converges to this kernel
             return prior
-        if is_much_better(advice, prior.basis.name):
+        errors, present = {one.features: one.error for one in advice.candidates}, prior.basis.name
+        is_other = advice.best.features != present
+        if is_other and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error:
             return self._built(data, seed, advice)
         if prior.basis.walks is not None and self.walks.exact_hops == "auto":
             prior = with_exact_hops_of(prior, self.make(data, "walks", seed, self.options))
@@ -125,12 +125,43 @@ class MeasuredFeatures(NodeApproximation):
                 kernel. Also if the kernel overflows or underflows.
         """
         graph, kernel, _ = nodes_of(data)
-        rank = self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers)
-        make = partial(self._made, data)
-        return choose(graph, kernel, make, min(rank, graph.num_nodes))
+        sparse = sparse_factor_candidate(graph, kernel)
+        if sparse is not None:
+            accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
+            words = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
+            return Advice(sparse, (sparse,), words)
+        sample = sample_of(graph)
+        exact = exact_block(graph, kernel, sample)
+        rank = min(self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers), graph.num_nodes)
+        kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
+        candidates = [self._measured(data, kind, sample, exact) for kind in kinds]
+        candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+        best, second = candidates[0], candidates[1]
+        reason = (
+            f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
+            f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
+        )
+        return Advice(best, tuple(candidates), reason)
 
-    def _made(self, data: TermData, kind: str, seed: int) -> NodeFeatures:
-        return replace(self, seed=None).make(data, kind, seed, self.options)
+    def _measured(
+        self,
+        data: TermData,
+        kind: str,
+        sample: NDArray[np.int64],  # (n,)
+        exact: NDArray[np.float64],  # (n, n)
+    ) -> Candidate:
+        """Return features of one kind with their error |Phi Phi^T - K| / |K| for the kernel K of a sample of nodes."""
+        errors, nonzeros, options, maker = [], 0.0, dict[str, Any](), replace(self, seed=None)
+        for seed in range(DRAWS if kind == "walks" else 1):
+            features = maker.make(data, kind, seed, self.options)
+            assert isinstance(features, DrawnFeatures | SpectrumFeatures)
+            phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), nodes_of(data)[1])
+            errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
+            nonzeros, options = phi.nnz / len(sample), features.size_options
+            if features.walks is not None:
+                settings = features.walks.settings
+                options = {"num_walkers": settings.num_walkers, "p_halt": settings.halting.p_halt}
+        return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
 
     def _built(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
         return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
@@ -143,89 +174,6 @@ def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
         graph: The graph.
     """
     return node_sample(graph, max(16, min(MAX_SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
-
-
-def choose(
-    graph: graphs.Graph,
-    kernel: GraphKernel,
-    make: Callable[[str, int], NodeFeatures],
-    rank: int,
-) -> Advice:
-    """Return a sparse precision with a small factor, or the features of least error.
-
-    Args:
-        graph: The graph.
-        kernel: The kernel.
-        make: Makes features of a kind with a seed.
-        rank: The rank of the truncated spectrum.
-
-    Returns:
-        The selected features, all candidates and the reason.
-    """
-    sparse = sparse_factor_candidate(graph, kernel)
-    if sparse is not None:
-        accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
-        reason = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
-        return Advice(sparse, (sparse,), reason)
-    sample = sample_of(graph)
-    exact = exact_block(graph, kernel, sample)
-    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
-    candidates = [measure(make, kind, kernel, sample, exact) for kind in kinds]
-    candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-    best, second = candidates[0], candidates[1]
-    reason = (
-        f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
-        f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
-    )
-    return Advice(best, tuple(candidates), reason)
-
-
-def measure(
-    make: Callable[[str, int], NodeFeatures],
-    kind: str,
-    kernel: GraphKernel,
-    sample: NDArray[np.int64],  # (n,)
-    exact: NDArray[np.float64],  # (n, n)
-) -> Candidate:
-    """Return features of one kind with their error |Phi Phi^T - K| / |K| on a sample.
-
-    Args:
-        make: Makes features of a kind with a seed.
-        kind: The kind of features.
-        kernel: The kernel.
-        sample: The positions of the nodes, (n,).
-        exact: The kernel of the sample, (n, n).
-    """
-    errors, nonzeros, options = [], 0.0, {}
-    for seed in range(DRAWS if kind == "walks" else 1):
-        features = make(kind, seed)
-        assert isinstance(features, DrawnFeatures | SpectrumFeatures)
-        phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), kernel)
-        errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
-        nonzeros, options = phi.nnz / len(sample), options_of(features)
-    return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
-
-
-def options_of(features: NodeFeatures) -> dict[str, Any]:
-    """Return the size of features of one kind, for messages.
-
-    Args:
-        features: The features.
-    """
-    if features.walks is not None:
-        return {"num_walkers": features.walks.settings.num_walkers, "p_halt": features.walks.settings.halting.p_halt}
-    return features.size_options
-
-
-def is_much_better(advice: Advice, present: str) -> bool:
-    """Return whether the best features have less than half of the present error.
-
-    Args:
-        advice: The measured errors of all kinds.
-        present: The kind of the present features.
-    """
-    errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
-    return advice.best.features != present and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:

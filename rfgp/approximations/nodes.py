@@ -145,75 +145,50 @@ class _SpectralKernel(NamedTuple):
         return self.vectors[position_of(self.column, inputs)]
 
 
-class PrecisionFeatures(NodeFeatures):
-    """The exact kernel, by its sparse precision."""
+class FieldFeatures(NodeFeatures):
+    """A kernel by a sparse precision: exactly for an integer order, and by a sum of fields for a fractional one.
 
-    name = "precision"
+    Args:
+        name: "precision", or "rational" for a sum of fields.
+        graph: The graph.
+        kernel: The family.
+        terms: The number of fields of a sum. If None, `graphs.precisions.default_num_terms` for this kernel.
+    """
 
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
-        self._graph, self._kernel = graph, kernel
-        self._field = resolvent_field(graph, precision_order(kernel))
+    def __init__(self, name: str, graph: graphs.Graph, kernel: GraphKernel, terms: int | None = None) -> None:
+        self.name, self._graph, self._kernel = name, graph, kernel
+        self._field: Any = None
+        if name == "precision":
+            self._field = resolvent_field(graph, precision_order(kernel))
+        else:
+            order, shift, *_ = kernel.resolvent()
+            self._field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
     def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
         shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_selection, self._graph.num_nodes, column)
-        block = PrecisionBlock(self._field, shift, outputscale * amplitude, projector, name=name)
+        block = PrecisionBlock(self._field, shift, outputscale * amplitude, partial(self._projector, column), name=name)
         return Prior(precisions=(block,))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PrecisionFeatures, (self._graph, self._kernel)
-
-
-def _selection(num_nodes: int, column: int, inputs: Tensor) -> sp.csr_array:
-    """Return the matrix (n, N) that selects the values at the nodes of rows (n, D)."""
-    return selection(position_of(column, inputs), num_nodes)
-
-
-class RationalFeatures(NodeFeatures):
-    """A kernel of fractional order as a sum of fields with sparse precisions.
-
-    Args:
-        graph: The graph.
-        kernel: The family.
-        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
-    """
-
-    name = "rational"
-
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
-        self._graph, self._kernel = graph, kernel
-        order, shift, *_ = kernel.resolvent()
-        self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
-
-    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
-        """Return the prior of the sum at theta (p,)."""
-        shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_sum_of_fields, self.field, column)
-        block = PrecisionBlock(self.field, shift, outputscale * amplitude, projector, name=name)
-        return Prior(precisions=(block,))
-
-    @property
-    def terms(self) -> int:
-        """The number of fields."""
-        return self.field.terms
+    def _projector(self, column: int, inputs: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that reads the nodes of rows (n, D), with the sum of the values of all fields."""
+        positions = position_of(column, inputs)
+        if self.name == "precision":
+            return selection(positions, self._graph.num_nodes)
+        matrix: sp.csr_array = self._field.projector(positions.numpy())
+        return matrix
 
     @property
     def size_options(self) -> dict[str, int]:
-        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
-        return {"degree": self.terms}
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`, or an empty dict."""
+        return {"degree": self._field.terms} if self.name == "rational" else {}
 
-    def spectral_error(self, kernel: GraphKernel) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
-        return self.field.error(kernel.resolvent().shift)
+    def spectral_error(self, kernel: GraphKernel) -> float | None:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None for an exact precision."""
+        return float(self._field.error(kernel.resolvent().shift)) if self.name == "rational" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RationalFeatures, (self._graph, self._kernel, self.terms)
-
-
-def _sum_of_fields(field: RationalField, column: int, inputs: Tensor) -> sp.csr_array:
-    """Return the matrix that sums the values of all fields at the nodes of rows (n, D)."""
-    return field.projector(position_of(column, inputs).numpy())
+        return FieldFeatures, (self.name, self._graph, self._kernel, self.size_options.get("degree"))
 
 
 class DrawnFeatures(NodeFeatures):
@@ -328,10 +303,8 @@ def make_features(
     )
     if name == "exact":
         return ExactFeatures(graph, kernel)
-    if name == "precision":
-        return PrecisionFeatures(graph, kernel)
-    if name == "rational":
-        return RationalFeatures(graph, kernel, degree)
+    if name in ("precision", "rational"):
+        return FieldFeatures(name, graph, kernel, degree)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
