@@ -139,10 +139,6 @@ class EquispacedFourier(Approximation):
             f"{self.max_features:,} would omit {omitted:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return True: the lattice depends on lengthscales, variance and noise."""
-        return True
-
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features and of their sums over the rows, with the variance that they omit."""
         plan = self._plan(data) if prior is None else self._active(data, prior.basis.lattice)

@@ -274,13 +274,6 @@ class InducingPoints(Approximation):
             )
         return residual.unsupported_reason(data)
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether points depend on the hyperparameters.
-
-        They do unless all rows are points.
-        """
-        return self.num_points < data.num_rows
-
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
         count = data.num_rows
@@ -292,18 +285,20 @@ class InducingPoints(Approximation):
         return TermCost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other points if the lengthscales have changed enough.
+        """Return the term with other points if the lengthscales have changed enough, and not all rows are points.
 
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
         basis = prior.basis
-        if self.depends_on_hyperparameters(data) and isinstance(basis, Points) and basis.lengthscales is not None:
+        if self.num_points >= data.num_rows:
+            return prior
+        if isinstance(basis, Points) and basis.lengthscales is not None:
             change = (_lengthscales(data, basis.points) / basis.lengthscales)[data.term.columns]
             is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * RESELECTION_RATIO < 1
             if not is_shorter and not bool(change.max() > RESELECTION_RATIO * change.min()):
                 return prior
-        return super().rebuild(data, seed, prior)
+        return self.build(data, seed)
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with points selected for the hyperparameters.

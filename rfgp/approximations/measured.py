@@ -28,8 +28,6 @@ from rfgp.approximations.nodes import (
     SpectrumFeatures,
     node_term,
     nodes_of,
-    with_exact_hops_of,
-    with_more_fields,
 )
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.limits import limits
@@ -101,10 +99,8 @@ class MeasuredFeatures(NodeApproximation):
         is_other = advice.best.features != present
         if is_other and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error:
             return self._built(data, seed, advice)
-        if prior.basis.walks is not None and self.walks.exact_hops == "auto":
-            prior = with_exact_hops_of(prior, self.make(data, "walks", seed, self.options))
-        if prior.basis.name == "rational" and self.degree is None:
-            prior = with_more_fields(prior, self.make(data, "rational", seed, self.options))
+        follows = {"walks": self.walks.exact_hops == "auto", "rational": self.degree is None}
+        prior = self.renewed(data, seed, prior) if follows.get(present, False) else prior
         return replace(prior, advice=advice)
 
     def measured(self, data: TermData) -> Advice:

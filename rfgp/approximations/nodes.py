@@ -83,6 +83,14 @@ class NodeFeatures(ABC):
             name: The name of the term.
         """
 
+    def suffices(self, other: "NodeFeatures") -> bool:
+        """Return whether features of the same kind for other hyperparameters need not replace these.
+
+        Args:
+            other: The other features.
+        """
+        return True
+
     def check(self, kernel: GraphKernel) -> None:
         """Warn if these features are expected to be poor for a kernel."""
 
@@ -183,6 +191,10 @@ class FieldFeatures(NodeFeatures):
         """{"degree": number of fields}, as in `rfgp.RationalPrecision`, or an empty dict."""
         return {"degree": self._field.terms} if self.name == "rational" else {}
 
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether other features have no more fields."""
+        return other.size_options.get("degree", 0) <= self.size_options.get("degree", 0)
+
     def spectral_error(self, kernel: GraphKernel) -> float | None:
         """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None for an exact precision."""
         return float(self._field.error(kernel.resolvent().shift)) if self.name == "rational" else None
@@ -226,6 +238,12 @@ class DrawnFeatures(NodeFeatures):
     def walks(self) -> graphs.Walks | None:
         """The walks of the features, without nodes, or None."""
         return self.draw if isinstance(self.draw, graphs.Walks) else None
+
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether the exact hops of other walks follow the same rule."""
+        hops = [walks.settings.exact_hops for walks in (self.walks, other.walks) if walks is not None]
+        rules = [rule.limits.tolist() if isinstance(rule, graphs.HopRule) else rule for rule in hops]
+        return rules[:1] == rules[1:]
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if walks have a large or infinite variance for a kernel."""
@@ -334,20 +352,6 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
     return chosen
 
 
-def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
-    """Return whether exact hops of features and of walks follow the same rule.
-
-    Args:
-        features: The features. Only walks have a rule.
-        walks: The walks.
-    """
-    if features.walks is None:
-        return False
-    hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)
-    first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
-    return bool(first == second)
-
-
 # --- Terms of kernels on the nodes of a graph, by features of nodes --------------------------------------------------
 
 
@@ -436,11 +440,6 @@ class NodeApproximation(Approximation):
             object.__setattr__(self, self.count, check_count(self.count, value))
 
     @property
-    def budget(self) -> int:
-        """The maximum number of features per node."""
-        return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
-
-    @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features of nodes: all except the seed."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "seed"}
@@ -455,7 +454,8 @@ class NodeApproximation(Approximation):
 
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
-        return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
+        most = int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)  # features of a node
+        return TermCost(data.num_rows, 12.0 * most * data.num_rows, f"{self.kind} of the nodes")
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features for the graph and the kernel."""
@@ -471,41 +471,23 @@ class NodeApproximation(Approximation):
             options: The options of the features.
         """
         graph, kernel, _ = nodes_of(data)
-        return make_features(kind, graph, kernel, self.seed_of(seed), options)
+        own_seed = seed if self.seed is None else random.resolve_seed(self.seed)
+        return make_features(kind, graph, kernel, own_seed, options)
 
-    def seed_of(self, seed: int) -> int:
-        """Return the seed of the features, given that of the term.
+    def renewed(self, data: TermData, seed: int, prior: NodeTerm) -> NodeTerm:
+        """Return a term with new features for other hyperparameters, or the term if its features suffice.
 
         Args:
+            data: The term, at the other hyperparameters.
             seed: The seed for the term.
+            prior: The term.
         """
-        return seed if self.seed is None else random.resolve_seed(self.seed)
+        features = self.make(data, prior.basis.name, seed, self.options)
+        return prior if prior.basis.suffices(features) else replace(prior, basis=features)
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that only some couplings of their lengths have."""
-
-
-def with_exact_hops_of(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return the term with the new walks if their rule for exact hops differs.
-
-    Args:
-        prior: The term.
-        features: Features of walks for the new hyperparameters.
-    """
-    walks = prior.basis.walks
-    return prior if walks is None or same_hops(features, walks) else replace(prior, basis=features)
-
-
-def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return the term with the new features if they have more fields.
-
-    Args:
-        prior: The term.
-        features: Features of a rational precision for the new hyperparameters.
-    """
-    is_enough = features.size_options["degree"] <= prior.basis.size_options["degree"]
-    return prior if is_enough else replace(prior, basis=features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -555,17 +537,14 @@ class RandomWalks(NodeApproximation):
 
         Options of some couplings are included only if given.
         """
-        options_by_name = dict(super().options)
-        return {
-            name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
-        }
+        return {n: value for n, value in super().options.items() if value is not None or n not in _OF_COUPLINGS}
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with exact hops for other hyperparameters."""
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
         assert isinstance(prior, NodeTerm)
-        return with_exact_hops_of(prior, self.make(data, self.kind, seed, self.options))
+        return self.renewed(data, seed, prior)
 
 
 @dataclass(frozen=True, repr=False)
@@ -663,4 +642,4 @@ class RationalPrecision(NodeApproximation):
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)
-        return with_more_fields(prior, self.make(data, self.kind, seed, self.options))
+        return self.renewed(data, seed, prior)

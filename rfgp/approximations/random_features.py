@@ -91,10 +91,10 @@ class RandomFeatures(Approximation):
         """Return the smallest noise. It is larger if frequencies are learned on batches of rows."""
         return super().least_noise(data) if self.learn_frequencies else MIN_NOISE_OF_MATRICES
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether a factor has a series. Its length depends on the hyperparameters."""
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with series of other lengths, if a factor has a series."""
         others = [part for part in data.term.parts() if part.factor.measure is None]
-        return any(part.functions(data.columns) is None for part in others)
+        return self.build(data, seed) if any(part.functions(data.columns) is None for part in others) else prior
 
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""

@@ -238,25 +238,17 @@ class Approximation(ABC):
         """
         return MIN_NOISE
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether the result of `build` depends on the hyperparameters.
-
-        Args:
-            data: The term and the rows.
-        """
-        return False
-
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term for other hyperparameters.
 
-        It is the same term if nothing changes.
+        It is the same term if nothing changes, which is the default.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
             seed: The seed for the term.
             prior: The term from `build`.
         """
-        return self.build(data, seed) if self.depends_on_hyperparameters(data) else prior
+        return prior
 
     @abstractmethod
     def build(self, data: TermData, seed: int) -> TermPrior:

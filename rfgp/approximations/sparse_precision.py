@@ -81,8 +81,7 @@ class FieldReader:
     @property
     def field(self) -> Any:
         """The copies, without rows among their values."""
-        product = product_of if self.is_refined else cached_product_of
-        return product(tuple(latent.field for latent in self.latents), self.copies)
+        return product_of(tuple(latent.field for latent in self.latents), self.copies)
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
@@ -112,7 +111,7 @@ class FieldReader:
                 BYTES_PER_VALUE * self.copies * math.prod(sizes),
                 "Use fewer points at once, or round the columns to fewer distinct values.",
             )
-        return cached_product_of(fields, self.copies), replace(self, projectors=projectors)
+        return product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection of single rows to refined copies.
@@ -262,8 +261,9 @@ def condition_of(field: Any, values: Array) -> float:
     return float((field.entries(values)[diagonal] * inverse).max())
 
 
+@lru_cache(maxsize=8)
 def product_of(fields: tuple[Any, ...], copies: int) -> Any:
-    """Return independent copies of the Kronecker product of fields.
+    """Return independent copies of the Kronecker product of fields, from a cache with the analyses of their patterns.
 
     Args:
         fields: At least one field.
@@ -271,10 +271,6 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
     """
     product = reduce(KroneckerField, fields)
     return product if copies == 1 else ReplicatedField(product, copies)
-
-
-cached_product_of = lru_cache(maxsize=8)(product_of)
-"""`product_of` with a cache of the last products and the symbolic analyses of their patterns."""
 
 
 def factors_of(product: Any, count: int) -> list[Any]:

@@ -192,15 +192,6 @@ class ColumnSummary:
         low, high = torch.aminmax(self.sample, dim=0)
         return low, high
 
-    def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
-        """Return the summary with other ends.
-
-        Args:
-            low: The smallest values (c,) of all rows, in standardized units.
-            high: The largest values (c,).
-        """
-        return replace(self, low=low, high=high)
-
     def standardized(self, values: Tensor) -> Tensor:
         """Return standardized values (..., c).
 
@@ -362,6 +353,8 @@ class Factor(ABC):
     """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 
     The squared distance of close rows is about 2 - 2 k. If None, positions are the columns in lengthscales."""
+    has_unit_variance: ClassVar[bool] = False
+    """Whether all variances are 1."""
     has_own_variance: ClassVar[bool] = False
     """Whether a hyperparameter of the kernel replaces the output scale of its term."""
 
@@ -384,6 +377,8 @@ class Factor(ABC):
             a: The kernel's columns, in standardized units.
             values: The kernel's hyperparameters and constants by name.
         """
+        if self.has_unit_variance:
+            return torch.ones(len(a), dtype=torch.float64, device=a.device)
         variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
         return torch.stack(variances) if variances else a.new_zeros(0)
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -158,6 +158,7 @@ class Stationary(Kernel):
     spectrum: Any = "gaussian"
     ard: bool = field(default=True, kw_only=True)
     lengthscale: Any = field(default=None, kw_only=True)
+    has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,10 +182,6 @@ class Stationary(Kernel):
         if a is b and not a.requires_grad:
             return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
         return self.measure.kernel_between(a / lengthscale, b / lengthscale)
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the dict of the hyperparameter "lengthscale".
@@ -328,6 +325,7 @@ class Periodic(Kernel):
     period: float
     learn_period: bool = field(default=False, kw_only=True)
     lengthscale: float | None = field(default=None, kw_only=True)
+    has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -352,10 +350,6 @@ class Periodic(Kernel):
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         sine = torch.sin(math.pi * (a - b.mT) / values["period"])
         return torch.exp(-2 * (sine / values["lengthscale"]).square())
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""

@@ -223,14 +223,9 @@ def nearest_before(
         >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), 2, 1).tolist()
         [[0], [1]]
     """
-    rows = np.arange(first, len(z))
-    near = nearest(z, z[first:], min(len(z), count + len(rows)))
-    square = ((z[near] - z[first:, None]) ** 2).sum(-1)
-    square[near >= rows[:, None]] = np.inf
-    chosen = np.argsort(square, axis=1, kind="stable")[:, :count]
-    neighbors = np.where(
-        np.isfinite(np.take_along_axis(square, chosen, axis=1)), np.take_along_axis(near, chosen, 1), len(z)
-    )
+    near, counts = nearest_of_prefixes(z, z[first:], np.arange(first, len(z)), count)
+    neighbors = np.full((len(counts), int(counts.max(initial=1))), len(z))
+    neighbors[np.arange(neighbors.shape[1]) < counts[:, None]] = near
     neighbors.sort(axis=1)
     return np.where(neighbors == len(z), -1, neighbors)
 

@@ -267,7 +267,8 @@ def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], row
     """
     if not any(isinstance(prior.basis, LatticeDesign) for prior in priors):
         return None
-    return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))
+    low, high = ends_of(rows)
+    return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def priors_on_new_lattices(
