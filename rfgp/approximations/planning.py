@@ -7,8 +7,14 @@ from typing import Any
 from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
-from rfgp.approximations.measured import MeasuredFeatures
-from rfgp.approximations.nodes import Chebyshev, RandomWalks, RationalPrecision, Taylor, TruncatedSpectrum
+from rfgp.approximations.nodes import (
+    Chebyshev,
+    MeasuredFeatures,
+    RandomWalks,
+    RationalPrecision,
+    Taylor,
+    TruncatedSpectrum,
+)
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision, fields_of

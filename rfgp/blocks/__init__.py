@@ -8,6 +8,6 @@ from rfgp.blocks.prior import Prior as Prior
 from rfgp.blocks.role import KernelBlock as KernelBlock
 from rfgp.blocks.role import LatentBlock as LatentBlock
 from rfgp.blocks.role import Residual as Residual
+from rfgp.blocks.role import SparseWeightBlock as SparseWeightBlock
 from rfgp.blocks.role import WeightBlock as WeightBlock
 from rfgp.blocks.role import Weights as Weights
-from rfgp.blocks.sparse_weights import SparseWeightBlock as SparseWeightBlock

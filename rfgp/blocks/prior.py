@@ -10,8 +10,7 @@ from torch import Tensor
 
 from rfgp.blocks.neighbors import VecchiaBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
-from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, WeightBlock, Weights, detached
-from rfgp.blocks.sparse_weights import SparseWeightBlock
+from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, SparseWeightBlock, WeightBlock, Weights, detached
 from rfgp.grams import Gram
 
 B = TypeVar("B", bound=LatentBlock)

@@ -289,17 +289,21 @@ class LatentField(Protocol):
         """
         return self
 
-    @abstractmethod
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d.
+        """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d: by default the lengthscale, and 1.
 
         Args:
             values: The hyperparameters and constants by name.
         """
+        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
 
-    @abstractmethod
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return A (n, N) of rows a (n, c)."""
+        """Return A (n, N) of rows a (n, c).
+
+        Raises:
+            InvalidArgumentError: If the field has values at some places only.
+        """
+        raise InvalidArgumentError("Rows must be among the values of a field, got others. Use `refine` first.")
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with rows a (n, c) among its values, and its projector."""
@@ -824,13 +828,8 @@ def _known_values(
         if value is not None
     }
     units = dict.fromkeys((*scales, *(path for path, quantity in quantities.items() if quantity.is_variance)), 1.0)
-    usual = {
-        f"{prefix}{name}": value
-        for term in terms
-        for factor, _, prefix in term.parts()
-        if factor.graph_kernel is not None
-        for name, value in zip(factor.graph_kernel.parameters, factor.graph_kernel.values.tolist(), strict=True)
-    }
+    on_graphs = [part for term in terms for part in term.parts() if part.factor.graph_kernel is not None]
+    usual = {path: quantities[path].start for path in quantities for part in on_graphs if path.startswith(part.prefix)}
     known = {**units, **usual, **starts, **given}
     missing = [path for path in paths if path not in known]
     if missing:

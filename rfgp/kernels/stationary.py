@@ -47,7 +47,7 @@ _RECENT = 4
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnField:
+class ColumnField(LatentField):
     """A Matern process of one column, at the distinct values of rows.
 
     If values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
@@ -72,26 +72,9 @@ class ColumnField:
         kappa = math.sqrt(2 * self.order - 1) / float(values["lengthscale"].detach())
         return replace(self, spacing=2.0 ** math.floor(math.log2(SPACING[self.order] / kappa)))
 
-    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the lengthscale (1,), and the factor 1."""
-        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
-
-    def projector(self, a: Tensor) -> sp.csr_array:
-        """Raise an error for rows a (n, 1), because the field has values only at knots.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError("Rows must be knots of the process of a column, got others. Use `refine` first.")
-
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field with rows a (n, 1) between its knots, and its projector.
-
-        Raises:
-            InvalidArgumentError: If the field has no lengthscale yet. See `at`.
-        """
-        if self.spacing is None:
-            raise InvalidArgumentError("A process of a column must have a lengthscale, got none. Use `at` first.")
+        """Return the field with rows a (n, 1) between its knots, and its projector. The field is that of `at`."""
+        assert self.spacing is not None
         chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
         return chain, partial(_read, chain)
 

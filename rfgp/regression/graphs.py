@@ -20,8 +20,15 @@ from graphs.advice import Advice, Candidate, exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.approximations import MeasuredFeatures
-from rfgp.approximations.measured import sample_of
-from rfgp.approximations.nodes import NodeApproximation, NodeFeatures, NodeTerm, drawn_with, node_term, nodes_of
+from rfgp.approximations.nodes import (
+    NodeApproximation,
+    NodeFeatures,
+    NodeTerm,
+    drawn_with,
+    node_term,
+    nodes_of,
+    sample_of,
+)
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
