@@ -9,29 +9,34 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.advice import Advice
+from graphs.advice import (
+    Advice,
+    Candidate,
+    exact_block,
+    feature_matrix,
+    node_sample,
+    precision_candidate,
+    sparse_factor_candidate,
+)
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from rfgp import features as feature_maps
 from rfgp import random
-from rfgp.approximations.role import (
-    Approximation,
-    TermCost,
-    TermData,
-    TermPrior,
-    scale_name,
-)
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
-from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
-from rfgp.sparse import SparseValues
+from rfgp.kernels.role import ColumnSummary, Values, label_of
+from rfgp.limits import limits
+from rfgp.sparse import SparseValues, selection
+from rfgp.torch_context import Recent
 
 # --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
 
@@ -39,9 +44,6 @@ FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "pre
 """The kinds of features. "auto" selects one by a rule or by its measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
-
-_RECENT = 2
-"""The number of sets of positions whose features are cached."""
 
 
 class NodeFeatures(ABC):
@@ -74,13 +76,23 @@ class NodeFeatures(ABC):
         return None
 
     @abstractmethod
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d.
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
+        """Return the prior of rows at kernel parameters.
 
         Args:
             theta: The parameters of the graph kernel, (p,).
             outputscale: The output scale, 0-d.
+            column: The index of the column of rows (n, D) that has the positions of nodes.
+            name: The name of the term.
         """
+
+    def suffices(self, other: "NodeFeatures") -> bool:
+        """Return whether features of the same kind for other hyperparameters need not replace these.
+
+        Args:
+            other: The other features.
+        """
+        return True
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if these features are expected to be poor for a kernel."""
@@ -105,121 +117,93 @@ class ExactFeatures(NodeFeatures):
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
         self._graph, self._kernel = graph, kernel
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
-        vectors = torch.from_numpy(eigenvectors)
         values = outputscale * spectral_values(theta, self._kernel, eigenvalues)
-        covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
-        functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
-        return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
+        kernel = _SpectralKernel(torch.from_numpy(eigenvectors), column, values.detach().clamp_min(0))
+        return Prior(kernels=(KernelBlock(kernel.covariance, kernel.variances, (values,), kernel, name),))
 
 
-def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
-    """Return the covariance (n_a, n_b) of a kernel from its eigendecomposition.
+class _SpectralKernel(NamedTuple):
+    """A kernel V values V^T on nodes, and functions drawn from its prior."""
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return (vectors[a] * values) @ vectors[b].mT
+    vectors: Tensor  # (N, N)
+    column: int  # of the nodes of rows (n, D)
+    values: Tensor  # (N,) of the functions, without gradients
 
+    def covariance(self, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of rows at eigenvalues (N,)."""
+        return (self._at(a) * values) @ self._at(b).mT
 
-def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
-    """Return the variances (n_a,) of a kernel from its eigendecomposition.
+    def variances(self, a: Tensor, values: Tensor) -> Tensor:
+        """Return the variances (n_a,) of rows at eigenvalues (N,)."""
+        return self._at(a).square() @ values
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return vectors[a].square() @ values
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n rows, (n, count)."""
+        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
+        weights *= self.values.sqrt()[:, None]
+        return lambda x: self._at(x) @ weights
 
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        weights = self.values[:, None] * (self._at(inputs).mT @ coefficients)
+        return lambda x: self._at(x) @ weights
 
-class PrecisionFeatures(NodeFeatures):
-    """The exact kernel, by its sparse precision."""
-
-    name = "precision"
-
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
-        self._graph, self._kernel = graph, kernel
-        self._field = resolvent_field(graph, precision_order(kernel))
-
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
-        shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_selection, self._graph.num_nodes)
-        return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PrecisionFeatures, (self._graph, self._kernel)
+    def _at(self, inputs: Tensor) -> Tensor:
+        """Return the eigenvectors (n, N) at the nodes of rows (n, D)."""
+        return self.vectors[position_of(self.column, inputs)]
 
 
-def _selection(num_nodes: int, positions: Tensor) -> sp.csr_array:
-    """Return the matrix (n, N) that selects the values at positions (n,)."""
-    count = len(positions)
-    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, num_nodes))
-
-
-class RationalFeatures(NodeFeatures):
-    """A kernel of fractional order as a sum of fields with sparse precisions.
+class FieldFeatures(NodeFeatures):
+    """A kernel by a sparse precision: exactly for an integer order, and by a sum of fields for a fractional one.
 
     Args:
+        name: "precision", or "rational" for a sum of fields.
         graph: The graph.
         kernel: The family.
-        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
+        terms: The number of fields of a sum. If None, `graphs.precisions.default_num_terms` for this kernel.
     """
 
-    name = "rational"
+    def __init__(self, name: str, graph: graphs.Graph, kernel: GraphKernel, terms: int | None = None) -> None:
+        self.name, self._graph, self._kernel = name, graph, kernel
+        self._field: Any = None
+        if name == "precision":
+            self._field = resolvent_field(graph, precision_order(kernel))
+        else:
+            order, shift, *_ = kernel.resolvent()
+            self._field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
-        self._graph, self._kernel = graph, kernel
-        order, shift, *_ = kernel.resolvent()
-        self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
-
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior of the sum at theta (p,)."""
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
+        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
         shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_sum_of_fields, self.field)
-        return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
+        block = PrecisionBlock(self._field, shift, outputscale * amplitude, partial(self._projector, column), name=name)
+        return Prior(precisions=(block,))
 
-    @property
-    def terms(self) -> int:
-        """The number of fields."""
-        return self.field.terms
+    def _projector(self, column: int, inputs: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that reads the nodes of rows (n, D), with the sum of the values of all fields."""
+        positions = position_of(column, inputs)
+        if self.name == "precision":
+            return selection(positions, self._graph.num_nodes)
+        matrix: sp.csr_array = self._field.projector(positions.numpy())
+        return matrix
 
     @property
     def size_options(self) -> dict[str, int]:
-        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
-        return {"degree": self.terms}
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`, or an empty dict."""
+        return {"degree": self._field.terms} if self.name == "rational" else {}
 
-    def spectral_error(self, kernel: GraphKernel) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
-        return self.field.error(kernel.resolvent().shift)
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether other features have no more fields."""
+        return other.size_options.get("degree", 0) <= self.size_options.get("degree", 0)
+
+    def spectral_error(self, kernel: GraphKernel) -> float | None:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None for an exact precision."""
+        return float(self._field.error(kernel.resolvent().shift)) if self.name == "rational" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RationalFeatures, (self._graph, self._kernel, self.terms)
-
-
-def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
-    """Return the matrix that sums the values of all fields at positions (n,)."""
-    return field.projector(positions.numpy())
-
-
-class _SpectralFunctions(NamedTuple):
-    """Functions drawn from the prior V values V^T."""
-
-    vectors: Tensor  # (N, N)
-    values: Tensor  # (N,)
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of n positions, (n, count)."""
-        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
-        weights *= self.values.sqrt()[:, None]
-        return lambda x: self.vectors[x] @ weights
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        The inputs are positions (n,), and the coefficients (n, p).
-        """
-        weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
-        return lambda x: self.vectors[x] @ weights
+        return FieldFeatures, (self.name, self._graph, self._kernel, self.size_options.get("degree"))
 
 
 class DrawnFeatures(NodeFeatures):
@@ -237,17 +221,16 @@ class DrawnFeatures(NodeFeatures):
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
         self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
-        self._recent: tuple[
-            tuple[bytes, feature_maps.WalkFeatures], ...
-        ] = ()  # replaced, never changed: threads may share it
+        self._recent = Recent[feature_maps.WalkFeatures]()
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
         times = None
         if isinstance(self.draw, graphs.SeriesFeatures):
             times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
-        size = self.draw.graph.num_nodes, self._seed
-        return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
+        size, position = (self.draw.graph.num_nodes, self._seed), partial(position_of, column)
+        block = SparseWeightBlock(self._values, outputscale, *size, (theta,), times, name, position)
+        return Prior(graph_features=(block,))
 
     @property
     def size_options(self) -> dict[str, int]:
@@ -258,6 +241,12 @@ class DrawnFeatures(NodeFeatures):
     def walks(self) -> graphs.Walks | None:
         """The walks of the features, without nodes, or None."""
         return self.draw if isinstance(self.draw, graphs.Walks) else None
+
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether the exact hops of other walks follow the same rule."""
+        hops = [walks.settings.exact_hops for walks in (self.walks, other.walks) if walks is not None]
+        rules = [rule.limits.tolist() if isinstance(rule, graphs.HopRule) else rule for rule in hops]
+        return rules[:1] == rules[1:]
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if walks have a large or infinite variance for a kernel."""
@@ -273,17 +262,10 @@ class DrawnFeatures(NodeFeatures):
         return SparseValues(features(theta), features.walks.pattern)
 
     def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
-        key = positions.numpy().tobytes()
-        for other, features in self._recent:
-            if other == key:
-                return features
-        features = self._map.at(self.draw.graph.as_nodes(positions.numpy()))
-        if keep:
-            self._recent = (*self._recent[1 - _RECENT :], (key, features))
-        return features
+        def draw() -> feature_maps.WalkFeatures:
+            return self._map.at(self.draw.graph.as_nodes(positions.numpy()))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_recent": ()}
+        return self._recent.find(positions.numpy().tobytes(), draw, keep=keep)
 
 
 def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
@@ -307,18 +289,19 @@ class SpectrumFeatures(NodeFeatures):
         self.draw, self._kernel = draw, kernel
         self._vectors = torch.as_tensor(draw.eigenvectors)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of V root(eigenvalues) at theta (p,)."""
-        return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
+        features = partial(self._features, column)
+        return Prior(weights=(WeightBlock(features, self._vectors.shape[1], (theta,), outputscale, name=name),))
 
     @property
     def size_options(self) -> dict[str, int]:
         """{"rank": number of eigenvectors}."""
         return {"rank": len(self.draw.eigenvalues)}
 
-    def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
+    def _features(self, column: int, inputs: Tensor, theta: Tensor) -> Tensor:
         root = function_of_kernel(theta, self._kernel, self.draw.weights, self.draw.weights_jacobian)
-        return self._vectors[positions] * root
+        return self._vectors[position_of(column, inputs)] * root
 
 
 def make_features(
@@ -341,10 +324,8 @@ def make_features(
     )
     if name == "exact":
         return ExactFeatures(graph, kernel)
-    if name == "precision":
-        return PrecisionFeatures(graph, kernel)
-    if name == "rational":
-        return RationalFeatures(graph, kernel, degree)
+    if name in ("precision", "rational"):
+        return FieldFeatures(name, graph, kernel, degree)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
@@ -374,20 +355,6 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
     return chosen
 
 
-def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
-    """Return whether exact hops of features and of walks follow the same rule.
-
-    Args:
-        features: The features. Only walks have a rule.
-        walks: The walks.
-    """
-    if features.walks is None:
-        return False
-    hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)
-    first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
-    return bool(first == second)
-
-
 # --- Terms of kernels on the nodes of a graph, by features of nodes --------------------------------------------------
 
 
@@ -413,112 +380,36 @@ def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = No
         features: The features.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
-    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
+    ((_, (column,), _),) = data.term.parts()
+    given = data.term.name, column, nodes_of(data)[2], scale_name(data.term, data.values)
+    return NodeTerm("nodes", partial(_node_prior, *given), features, advice=advice)
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTerm(TermPrior):
-    """A kernel on nodes by features.
+    """A kernel on nodes by features, which are its basis.
 
     Attributes:
-        term: The term.
-        features: The features.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        scale: The path of the variance. If None, it is 1.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
 
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    scale: str | None
     advice: Advice | None = None
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path. It does not depend on the columns."""
-        theta = kernel_parameters(self.paths, values)
-        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
-        prior = self.features.prior(theta, scale)
-        ((_, (column,), _),) = self.term.parts()
-        name = self.term.name
-        return Prior(
-            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, column, name) for b in prior.kernels),
-            tuple(
-                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
-                for b in prior.graph_features
-                if isinstance(b, SparseWeightBlock)
-            ),
-            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
-        )
 
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        return isinstance(other, NodeTerm) and other.features is self.features
-
-
-def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
-    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
-
-    Args:
-        paths: The paths of the parameters, in the order of the kernel.
-        values: The hyperparameters by path.
-    """
+def _node_prior(
+    name: str,
+    column: int,
+    paths: tuple[str, ...],
+    scale: str | None,
+    features: NodeFeatures,
+    values: Values,
+    columns: ColumnSummary,
+) -> Prior:
+    """Return the prior at hyperparameters by path, with those of the graph kernel in the order of `paths`."""
     parameters = [values[path].double() for path in paths]
-    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
-
-
-def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
-    """Return a block of a covariance of positions as a block of rows.
-
-    The block gets the name of a term.
-    """
-    functions = block.functions
-    return replace(
-        block,
-        covariance=partial(_between_nodes, block.covariance, column),
-        variances=partial(at_nodes, block.variances, column),
-        functions=None if functions is None else NodeFunctions(functions, column),
-        name=name,
-    )
-
-
-def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(position_of(column, a), position_of(column, b), *parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeFunctions:
-    """Functions drawn from a prior over positions, as functions of rows.
-
-    Attributes:
-        functions: The functions of positions.
-        column: The column of the nodes.
-    """
-
-    functions: Any
-    column: int
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of rows (n, D), (n, count).
-
-        Args:
-            count: The number of functions.
-            generator: The generator of their weights.
-        """
-        return partial(at_nodes, self.functions.draw(count, generator), self.column)
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        Args:
-            inputs: The rows, (n, D).
-            coefficients: The coefficients, (n, p).
-        """
-        return partial(
-            at_nodes, self.functions.kernel_expansion(position_of(self.column, inputs), coefficients), self.column
-        )
+    theta = torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
+    variance = variance_at(scale, values)
+    return features.prior(theta, torch.ones(()).double() if variance is None else variance.double(), column, name)
 
 
 def position_of(column: int, inputs: Tensor) -> Tensor:
@@ -531,26 +422,6 @@ def position_of(column: int, inputs: Tensor) -> Tensor:
     return inputs[:, column].long()
 
 
-def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
-
-    Args:
-        function: The function of positions.
-        column: The index of the column of the nodes.
-        inputs: The rows, (n, D).
-        rest: Further arguments of the function.
-        options: Further arguments of the function by name.
-
-    Returns:
-        The result of the function.
-    """
-    return function(position_of(column, inputs), *rest, **options)
-
-
-# --- Products of a kernel on the nodes of a graph and kernels on columns, by features of both ------------------------
-
-MAX_FUNCTIONS = 4096
-"""The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
 # --- Approximations of kernels on the nodes of a graph ---------------------------------------------------------------
 
 
@@ -572,11 +443,6 @@ class NodeApproximation(Approximation):
             object.__setattr__(self, self.count, check_count(self.count, value))
 
     @property
-    def budget(self) -> int:
-        """The maximum number of features per node."""
-        return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
-
-    @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features of nodes: all except the seed."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "seed"}
@@ -589,9 +455,10 @@ class NodeApproximation(Approximation):
         others = [factor for factor, _, _ in data.term.parts() if factor.kind is not ColumnKind.NODE]
         return f"it is multiplied by {label_of(others[0])}. Use SparsePrecision() or Exact()." if others else None
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
-        return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
+        most = int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)  # features of a node
+        return TermCost(data.num_rows, 12.0 * most * data.num_rows, f"{self.kind} of the nodes")
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features for the graph and the kernel."""
@@ -607,41 +474,23 @@ class NodeApproximation(Approximation):
             options: The options of the features.
         """
         graph, kernel, _ = nodes_of(data)
-        return make_features(kind, graph, kernel, self.seed_of(seed), options)
+        own_seed = seed if self.seed is None else random.resolve_seed(self.seed)
+        return make_features(kind, graph, kernel, own_seed, options)
 
-    def seed_of(self, seed: int) -> int:
-        """Return the seed of the features, given that of the term.
+    def renewed(self, data: TermData, seed: int, prior: NodeTerm) -> NodeTerm:
+        """Return a term with new features for other hyperparameters, or the term if its features suffice.
 
         Args:
+            data: The term, at the other hyperparameters.
             seed: The seed for the term.
+            prior: The term.
         """
-        return seed if self.seed is None else random.resolve_seed(self.seed)
+        features = self.make(data, prior.basis.name, seed, self.options)
+        return prior if prior.basis.suffices(features) else replace(prior, basis=features)
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that only some couplings of their lengths have."""
-
-
-def with_exact_hops_of(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return the term with the new walks if their rule for exact hops differs.
-
-    Args:
-        prior: The term.
-        features: Features of walks for the new hyperparameters.
-    """
-    walks = prior.features.walks
-    return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
-
-
-def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return the term with the new features if they have more fields.
-
-    Args:
-        prior: The term.
-        features: Features of a rational precision for the new hyperparameters.
-    """
-    is_enough = features.size_options["degree"] <= prior.features.size_options["degree"]
-    return prior if is_enough else replace(prior, features=features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -691,17 +540,14 @@ class RandomWalks(NodeApproximation):
 
         Options of some couplings are included only if given.
         """
-        options_by_name = dict(super().options)
-        return {
-            name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
-        }
+        return {n: value for n, value in super().options.items() if value is not None or n not in _OF_COUPLINGS}
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with exact hops for other hyperparameters."""
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
         assert isinstance(prior, NodeTerm)
-        return with_exact_hops_of(prior, self.make(data, self.kind, seed, self.options))
+        return self.renewed(data, seed, prior)
 
 
 @dataclass(frozen=True, repr=False)
@@ -799,4 +645,156 @@ class RationalPrecision(NodeApproximation):
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)
-        return with_more_fields(prior, self.make(data, self.kind, seed, self.options))
+        return self.renewed(data, seed, prior)
+
+
+# --- Selection of features of nodes by their measured error on a sample of nodes -------------------------------------
+
+MAX_SAMPLED = 128
+"""The maximum number of nodes of the sample."""
+MAX_ENTRIES = 2**25
+"""The maximum number of entries of the kernel columns of the sampled nodes. At least 16 nodes are sampled."""
+MAX_EIGENVECTOR_ENTRIES = 2_500_000
+"""The maximum number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
+DRAWS = 3
+"""The number of draws of walks over which the squared error is averaged."""
+SWITCH_ERROR_RATIO = 2.0
+"""The ratio of the present to the best error above which a fit changes its features."""
+
+
+@dataclass(frozen=True, repr=False)
+class MeasuredFeatures(NodeApproximation):
+    """The features of nodes with the smallest measured error.
+
+    Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
+    random walks and a Chebyshev series are compared, and on graphs of moderate size a truncated spectrum. The error
+    |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
+
+    Attributes:
+        walks: The options of the random walks.
+        degree: The degree of the series. If None, the largest with as many non-zero features as the walks.
+        rank: The rank of the truncated spectrum. If None, four for each walker.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.MeasuredFeatures(rfgp.RandomWalks(16))
+        MeasuredFeatures(walks=RandomWalks(num_walkers=16))
+    """
+
+    walks: RandomWalks = field(default_factory=RandomWalks)
+    degree: int | None = None
+    rank: int | None = None
+    kind: ClassVar[str] = "measured features"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the features of all kinds."""
+        return {**self.walks.options, "degree": self.degree, "rank": self.rank}
+
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with the features of the smallest error.
+
+        On few nodes it has the kernel itself.
+        """
+        graph, kernel, _ = nodes_of(data)
+        if graph.num_nodes <= limits().max_exact_nodes:
+            return node_term(data, ExactFeatures(graph, kernel))
+        return self._built(data, seed, self.measured(data))
+
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with other features if their error is less than half.
+
+        Otherwise its exact hops or its number of fields follow the new hyperparameters.
+        """
+        assert isinstance(prior, NodeTerm)
+        if not nodes_of(data)[2] or prior.basis.name == "exact":
+            return prior
+        try:
+            advice = self.measured(data)
+        except graphs.InvalidArgumentError:  # no series converges to this kernel
+            return prior
+        errors, present = {one.features: one.error for one in advice.candidates}, prior.basis.name
+        is_other = advice.best.features != present
+        if is_other and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error:
+            return self._built(data, seed, advice)
+        follows = {"walks": self.walks.exact_hops == "auto", "rational": self.degree is None}
+        prior = self.renewed(data, seed, prior) if follows.get(present, False) else prior
+        return replace(prior, advice=advice)
+
+    def measured(self, data: TermData) -> Advice:
+        """Measure the errors of candidate features at the hyperparameters of a term.
+
+        A sparse precision with a small Cholesky factor is the only candidate if it exists. Otherwise a Chebyshev
+        series and random walks are measured. A truncated spectrum is measured if its eigenvectors have at most
+        2,500,000 entries.
+
+        Args:
+            data: The term.
+
+        Returns:
+            The best features, all candidates with their errors |Phi Phi^T - K| / |K| on a sample, and the reason.
+
+        Raises:
+            graphs.InvalidArgumentError: If the graph has more than 2,000 nodes and no Chebyshev series resolves the
+                kernel. Also if the kernel overflows or underflows.
+        """
+        graph, kernel, _ = nodes_of(data)
+        sparse = sparse_factor_candidate(graph, kernel)
+        if sparse is not None:
+            accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
+            words = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
+            return Advice(sparse, (sparse,), words)
+        sample = sample_of(graph)
+        exact = exact_block(graph, kernel, sample)
+        rank = min(self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers), graph.num_nodes)
+        kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
+        candidates = [self._measured(data, kind, sample, exact) for kind in kinds]
+        candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+        best, second = candidates[0], candidates[1]
+        reason = (
+            f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
+            f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
+        )
+        return Advice(best, tuple(candidates), reason)
+
+    def _measured(
+        self,
+        data: TermData,
+        kind: str,
+        sample: NDArray[np.int64],  # (n,)
+        exact: NDArray[np.float64],  # (n, n)
+    ) -> Candidate:
+        """Return features of one kind with their error |Phi Phi^T - K| / |K| for the kernel K of a sample of nodes."""
+        errors, nonzeros, options, maker = [], 0.0, dict[str, Any](), replace(self, seed=None)
+        for seed in range(DRAWS if kind == "walks" else 1):
+            features = maker.make(data, kind, seed, self.options)
+            assert isinstance(features, DrawnFeatures | SpectrumFeatures)
+            phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), nodes_of(data)[1])
+            errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
+            nonzeros, options = phi.nnz / len(sample), features.size_options
+            if features.walks is not None:
+                settings = features.walks.settings
+                options = {"num_walkers": settings.num_walkers, "p_halt": settings.halting.p_halt}
+        return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
+
+    def _built(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
+        return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
+
+
+def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
+    """Return the positions (n,) over which features are measured.
+
+    Args:
+        graph: The graph.
+    """
+    return node_sample(graph, max(16, min(MAX_SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
+
+
+def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
+    """Return whether a kernel of many nodes has a precision with a small factor.
+
+    Args:
+        graph: The graph. With at most 2,000 nodes the result is False.
+        kernel: The kernel.
+    """
+    return graph.num_nodes > limits().max_exact_nodes and precision_candidate(graph, kernel) is not None

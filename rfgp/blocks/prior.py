@@ -8,10 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.blocks.neighbors import NeighborBlock, joined_neighbors
+from rfgp.blocks.neighbors import VecchiaBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
-from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, WeightBlock, Weights, detached
-from rfgp.blocks.sparse_weights import SparseWeightBlock
+from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, SparseWeightBlock, WeightBlock, Weights, detached
 from rfgp.grams import Gram
 
 B = TypeVar("B", bound=LatentBlock)
@@ -44,7 +43,7 @@ class Prior:
     kernels: tuple[KernelBlock, ...] = ()
     graph_features: tuple[SparseWeightBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
-    neighbors: NeighborBlock | None = None
+    neighbors: VecchiaBlock | None = None
     order: tuple[str, ...] = ()
 
     @classmethod

@@ -300,7 +300,7 @@ def with_new_levels(
     """
     effects = blocks_with_new_levels(prior, names)
     weights = (block for block in prior.weights if block in effects)
-    on_lattices = tuple(block for block in weights if isinstance(block.new_levels, LatticeDesign))
+    on_lattices = tuple(block for block in weights if isinstance(block.design, LatticeDesign))
     return WithNewLevels(base, effects, inputs, on_lattices, memory) if effects else base
 
 

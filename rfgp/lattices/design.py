@@ -44,12 +44,7 @@ def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]
         strengths: The strengths c, (n,).
         shape: The shape of the result. Its sizes are odd.
     """
-    if not len(angles):
-        return np.zeros(tuple(shape), dtype=np.complex128)
-    result = _function("1", len(shape))(
-        *_columns(angles), np.ascontiguousarray(strengths), tuple(shape), isign=1, eps=PRECISION, nthreads=1
-    )
-    return np.asarray(result, dtype=np.complex128)
+    return _transformed(f"nufft{len(shape)}d1", angles, strengths, tuple(shape), tuple(shape))
 
 
 def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
@@ -59,22 +54,19 @@ def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
         angles: The angles a, (n, d), in radians.
         coefficients: The coefficients C, (2 K_1 + 1, ..., 2 K_d + 1), from k = -K on.
     """
-    if not len(angles):
-        return np.zeros(0, dtype=np.complex128)
-    result = _function("2", coefficients.ndim)(
-        *_columns(angles), np.ascontiguousarray(coefficients), isign=1, eps=PRECISION, nthreads=1
-    )
-    return np.asarray(result, dtype=np.complex128)
+    return _transformed(f"nufft{coefficients.ndim}d2", angles, coefficients, (0,))
 
 
-def _function(kind: str, num_columns: int) -> Any:
+def _transformed(name: str, angles: Floats, given: Complex, empty: tuple[int, ...], *sizes: Any) -> Complex:
+    """Return the result of a function of finufft, or zeros of the shape `empty` without points."""
     import finufft
 
-    return getattr(finufft, f"nufft{num_columns}d{kind}")
-
-
-def _columns(angles: Floats) -> list[Floats]:
-    return [np.ascontiguousarray(column) for column in angles.T]
+    if not len(angles):
+        return np.zeros(empty, dtype=np.complex128)
+    columns = (np.ascontiguousarray(column) for column in angles.T)
+    options = {"isign": 1, "eps": PRECISION, "nthreads": 1}
+    result = getattr(finufft, name)(*columns, np.ascontiguousarray(given), *sizes, **options)
+    return np.asarray(result, dtype=np.complex128)
 
 
 # --- Stationary terms on a lattice ------------------------------------------------------------------------------------
@@ -212,15 +204,12 @@ class LatticeDesign:
             x: The rows, (n, D). Outside the box, f is conditioned on its values at near points of the box.
             parameters: The hyperparameters in the order of `names`.
         """
-        points, scale = self.lattice.columns(x), self.scale(*parameters)
-        is_out = self.is_outside(x)
-        if not bool(is_out.any()):
-            return self.modes.features(points) * scale
-        out = torch.zeros(len(points), self.num_features, dtype=torch.float64)
-        inside, outside = (~is_out).nonzero()[:, 0], is_out.nonzero()[:, 0]
-        out = out.index_put((inside,), self.modes.features(points[inside]) * scale)
-        conditioned = self._conditioned(points[outside], parameters, self.modes.features)
-        return out.index_put((outside,), conditioned * scale)
+        points, outside = self.lattice.columns(x), self.is_outside(x).nonzero()[:, 0]
+        out = self.modes.features(points)
+        if len(outside):
+            conditioned = self._conditioned(points[outside], parameters, self.modes.features)
+            out = out.index_put((outside,), conditioned)
+        return out * self.scale(*parameters)
 
     def is_outside(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) are outside the box, (n,).
@@ -239,14 +228,11 @@ class LatticeDesign:
             x: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
-        if bool(is_out.any()):
-            rows = is_out.nonzero()[:, 0]
-            out = out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1))
-        return out
+        out, rows = self.variance(*parameters).expand(len(x)), self.is_outside(x).nonzero()[:, 0]
+        return out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1)) if len(rows) else out
 
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
+    def between(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D) outside the box.
 
         The variance of the term is 1.
 
@@ -255,23 +241,17 @@ class LatticeDesign:
             b: The rows, (m, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out = torch.zeros(len(a), len(b), dtype=torch.float64)
-        rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
-        if len(rows) and len(columns):
-            left, right = a[rows], b[columns]
-            exact = self.kernel(left, right, *parameters)
-            explained = self.features(left, *parameters) @ self.features(right, *parameters).mT
-            out = out.index_put((rows[:, None], columns), exact - explained)
-        return out
+        explained = self.features(a, *parameters) @ self.features(b, *parameters).mT
+        return self.kernel(a, b, *parameters) - explained
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of r at rows (n, D), for a variance of 1.
+        """Return the variances (n,) of r at rows (n, D) outside the box, for a variance of 1.
 
         Args:
             a: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
+        return (1 - self.features(a, *parameters).square().sum(1)).clamp_min(0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
         """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D).

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from graphs.precisions.base import MarkovField, Pattern
 from rfgp.autograd import input_derivatives, is_differentiated
-from rfgp.blocks import NeighborBlock, PrecisionBlock, Prior, WeightBlock, Weights
-from rfgp.blocks.neighbors import AHEAD, only
+from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
+from rfgp.blocks.neighbors import AHEAD, columns_of
 from rfgp.blocks.precision import Array, Slope
 from rfgp.blocks.role import detached
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
@@ -33,7 +33,7 @@ SLOPE_POINTS = 32
 """The number of points whose derivatives are computed at once. All covariances of their neighbors are formed."""
 
 
-def neighbors_of(prior: Prior) -> NeighborBlock:
+def neighbors_of(prior: Prior) -> VecchiaBlock:
     """Return the block of nearest neighbors of a prior that has one.
 
     Args:
@@ -308,7 +308,7 @@ def _conditioned(
     return sp.csr_array(entries, shape=(len(points), len(x))), variance
 
 
-def _flags(block: NeighborBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
+def _flags(block: VecchiaBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
     """Return whether each term of a block is in the values at inputs (n, d), (n, T). By default all are."""
     return (block.flags(None) if flags is None else flags).expand(len(x), -1)
 
@@ -325,7 +325,7 @@ class LatentProcess:
         explained: The weights. There are none unless the block is a residual.
     """
 
-    block: NeighborBlock
+    block: VecchiaBlock
     explained: tuple[WeightBlock, ...] = ()
 
     def detached(self) -> "LatentProcess":
@@ -337,15 +337,12 @@ class LatentProcess:
 
         Equal positions have equal bytes.
 
-        Positions are the columns that the block depends on. For a residual, the other columns are zeros instead,
-        because the features depend on all columns.
+        Columns that the block does not depend on are zeros.
 
         Args:
             inputs: The inputs, (n, D).
         """
-        block = self.block
-        columns = only(inputs, block.columns) if block.is_residual else block.read(inputs)
-        return columns.detach().double().contiguous() + 0.0
+        return self.block.read(inputs).detach().double().contiguous() + 0.0
 
     @property
     def parameters(self) -> tuple[Tensor, Tensor]:
@@ -378,9 +375,9 @@ class LatentProcess:
             values: The parameters (p,), for a variance of 1. If None, the parameters and the variance of the process.
         """
         if values is None:
-            return Prior(weights=self.explained, neighbors=self.block.at_positions())
+            return Prior(weights=self.explained, neighbors=self.block)
         parts = list(torch.split(values, self._sizes))
-        block = self.block.at_positions(parts.pop(0))
+        block = self.block.at_latent(parts.pop(0))
         return Prior(weights=tuple(_with_values(weights, parts) for weights in self.explained), neighbors=block)
 
     @property
@@ -433,7 +430,7 @@ class NeighborsField(MarkovField):
 
     def __init__(self, positions: Tensor, process: LatentProcess, neighbors: SparsityPattern) -> None:
         self.positions, self._process, self._neighbors = positions, process.detached(), neighbors
-        columns = neighbors_of(process.prior()).read(positions)
+        columns = columns_of(positions, process.block.columns)
         self.coordinates = columns.numpy() if columns.shape[1] in (2, 3) else None
 
     @cached_property
@@ -595,7 +592,7 @@ class _Projector:
 
 
 def latent_precision(
-    block: NeighborBlock,
+    block: VecchiaBlock,
     inputs: Tensor,
     field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
@@ -618,7 +615,7 @@ def latent_precision(
         >>> from rfgp.blocks import VecchiaBlock
         >>> from rfgp.solvers.kriging import latent_precision
         >>> one = torch.ones((), dtype=torch.float64)
-        >>> near = VecchiaBlock("matern32", one, one, num_neighbors=1, seed=0)
+        >>> near = VecchiaBlock.stationary("matern32", one, one, num_neighbors=1, seed=0)
         >>> block = latent_precision(near, torch.tensor([[0.0], [1.0], [1.0]]))
         >>> block.size
         2

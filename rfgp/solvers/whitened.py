@@ -491,7 +491,7 @@ class WhitenedSolver(Solver):
         >>> from rfgp.solvers.whitened import WhitenedSolver
         >>> one = torch.ones((), dtype=torch.float64)
         >>> rows = Block(torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[1.0], [1.0]]).double())
-        >>> prior = Prior(neighbors=VecchiaBlock("matern32", one, one, num_neighbors=1, seed=0))
+        >>> prior = Prior(neighbors=VecchiaBlock.stationary("matern32", one, one, num_neighbors=1, seed=0))
         >>> solver = WhitenedSolver.of(prior, rows, 0 * one.reshape(1), one)
         >>> [round(value, 3) for value in solver.fitted[:, 0].tolist()]
         [0.597, 0.597]

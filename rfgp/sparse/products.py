@@ -1,8 +1,4 @@
-"""Sparse matrix products with gradients in their values, on given patterns; Khatri-Rao and Kronecker products.
-
-Row i of the product has the entry left_ij right_if in the column j F + f. Rows of the sparse factor often repeat.
-Only its distinct rows are stored, with the index of the distinct row of each row.
-"""
+"""Sparse matrix products with gradients in their values, on given patterns, and rows of Kronecker products."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -284,14 +280,9 @@ def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
         >>> sampled_outer(one, one, pattern).tolist()
         [2.0, 2.0]
     """
-    indptr, indices = pattern.indptr, pattern.indices
-    rows = np.repeat(np.arange(len(left)), np.diff(indptr))
-    out, size = torch.empty(len(indices), dtype=torch.float64), max(1, _ENTRIES // left.shape[1])
-    for first in range(0, len(indices), size):
-        part = slice(first, first + size)
-        i, j = torch.from_numpy(rows[part]), torch.from_numpy(indices[part].astype(np.int64))
-        out[part] = torch.einsum("ep,ep->e", left[i], right[j])
-    return out
+    out, rows = np.zeros(len(pattern.indices)), np.repeat(np.arange(len(left)), np.diff(pattern.indptr))
+    add_outer(as_array(left), as_array(right), rows, pattern.indices, out)
+    return torch.from_numpy(out)
 
 
 def add_outer(
@@ -413,6 +404,21 @@ class _Product(torch.autograd.Function):
 
 def _tensor(array: Any, like: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(array)).to(like.device)
+
+
+def selection(positions: Tensor, size: int) -> sp.csr_array:
+    """Return the matrix (n, N) that selects values at positions.
+
+    Args:
+        positions: The positions, (n,).
+        size: The number N of values.
+
+    Examples:
+        >>> selection(torch.tensor([1]), 2).toarray().tolist()
+        [[0.0, 1.0]]
+    """
+    count = len(positions)
+    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, size))
 
 
 def with_columns(matrix: sp.csr_array, columns: NDArray[np.int64]) -> sp.csr_array:
@@ -606,12 +612,6 @@ def times_sparse(
     terms = values[torch.from_numpy(entries)] * torch.from_numpy(right.data[others])
     total = values.new_zeros(len(keys)).index_add(0, torch.from_numpy(inverse.reshape(-1)), terms)
     return SparseValues(total, SparsityPattern(starts, keys % size, (pattern.shape[0], size)))
-
-
-# --- Row-wise Kronecker products (Khatri-Rao products) of a sparse and a dense matrix ---------------------------------
-
-ENTRIES = 2**22
-"""The maximum number of entries of an intermediate array."""
 
 
 # --- Rows of a Kronecker product of two dense matrices, without forming it -------------------------------------------

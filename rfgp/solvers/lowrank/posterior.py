@@ -103,9 +103,9 @@ class Extensions:
             generator: A generator on the CPU.
         """
         parts = [
-            (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
+            (block, block.design, KernelDraws.of(block.design, block.parameters, count, k, generator))
             for block in blocks
-            if isinstance(block.new_levels, LatticeDesign)
+            if isinstance(block.design, LatticeDesign)
         ]
         return cls(tuple(parts), count, k)
 
