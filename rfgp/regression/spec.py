@@ -516,11 +516,6 @@ def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
 
 
-MAX_OF_CLASSES = 500
-"""The maximum number of rows for variational inference of several classes without features. A step costs n^3 for each
-class."""
-
-
 def check_blocks(spec: ModelSpec, values: ParameterValues, rows: Rows) -> None:
     """Check that terms and inference support rows that are read in blocks.
 
@@ -566,8 +561,8 @@ def priors_of(spec: ModelSpec, values: ParameterValues) -> list[Prior]:
 def inference_of(spec: ModelSpec, rows: Rows) -> str | None:
     """Return the approximation of the posterior given rows, or None if it is exact.
 
-    The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, or 500 rows of
-    several classes without features.
+    The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, and for several
+    classes with exact terms only at any number.
 
     Args:
         spec: The specification.
@@ -577,9 +572,10 @@ def inference_of(spec: ModelSpec, rows: Rows) -> str | None:
         "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.inference
-    most = limits().max_dense if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))
-    is_variational = likelihood.is_far_from_normal and is_kept and len(rows) <= most
+    is_small = is_kept and len(rows) <= limits().max_dense
+    is_exact = likelihood.num_latents > 1 and spec.options.has_matrices
+    is_variational = likelihood.is_far_from_normal and (is_small or is_exact)
     return "variational" if is_variational else likelihood.approximations[0]

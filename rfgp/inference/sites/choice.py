@@ -11,8 +11,6 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import NOISE_PREFIX, HeteroscedasticPosterior, IndependentFunctions, tensors_by_prefix
 from rfgp.inference.sites.classes import (
-    CoupledDenseLaplace,
-    CoupledDensePosterior,
     CoupledLowRankLaplace,
     CoupledLowRankPosterior,
 )
@@ -27,9 +25,6 @@ from rfgp.solvers.bordered.solver import bordered_latent
 from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices
-
-SHARED_RATIO = 1.5
-"""The ratio of rows to features above which several classes use weights instead of n x n matrices."""
 
 
 def infer(
@@ -103,9 +98,6 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
     if num_latents == 1:
         return solvers.restore(prior, tensors)
-    if "class_matrices" in tensors:
-        matrices = tensors["class_matrices"], tensors["coupling_root"]
-        return CoupledDensePosterior(prior, tensors["inputs"], tensors["coefficients"], *matrices)
     return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
@@ -142,21 +134,13 @@ def _laplace(prior: Prior, arguments: _InferenceArguments) -> Laplace | LowRankL
 
 def _coupled(prior: Prior, arguments: _InferenceArguments) -> Inference:
     """Return Laplace's approximation for several classes."""
-    if prior.has_weights_only and len(arguments.rows) > SHARED_RATIO * prior.num_features:
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        return CoupledLowRankLaplace(model, arguments.likelihood)
-    if prior.precisions or prior.neighbors is not None:
+    if not prior.has_weights_only:
         raise InvalidArgumentError(
-            "Several classes by Laplace's approximation require a kernel with a dense covariance, got fields and "
-            'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
+            "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a field "
+            'or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
         )
-    block = gathered(arguments.rows)
-    if len(block) > limits().max_dense:
-        raise InvalidArgumentError(
-            "Several classes without features, or with sparse ones, must have at most "
-            f"{limits().max_dense:,} rows, got {len(block):,}. Use random features or inducing points."
-        )
-    return CoupledDenseLaplace(prior, block, arguments.mean, arguments.likelihood, arguments.warm_start)
+    model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
+    return CoupledLowRankLaplace(model, arguments.likelihood)
 
 
 def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -> Solver:
