@@ -229,18 +229,6 @@ class Posterior(ABC):
         """
         return torch.diag_embed(self.variance(inputs, projected))
 
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) such that R R^T is the covariance of weighted sums.
-
-        There are m sums of q values each. Variances that are independent between points are excluded. The result is
-        None if the joint covariance of all points must be formed.
-
-        Args:
-            inputs: The points, (m, q, D).
-            weights: The weights of the points, (m, q).
-        """
-        return None
-
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None.
 

@@ -157,10 +157,6 @@ class SeriesPosterior(Posterior):
         """Return a matrix R (n, r) such that R R^T is the covariance."""
         return self.dense.root(inputs, self.dense.project(inputs))
 
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a covariance root (m, r) of sums over points (m, q, D) by weights (m, q)."""
-        return self.dense.root_of_sums(inputs, weights)
-
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
