@@ -62,7 +62,7 @@ from rfgp.solvers.kriging import (
     no_functions,
     sequential_kriging_weights,
 )
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape, known_terms
+from rfgp.solvers.role import Functions, Inference, Posterior, Shape, Solver, known_terms
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 # --- The whitening of rows under a block of nearest neighbors with noise ---------------------------------------------
@@ -492,7 +492,7 @@ def _joint_root(
 # --- Rows under nearest neighbors of observations, weights and sparse precisions -------------------------------------
 
 
-class WhitenedSolver(Inference):
+class WhitenedSolver(Solver):
     """Rows under nearest neighbors with weights, kernels and sparse precisions.
 
     The nearest neighbors are one block. Other noise changes the whitener. `with_data` therefore shares only the order
@@ -533,13 +533,13 @@ class WhitenedSolver(Inference):
         order: Tensor | None = None,
     ) -> None:
         check_sum(prior)
-        self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
+        self._prior, self._pattern = prior, pattern
         self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
         self._phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
-        rows, _, self._missing = with_feature_residuals(prior.dense, rows, noise.double(), self._phi)
-        self._noise = rows.noise_diag(noise.double()).expand(len(rows))
+        rows, _, missing = with_feature_residuals(prior.dense, rows, noise.double(), self._phi)
+        super().__init__(rows, mean, noise.double(), missing=missing, order=order)
         last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
-        self._repeated = rows.take(last).replicate_log_prob(noise.double())
+        self._other_terms = rows.take(last).replicate_log_prob(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
@@ -576,7 +576,7 @@ class WhitenedSolver(Inference):
     @cached_property
     def _white(self) -> tuple[Tensor, Tensor]:
         """The features (r, F) and the targets (r, k), whitened."""
-        both = self._whitener.times(torch.cat([self._phi, self._rows.targets - self._mean], dim=1))
+        both = self._whitener.times(torch.cat([self._phi, self._residual], dim=1))
         return both[:, : self._phi.shape[1]], both[:, self._phi.shape[1] :]
 
     @cached_property
@@ -592,14 +592,13 @@ class WhitenedSolver(Inference):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
         if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
-            residual, output_weights = self._rows.targets - self._mean, self._rows.output_weights
-            block, x = neighbors_of(self._prior), self._rows.inputs
-            value = block.log_prob(x, self._noise, residual, output_weights, self._pattern)
+            rows, block = self._rows, neighbors_of(self._prior)
+            value = block.log_prob(rows.inputs, self._noise, self._residual, rows.output_weights, self._pattern)
             if value is not None:
-                return value + self._repeated
+                return value + self._other_terms
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         value = with_gradient(self._value, self._projector.values, *self._white, *of_fields)
-        return value + self._rows.output_weights.sum() * self._whitener.log_determinant + self._repeated
+        return value + self._rows.output_weights.sum() * self._whitener.log_determinant + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients
@@ -610,7 +609,12 @@ class WhitenedSolver(Inference):
         return [in_projector, system.in_border(), system.in_residual(), *system.in_fields()]
 
     @cached_property
-    def _precisions(self) -> Tensor:
+    def solved(self) -> Tensor:
+        """The coefficients C^-1 (y - mean) of ordered rows, (n, k)."""
+        return self._whitener.back(self.system.residual_of_mean)
+
+    @cached_property
+    def precisions(self) -> Tensor:
         """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), of ordered rows."""
         elimination, whitener = self.system.elimination, self._whitener
         explained = elimination.half_border(whitener.back(elimination.reduced)).square().sum(1)
@@ -618,38 +622,6 @@ class WhitenedSolver(Inference):
             projector = sp.csr_array(whitener.matrix.T @ elimination.prior.matrix)
             explained += torch.from_numpy(solved_forms(elimination.factor, projector))
         return whitener.precisions - explained
-
-    def _ordered_coefficients(self) -> Tensor:
-        """Return the coefficients (n, k) of ordered rows."""
-        return self._whitener.back(self.system.residual_of_mean)
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        The rows are in the given order.
-        """
-        with torch.no_grad():
-            variance = 1 / self._precisions
-            mean = self._rows.targets - self._ordered_coefficients() * variance[:, None]
-            return self._in_given_order(mean), self._in_given_order(variance + self._missing)
-
-    @property
-    def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._in_given_order(self._ordered_coefficients())
-
-    @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, y - mean - D C^-1 (y - mean), (n, k)."""
-        with torch.no_grad():
-            residual = self._noise[:, None] * self._ordered_coefficients()
-            return self._in_given_order(self._rows.targets - self._mean - residual)
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
-        with torch.no_grad():
-            return self._in_given_order(self._noise * (1 - self._noise * self._precisions))
 
     @property
     def log_determinant(self) -> Tensor:
@@ -663,13 +635,9 @@ class WhitenedSolver(Inference):
         """Return the posterior, which stores the rows and the posterior of the weights."""
         with torch.no_grad():
             system, prior = self.system, self._prior.detached()
-            rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
+            rows = self._rows.inputs, self._residual, self._noise
             known = WhiteRows(prior, *rows, system if self._blocks else None)
             return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
-
-    def _in_given_order(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of ordered rows in the given order."""
-        return values if self._order is None else values[torch.argsort(self._order)]
 
 
 # --- Very many rows under nearest neighbors and weights --------------------------------------------------------------

@@ -36,7 +36,7 @@ from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.iterative.operator import conjugate_gradients
-from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
+from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, gradient_sums, symmetrized
 from rfgp.solvers.role import Functions, Shape, known_terms
 
 # --- Derivatives of the softmax likelihood of C latent functions -----------------------------------------------------
@@ -456,7 +456,7 @@ class CoupledLowRankLaplace(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
-        return with_gradient(self._evidence, self.model.mean, self.model.variances, *self.model.parameters)
+        return with_gradient(self._evidence, *self.model.tensors)
 
     @cached_property
     def effective_dof_fraction(self) -> float:
@@ -492,29 +492,15 @@ class CoupledLowRankLaplace(Inference):
         return mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the means (C,), the variances (T,) and the parameters of the features."""
+        """Return the gradients in the tensors of the model."""
         model, W = self._detached, self.mode.position
         inverse = inverse_blocks(self.factor, W)
         b = self._implicit_weights(inverse)
-        in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, needs[2:])
-        ends = model.scale[:, None] * torch.cat([W, b], dim=1)
-        for block in model.blocks():
-            unit = in_features.features(block).double()
-            phi, f, counts = model.scale * unit, self._f(unit), block.counts()[:, None]
-            pushed, covariance = function_covariance(phi, inverse)
-            gradient = log_prob_gradient(self.likelihood, block, f)
-            u = determinant_gradient(f, counts, covariance) - curvature_product(f, counts, phi @ b)
-            in_mean += (gradient + u).sum(0)
-            if in_features.is_needed:
-                outer = torch.cat([gradient + u, gradient], dim=1) @ ends.mT
-                coupling = torch.einsum("bcd,bcdf->bf", curvature(f, counts), pushed)
-                in_features.add(outer - model.scale * coupling)
+        objective = partial(_objective, self.likelihood, W, b, inverse)
+        _, *gradients = gradient_sums(objective, needs, model)
         diagonal = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
-        in_variances = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
-        in_parameters = [
-            t.to(p) if need else None for t, p, need in zip(in_features.sums, model.parameters, needs[2:], strict=True)
-        ]
-        return [in_mean, in_variances, *in_parameters]
+        gradients[2] = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
+        return [g.to(t) if need else None for g, t, need in zip(gradients, model.tensors, needs, strict=True)]
 
     def _implicit_weights(self, inverse: Tensor) -> Tensor:
         """Return b = A^-1 Phi^T s, (F, C), for the blocks of A^-1."""
@@ -527,3 +513,23 @@ class CoupledLowRankLaplace(Inference):
             right += transposed_product(phi, determinant_gradient(self._f(unit), block.counts()[:, None], covariance))
         C, F, _ = inverse.shape
         return (inverse.reshape(C * F, C * F) @ right.mT.reshape(-1)).reshape(C, F).mT
+
+
+def _objective(
+    likelihood: Likelihood,
+    weights: Tensor,  # (F, C)
+    b: Tensor,  # (F, C)
+    inverse: Tensor,  # (C, F, C F)
+    model: LinearModel,
+    block: Block,
+) -> tuple[Tensor, Tensor]:
+    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d."""
+    phi, counts = model.scale.detach() * model.phi(block).double(), block.counts()[:, None]
+    f, change = model.mean + phi @ weights, phi @ b
+    with torch.no_grad():
+        pushed, covariance = function_covariance(phi, inverse)
+        gradient = log_prob_gradient(likelihood, block, f)
+        u = determinant_gradient(f, counts, covariance) - curvature_product(f, counts, change)
+        coupling = torch.einsum("bcd,bcdf->bf", curvature(f, counts), pushed)
+    scalar = ((gradient + u) * f).sum() + (gradient * change).sum() - (coupling * phi).sum()
+    return scalar, scalar

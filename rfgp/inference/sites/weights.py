@@ -65,8 +65,9 @@ from rfgp.solvers.lowrank import (
     FactorCovariance,
     LinearModel,
     LowRankPosterior,
-    ParameterGradients,
     add_symmetric_product,
+    gradient_sums,
+    quadratic_forms,
     summed,
     symmetrized,
 )
@@ -456,8 +457,7 @@ class LowRankLaplace(WeightLaplace, Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
-        model = self.model
-        return with_gradient(self.evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+        return with_gradient(self.evidence, *self.model.tensors, *self.learned.values())
 
     def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
@@ -472,19 +472,17 @@ class LowRankLaplace(WeightLaplace, Inference):
         return f, half_solve(mode.factor, (model.scale * phi).mT).square().sum(0)
 
     def gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
-        model, mode, count = self.detached, self.mode, len(self.model.parameters)
-        inverse = self.inverse
-        covariance = model.scale[:, None] * inverse * model.scale
+        """Return the gradients in the tensors of the model and in the learned parameters of the likelihood."""
+        model, mode, inverse = self.detached, self.mode, self.inverse
         learned = {name: value.detach() for name, value in self.learned.items()}
-        at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
+        at_mode = _AtMode(self.likelihood, learned, mode.weights, model.scale[:, None] * inverse * model.scale)
         (pulled,) = summed(model, partial(_implicit_sums, at_mode))
         b = inverse @ pulled
-        later_needs = needs[2 : 2 + count], needs[2 + count :]
-        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *later_needs))
+        objective, further = partial(_objective, at_mode, b), tuple(learned.values())
+        _, *gradients = summed(model, partial(gradient_sums, objective, needs, further=further))
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
-        in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
-        return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
+        gradients[2] = model.weights.by_block(explicit + b * mode.weights) / model.variances
+        return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 
 
 def with_curvature_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
@@ -528,36 +526,28 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     return (model.scale * total,)
 
 
-def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,), the features and the likelihood.
+def _objective(at: _AtMode, b: Tensor, model: LinearModel, block: Block, *learned: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d.
 
     Args:
         at: The mode.
         b: A^-1 Phi^T s, (F,).
-        features: Whether each parameter of the features needs a gradient.
-        learned: Whether each parameter of the likelihood needs a gradient.
-        model: The rows.
+        model: The model.
+        block: A block of its rows.
+        learned: The learned parameters of the likelihood, 0-d each.
     """
-    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
-    in_learned = [torch.zeros_like(value) for value in at.learned.values()]
-    ends = (model.scale * torch.stack([at.weights, b])).mT
-    for block in model.blocks():
-        phi = in_features.features(block)
-        shift, change = (phi @ ends.to(phi)).double().mT
-        f, rows = model.mean + shift, at.rows(block)
-        terms = rows.terms(f)
-        pushed = phi @ at.covariance.to(phi)
-        variance = (pushed * phi).sum(1).double()
+    phi, ends = model.phi(block), (model.scale.detach() * torch.stack([at.weights, b])).mT
+    shift, change = (phi @ ends.to(phi)).double().mT
+    f, variance = model.mean + shift, quadratic_forms(phi, phi.detach() @ at.covariance.to(phi))
+    values = f.detach(), change.detach(), variance.detach()
+    with torch.no_grad():
+        terms = at.rows(block).terms(values[0])
         u = -0.5 * variance * terms.weight_slope - terms.weight * change
-        in_mean += (terms.gradient + u).sum()
-        if in_features.is_needed:
-            outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
-            in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
-        if any(learned):
-            gradients = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
-            for total, gradient in zip(in_learned, gradients, strict=True):
-                total += gradient
-    return in_mean, *in_features.sums, *in_learned
+    scalar = (terms.gradient + u) @ f + terms.gradient @ change - 0.5 * (terms.weight @ variance)
+    if any(number.requires_grad for number in learned):
+        rows = RowLikelihood(at.likelihood.at(dict(zip(at.learned, learned, strict=True))), block)
+        scalar = scalar + rows.parameter_objective(*values)
+    return scalar, scalar
 
 
 def learned_gradients(
@@ -645,8 +635,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     @cached_property
     def _posterior(self) -> SeriesPosterior:
         prior = _prior_of(self.detached)
-        dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
-        return SeriesPosterior(prior, dense)
+        return SeriesPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     @property
     def inverse(self) -> Tensor:

@@ -26,10 +26,10 @@ from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
     MAX_JOINT,
     Functions,
-    Inference,
     LatentOperator,
     Posterior,
     Shape,
+    Solver,
     check_divided,
     check_joint,
     known_terms,
@@ -613,7 +613,7 @@ class BorderedPosterior(Posterior):
 # --- The solver of sparse precisions and dense weights, for rows in memory -------------------------------------------
 
 
-class BorderedSolver(Inference):
+class BorderedSolver(Solver):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
     Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`). Nearest neighbors become
@@ -636,16 +636,15 @@ class BorderedSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:
-        self._prior, self._rows, self._like = prior, rows, like
+        self._prior, self._like = prior, like
         self._blocks: list[PrecisionBlock] = []
         if like is None:
             self._blocks = [block.refined(rows.inputs) for block in sparse_blocks(prior, rows.inputs)]
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, self._border)
-        self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
-        self._repeated = rows.replicate_log_prob(noise)
+        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, self._border)
+        super().__init__(rows, mean, noise, bound=bound, missing=missing)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -673,7 +672,7 @@ class BorderedSolver(Inference):
         """Return the log marginal likelihood, 0-d."""
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         inputs = (self._border, self._noise, self._residual, *of_fields)
-        return with_gradient(self._value, *inputs) + self._repeated + self._bound
+        return with_gradient(self._value, *inputs) + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients
@@ -682,20 +681,15 @@ class BorderedSolver(Inference):
         system = self.system
         return [system.in_border(), system.in_noise(), system.in_residual(), *system.in_fields()]
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with the posterior variance v_i of f at the row.
-        """
-        noise = self.system.noise
-        variance = noise.square() / (noise - self.system.elimination.row_variances)
-        mean = self._rows.targets - self.system.residual_of_mean * (variance / noise)[:, None]
-        return mean, variance + self._missing.detach()
-
     @property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
         return self.system.residual_of_mean / self.system.noise[:, None]
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (D_i - v_i) / D_i^2 of C^-1, with the posterior variances v of f at the rows, (n,)."""
+        return (self.system.noise - self.system.elimination.row_variances) / self.system.noise.square()
 
     @property
     def fitted(self) -> Tensor:

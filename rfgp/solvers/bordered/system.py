@@ -40,6 +40,7 @@ from graphs.cholesky import analyze
 from rfgp.blocks.precision import COLUMNS, Array, Factor, Field, factorized, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
+from rfgp.solvers.role import log_density
 from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric, transposed_product
 
 # --- The pattern of the joint precision of several sparse blocks given rows ------------------------------------------
@@ -528,8 +529,6 @@ def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_ar
 
 # --- Gaussian regression on latent values with a sparse precision and a dense border of weights -----------------------
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 class BorderedSystem:
     """Rows given sparse latent values and dense weights.
@@ -591,12 +590,12 @@ class BorderedSystem:
 
     def log_prob(self) -> Tensor:
         """Return the log marginal likelihood of y over all outputs, 0-d."""
-        elimination, n, k = self.elimination, len(self.noise), self.output_weights.sum()
+        elimination = self.elimination
         determinants = self.noise.log().sum() + elimination.log_determinant
         squares = (self.residual_of_mean.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
         if elimination.is_sparse:
             squares = squares + (self.values * elimination.prior.times(self.values)).sum(0)
-        return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
+        return log_density(squares, determinants, self.output_weights, len(self.noise))
 
     # --- the gradient ----------------------------------------------------------------------------
 

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import Prior
-from rfgp.blocks.precision import COLUMNS
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.chain.states import Ascending, ChainRows, Scores, as_tensor, column_of
-from rfgp.solvers.role import Functions, Inference, LatentOperator, Posterior, Shape, check_joint, known_terms
+from rfgp.solvers.role import Solver, check_joint, known_terms, log_density
 
 # --- The posterior of a Matern process of one column, from the states of rows ----------------------------------------
 
@@ -59,65 +58,29 @@ class ChainProjection:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPosterior(Posterior):
+class ChainPosterior(BorderedPosterior):
     """The posterior of a Matern process of one column, stored as the rows.
 
-    After loading, the states are computed again from the rows.
-
-    Means, variances and covariances are computed from the states. Derivatives in points and products are computed on
-    demand from the sparse factor of the same rows.
+    Means, variances and covariances are computed from the states of rows. Derivatives in points and products are
+    computed from the sparse factor of the same rows.
 
     Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        prior: The prior of one block.
-        inputs: The inputs of the rows, (n, d).
-        noise_diag: The noise D, (n,).
-        targets: The centered targets y - mean, (n, k).
         given: The computed process given the rows. If None, it is computed on demand.
     """
 
-    prior: Prior
-    inputs: Tensor
-    noise_diag: Tensor
-    targets: Tensor
     given: ChainRows | None = None
-
-    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @cached_property
     def _states(self) -> ChainRows:
-        if self.given is not None:
-            return self.given
-        return ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
-
-    @cached_property
-    def _sparse(self) -> BorderedPosterior:
-        return BorderedPosterior(self.prior, self.inputs, self.noise_diag, self.targets)
-
-    @property
-    def width(self) -> int:
-        """The number of entries of a point.
-
-        They are the states before and after it, and temporary arrays.
-        """
-        return COLUMNS
+        return self.given or ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
 
     def project(self, inputs: Tensor) -> Any:
         """Return the posterior at n single points (n, d), with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return self._sparse.project(inputs)
-        return self._project_single(inputs)
-
-    def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        mean: Tensor = projected.mean
-        return mean
-
-    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        variance: Tensor = projected.variances
-        return variance
+            return super().project(inputs)
+        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
@@ -128,27 +91,9 @@ class ChainPosterior(Posterior):
         """
         check_joint(len(inputs), "points")
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return self._sparse.covariance(inputs, projected)
-        return self._project_single(inputs).covariance
-
-    def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None.
-
-        The result is None if the covariance must be formed.
-        """
-        return self._sparse.operator(inputs)
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise an error, because the process is defined at given positions only.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        return self._sparse.sample_functions(count, generator)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets by name."""
-        return {"noise_diag": (n,), "targets": (n, k)}
+            return super().covariance(inputs, projected)
+        covariance: Tensor = self.project(inputs).covariance
+        return covariance
 
     def of(self, names: Sequence[str]) -> "ChainPosterior":
         """Return the posterior itself, which is the sum of its one term.
@@ -166,12 +111,7 @@ class ChainPosterior(Posterior):
             InvalidArgumentError: If a term is unknown, none is named, or there are more than 2,000 points.
             NotDifferentiableError: If the inputs require gradients.
         """
-        for names in (first, second):
-            known_terms(self.prior, names)
-        return self.covariance(inputs, self._project_single(inputs))
-
-    def _project_single(self, inputs: Tensor) -> ChainProjection:
-        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
+        return self.of(first).of(second).covariance(inputs, None)
 
 
 # --- Score and information of a Matern process of one column, in one pass --------------------------------------------
@@ -246,10 +186,8 @@ class ChainScore:
 
 # --- The solver of a Matern process of one column, for rows in memory ------------------------------------------------
 
-_LOG_2PI = math.log(2 * math.pi)
 
-
-class ChainSolver(Inference):
+class ChainSolver(Solver):
     """Rows under a half-integer Matern process of one column.
 
     The time and the memory are linear in the rows. The formulas are in `rfgp.solvers.chain.states`. Let C = s^2 K + D
@@ -264,16 +202,13 @@ class ChainSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._prior, self._rows = prior, rows
-        self._mean, self._learned, self._noise = mean, noise, rows.noise_diag(noise).reshape(-1)
-
-    @cached_property
-    def _residual(self) -> Tensor:
-        return self._rows.targets - self._mean
+        super().__init__(rows, mean, noise)
+        self._prior, self._mean, self._learned = prior, mean, noise
+        self._given_noise = rows.noise_diag(noise).reshape(-1)  # of all rows, or of each
 
     @cached_property
     def _given(self) -> ChainRows:
-        return ChainRows(self._prior, self._rows.inputs, self._noise, self._residual)
+        return ChainRows(self._prior, self._rows.inputs, self._given_noise, self._residual)
 
     @property
     def _process(self) -> tuple[Tensor, Tensor]:
@@ -295,14 +230,13 @@ class ChainSolver(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        value = with_gradient(self._value, self._residual, self._noise, *self._process)
-        return value + self._rows.replicate_log_prob(self._learned)
+        return with_gradient(self._value, self._residual, self._given_noise, *self._process) + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
-        constants = n * (_LOG_2PI + math.log(given.variance))
-        totals = [states.log_determinant + states.squares + constants for states in given.states]
-        return -0.5 * (output_weights @ output_weights.new_tensor(totals)), partial(self._gradients, needs)
+        squares = output_weights.new_tensor([states.squares for states in given.states])
+        determinant = given.states[0].log_determinant + n * math.log(given.variance)
+        return log_density(squares, determinant, output_weights, n), partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the derivatives in the residual (n, k), the noise (1,) or (n,), the lengthscale (1,) and s^2."""
@@ -313,7 +247,9 @@ class ChainSolver(Inference):
         slope = output_weights @ output_weights.new_tensor([state.smoothed.slope for state in states])
         return [
             as_tensor(given.order.restored(-given.coefficients)) * output_weights if needs[0] else None,
-            in_noise.sum().reshape(1) if len(self._noise) == 1 else as_tensor(given.order.restored(in_noise.numpy())),
+            in_noise.sum().reshape(1)
+            if len(self._given_noise) == 1
+            else as_tensor(given.order.restored(in_noise.numpy())),
             (-slope / given.lengthscale).reshape(1),
             (common - (in_noise * as_tensor(given.noise)).sum()) / given.variance,
         ]
@@ -331,11 +267,11 @@ class ChainSolver(Inference):
             lengthscale, variance = (tensor.detach() for tensor in self._process)
             gradient, noise = self._score.gradient, self._learned.detach()
             gradients = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
-            constants = self._rows.output_weights.sum() * len(self._rows) * (_LOG_2PI + variance.log())
+            constants = self._rows.output_weights.sum() * len(self._rows) * (2 * math.pi * variance).log()
             return -0.5 * (self._score.deviance + constants), lambda: gradients
 
         value = with_gradient(compute, *self._process, self._learned, self._mean)
-        return value + self._rows.replicate_log_prob(self._learned)
+        return value + self._other_terms
 
     @property
     def coordinates(self) -> Tensor:
@@ -355,7 +291,7 @@ class ChainSolver(Inference):
     # --- rows ------------------------------------------------------------------------------------
 
     @property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
         return as_tensor(self._given.order.restored(self._given.coefficients))
 
@@ -365,28 +301,11 @@ class ChainSolver(Inference):
         return as_tensor(self._given.order.restored(self._given.precisions))
 
     @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, (n, k)."""
-        return self._residual.detach() - self._noise.detach()[:, None] * self.coefficients
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,)."""
-        noise = self._noise.detach()
-        return (noise * (1 - noise * self.precisions)).clamp_min(0)
-
-    @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
-        given, noise = self._given, self._noise.detach().expand(len(self._rows))
-        return given.states[0].log_determinant - (noise / given.variance).log().sum()
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others."""
-        variance = 1 / self.precisions
-        return self._rows.targets - self.coefficients * variance[:, None], variance
+        return self._given.states[0].log_determinant - (self._noise.detach() / self._given.variance).log().sum()
 
     def posterior(self) -> ChainPosterior:
         """Return the posterior, which keeps the rows and their filtered states."""
-        noise, inputs = self._noise.detach().expand(len(self._rows)), self._rows.inputs
-        return ChainPosterior(self._prior.detached(), inputs, noise, self._residual.detach(), given=self._given)
+        rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
+        return ChainPosterior(self._prior.detached(), *rows, given=self._given)

@@ -58,13 +58,14 @@ from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no
 from rfgp.solvers.role import (
     MAX_JOINT,
     Functions,
-    Inference,
     LatentOperator,
     Posterior,
     Shape,
+    Solver,
     check_divided,
     check_joint,
     known_terms,
+    log_density,
 )
 from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.sparse import sampled_outer, with_columns
@@ -735,7 +736,7 @@ SITE_TOLERANCE = 1e-11
 """The relative residual of solves for other targets and noise, in a search for sites."""
 
 
-class IterativeSolver(Inference):
+class IterativeSolver(Solver):
     """Gaussian regression by conjugate gradients.
 
     All solves are on demand.
@@ -747,6 +748,7 @@ class IterativeSolver(Inference):
         noise: The variance of one observation, 0-d.
         terms: The terms at the rows. If None, they are created.
         tolerance: The relative residual of the solve for the mean. The default is 1e-9.
+        order: The place of each row in the given order, (n,). If None, the rows are in the given order.
 
     Examples:
         >>> from rfgp.blocks import WeightBlock
@@ -765,14 +767,14 @@ class IterativeSolver(Inference):
         noise: Tensor,
         terms: Sequence[Term] | None = None,
         tolerance: float = TOLERANCE,
+        order: Tensor | None = None,
     ) -> None:
-        self._prior, self._rows, self._mean = prior, rows, mean
+        self._prior, self._mean, self._tolerance = prior, mean, tolerance
         self._terms = terms_of(prior, rows.inputs) if terms is None else terms
         noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
-        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, phi)
-        self._noise_diag = rows.noise_diag(noise).expand(len(rows))
-        self._repeated = rows.replicate_log_prob(noise)
-        self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
+        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, phi)
+        super().__init__(rows, mean, noise, bound=bound, missing=missing, order=order)
+        self._operator = operator_of(self._terms, self._noise.detach())
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -792,7 +794,8 @@ class IterativeSolver(Inference):
         It has an unbiased estimate of its gradient. See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._log_marginal_likelihood() + self._repeated + self._bound
+            squares, determinant = (self.residual * self.solved).sum(0), self._probes.log_determinant.value
+            value = log_density(squares, determinant, self._rows.output_weights, len(self._rows)) + self._other_terms
         if not torch.is_grad_enabled():
             return value
         score = self.score()
@@ -806,10 +809,10 @@ class IterativeSolver(Inference):
     @property
     def residual(self) -> Tensor:
         """The targets without the mean, (n, k)."""
-        return (self._rows.targets - self._mean).detach()
+        return self._residual.detach()
 
     @cached_property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients a = C^-1 (y - mean), (n, k)."""
         with torch.no_grad():
             return self._operator.solve(self.residual, self._tolerance)
@@ -826,7 +829,7 @@ class IterativeSolver(Inference):
             solution = self._operator.solve(self.residual, self._tolerance, max_iterations, fail_early=True)
         except SolverError:
             return False
-        self.coefficients = solution
+        self.solved = solution
         return bool(torch.isfinite(solution).all())
 
     @cached_property
@@ -839,23 +842,28 @@ class IterativeSolver(Inference):
         """Draws for variances, (n, m)."""
         return self._operator.draws(NUM_PATHS, PATH_TOLERANCE).solved
 
-    def _log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log marginal likelihood of y, 0-d, without gradients."""
-        output_weights, n = self._rows.output_weights, len(self._rows)
-        square, k = (self.residual * self.coefficients).sum(0) @ output_weights, float(output_weights.sum())
-        return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
-
     @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._operator.covariance_times(self.coefficients)
+        return self.in_given_order(self._operator.covariance_times(self.solved))
 
-    @cached_property
+    @property
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,).
 
         For more than 256 rows they are estimates from draws.
         """
+        return self.in_given_order(self._row_variances)
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (1 - v_i / D_i) / D_i of C^-1, with the posterior variances v of f at the rows, (n,)."""
+        noise = self._noise.detach()
+        return (1 - self._row_variances / noise).clamp_min(1e-12) / noise
+
+    @cached_property
+    def _row_variances(self) -> Tensor:
+        """The posterior variances of f at the rows in the order of the solver, (n,)."""
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= limits().max_solved:
@@ -870,8 +878,7 @@ class IterativeSolver(Inference):
     @property
     def log_determinant(self) -> Tensor:
         """An estimate of the log determinant of I + K D^-1, 0-d."""
-        diagonal = self._noise_diag.detach()
-        return self._probes.log_determinant.value - diagonal.log().sum()
+        return self._probes.log_determinant.value - self._noise.detach().log().sum()
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p).
@@ -897,32 +904,20 @@ class IterativeSolver(Inference):
         """
         with torch.no_grad():
             output_weights, probes = self._rows.output_weights, self._probes.normalized
-            vectors = torch.cat([self.coefficients, probes], dim=1)
+            vectors = torch.cat([self.solved, probes], dim=1)
             signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (vectors.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0) * output_weights
-        total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
-        return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._repeated + self._bound
+            in_mean = self.solved.sum(0) * output_weights
+        total = (self._noise * in_noise_diag).sum() + (self._mean * in_mean).sum()
+        return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._other_terms
 
     def posterior(self) -> IterativePosterior:
         """Return the posterior, which stores coefficients and draws for the variances."""
-        noise_diag, known = self._noise_diag.detach().clone(), None
+        noise_diag, known = self._noise.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
-            known = ConditionedTerms(self._terms, self._operator, self.coefficients, self._paths)
-        inputs, solved = self._rows.inputs, (self.coefficients, self._paths)
+            known = ConditionedTerms(self._terms, self._operator, self.solved, self._paths)
+        inputs, solved = self._rows.inputs, (self.solved, self._paths)
         return IterativePosterior(self._prior.detached(), inputs, noise_diag, *solved, known)
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        They are computed from `latent_variances`.
-
-        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i at the row.
-        """
-        with torch.no_grad():
-            variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)
-            mean = self._rows.targets - self.coefficients * variance[:, None]
-            return mean, variance + self._missing
 
 
 # --- Nearest neighbors of latent values, by conjugate gradients ------------------------------------------------------
@@ -965,7 +960,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     return typical > MIN_NOISE_RATIO * float(np.median(deviations) ** 2)
 
 
-class LatentSolver(Inference):
+class LatentSolver(IterativeSolver):
     """Rows in the given order under latent nearest neighbors and other blocks.
 
     The other blocks are weights and sparse precisions.
@@ -975,20 +970,26 @@ class LatentSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        ordered: The solver of the ordered rows. If None, it is created.
+        terms: The terms at the ordered rows. If None, they are created.
+        tolerance: The relative residual of the solve for the mean. The default is 1e-9.
 
     Raises:
         InvalidArgumentError: If a block cannot be combined with neighbors.
     """
 
     def __init__(
-        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
+        self,
+        prior: Prior,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        terms: Sequence[Term] | None = None,
+        tolerance: float = TOLERANCE,
     ) -> None:
         check_sum(prior)
-        self._arguments, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
-        if ordered is None:
-            ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
-        self._ordered = ordered
+        self._arguments, order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        ordered = prior.detached(), rows.take(order), mean.detach(), noise.detach()
+        super().__init__(*ordered, terms, tolerance, order)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -1000,12 +1001,11 @@ class LatentSolver(Inference):
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
-        ordered = self._ordered.with_data(rows.take(self._order), mean.detach(), noise.detach())
-        return type(self)(self._arguments[0], rows, mean, noise, ordered)
+        return type(self)(self._arguments[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def converges_quickly(self) -> bool:
         """Return whether conjugate gradients converge in few iterations."""
-        return self._ordered.converges(FEW_ITERATIONS)
+        return self.converges(FEW_ITERATIONS)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d.
@@ -1013,21 +1013,16 @@ class LatentSolver(Inference):
         The gradient is that of neighbors conditioned on observations. See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._ordered.log_marginal_likelihood()
+            value = super().log_marginal_likelihood()
         if not self._arguments[0].wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
 
-    @property
-    def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood."""
-        return self._ordered.likelihood_error
-
     def posterior(self) -> IterativePosterior:
         """Return the posterior of the ordered rows, with draws for the variances."""
         with torch.no_grad():
-            return self._ordered.posterior()
+            return super().posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
@@ -1037,32 +1032,5 @@ class LatentSolver(Inference):
         return self._by_observations.leave_one_out()
 
     @property
-    def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._in_given_order(self._ordered.coefficients)
-
-    @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, (n, k)."""
-        return self._in_given_order(self._ordered.fitted)
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,).
-
-        For more than 256 rows they are estimates from draws.
-        """
-        return self._in_given_order(self._ordered.latent_variances)
-
-    @property
-    def log_determinant(self) -> Tensor:
-        """An estimate of the log determinant of I + K D^-1, 0-d."""
-        return self._ordered.log_determinant
-
-    @property
     def _by_observations(self) -> WhitenedSolver:
         return WhitenedSolver.of(*self._arguments)
-
-    def _in_given_order(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of ordered rows in the given order."""
-        return values[torch.argsort(self._order)]

@@ -27,7 +27,6 @@ from rfgp.solvers.lowrank.solver import fourier_log_likelihood as fourier_log_li
 from rfgp.solvers.lowrank.solver import has_fourier_features as has_fourier_features
 from rfgp.solvers.lowrank.solver import update_gram as update_gram
 from rfgp.solvers.lowrank.statistics import LinearModel as LinearModel
-from rfgp.solvers.lowrank.statistics import ParameterGradients as ParameterGradients
 from rfgp.solvers.lowrank.statistics import Statistics as Statistics
 from rfgp.solvers.lowrank.statistics import accumulate_gram as accumulate_gram
 from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetric_product
@@ -35,7 +34,9 @@ from rfgp.solvers.lowrank.statistics import best_common_scale as best_common_sca
 from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
 from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import block_rows as block_rows
+from rfgp.solvers.lowrank.statistics import gradient_sums as gradient_sums
 from rfgp.solvers.lowrank.statistics import needs_root as needs_root
+from rfgp.solvers.lowrank.statistics import quadratic_forms as quadratic_forms
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import summed as summed
 from rfgp.solvers.lowrank.statistics import symmetrized as symmetrized

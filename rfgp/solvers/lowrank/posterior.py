@@ -368,9 +368,16 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
+        """Return the scaled features of n points, (n, F)."""
+        return self.features(inputs)
+
+    def features(self, inputs: Tensor) -> Tensor:
         """Return the scaled features of n points, (n, F).
 
         They are 0 for terms that are not predicted.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
         """
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
@@ -433,11 +440,7 @@ class LowRankPosterior(Posterior):
                 "This process has no functions to draw, because its residual is defined at given points only. Use "
                 "predict(X).sample(), or InducingPoints(method='sor')."
             )
-        weights = self.sample_weights(count, generator)
-        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
-        if not extensions.parts:
-            return lambda inputs: self.project(inputs) @ weights
-        return lambda inputs: self.project(inputs) @ weights + extensions.evaluate(inputs)
+        return self._extended(self._functions(count, generator), count, generator)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, k) at b of them.
@@ -450,17 +453,27 @@ class LowRankPosterior(Posterior):
         )
         if shares_residual or not self.uncertainty.draws_weights(num_points, count):
             return None
-        weights = self.sample_weights(count, generator)
+        weights = self._sample_weights(count, generator)
 
         def values(inputs: Tensor) -> Tensor:
-            projected = self.project(inputs)
+            projected = self.features(inputs)
             return with_noise(projected @ weights, self.residual_variance(inputs, projected), generator)
 
         return values
 
-    def sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
+    def _sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw weights from their posterior, (count, F, k)."""
         return self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
+
+    def _functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw the sums of the features, a map of inputs to (count, n, k)."""
+        weights = self._sample_weights(count, generator)
+        return lambda inputs: self.features(inputs) @ weights
+
+    def _extended(self, functions: Functions, count: int, generator: torch.Generator) -> Functions:
+        """Return functions with draws of the parts of terms outside the boxes of lattices."""
+        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
+        return (lambda inputs: functions(inputs) + extensions.evaluate(inputs)) if extensions.parts else functions
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.
@@ -526,13 +539,13 @@ class LowRankPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        left, right = self.of(first).project(inputs), self.of(second).project(inputs)
+        left, right = self.of(first).features(inputs), self.of(second).features(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         if self.derivative_column is not None:
             return self.uncertainty.between(left, right) + shared._missing_derivative_covariance(inputs)
         residual = self.prior.dense.with_residuals_of(shared.terms)
         total = self.uncertainty.between(left, right)
-        return total + residual.residual_covariance(inputs, shared.project(inputs))
+        return total + residual.residual_covariance(inputs, shared.features(inputs))
 
     @property
     def _residual(self) -> Weights:

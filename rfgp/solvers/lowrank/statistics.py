@@ -88,6 +88,8 @@ class LinearModel:
             The default is 0.3.
         all_rows_homoscedastic: If `rows` are a part of all rows, whether none of all rows has a weight or its own
             noise. If None, `rows` are all.
+        in_float64: Whether features of float32 inputs are computed in float64. If None, it depends on the rounding
+            ratios.
     """
 
     weights: Weights
@@ -96,6 +98,18 @@ class LinearModel:
     noise: Tensor
     max_float32_error: float = 0.3
     all_rows_homoscedastic: bool | None = None
+    in_float64: bool | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the model depends on: mean, noise, variances of the terms, and parameters of features."""
+        return self.mean, self.noise, self.variances, *self.parameters
+
+    def at(self, mean: Tensor, noise: Tensor, variances: Tensor, *parameters: Tensor) -> "LinearModel":
+        """Return the model at other `tensors`, in their order."""
+        pairs = zip(self.weights.with_parameters(*parameters), variances, strict=True)
+        blocks = tuple(replace(block, parameters=own, variance=variance) for (block, own), variance in pairs)
+        return replace(self, weights=Weights(blocks), mean=mean, noise=noise)
 
     @property
     def num_features(self) -> int:
@@ -164,6 +178,8 @@ class LinearModel:
     @cached_property
     def needs_float64(self) -> bool:
         """Whether features of float32 inputs and their products are computed in float64."""
+        if self.in_float64 is not None:
+            return self.in_float64
         n, size, noise = len(self.rows), block_rows(self.num_features), float(self.noise.detach())
         if (
             math.sqrt(n * min(n, size)) * _FLOAT32_ERROR * float(self.variance.detach()) / noise
@@ -229,9 +245,8 @@ def summed(
     if is_local(model.rows):
         return function(model)
     no_rows, is_homoscedastic = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_homoscedastic
-    max_error = -1.0 if model.needs_float64 else math.inf  # a part has fewer rows, but rounds like the whole
-    common = replace(
-        model.detached(), rows=no_rows, max_float32_error=max_error, all_rows_homoscedastic=is_homoscedastic
+    common = replace(  # a part has fewer rows, but rounds like the whole
+        model.detached(), rows=no_rows, in_float64=model.needs_float64, all_rows_homoscedastic=is_homoscedastic
     )
     return sums_over_parts(model.rows, partial(_of_part, common, function), combine)
 
@@ -289,6 +304,57 @@ class ParameterGradients:
         for total, need in zip(self.sums, self._needs, strict=True):
             if need and (gradient := next(in_leaves)) is not None:
                 total += gradient
+
+
+Objective = Callable[..., tuple[Tensor, Tensor]]
+"""Maps a model, a block of its rows and further tensors to a value, and to a scalar whose gradient is summed."""
+
+
+def gradient_sums(
+    objective: Objective, needs: Sequence[bool], model: LinearModel, further: Sequence[Tensor] = ()
+) -> Sums:
+    """Return sums over blocks of rows of a value and of the gradient of a scalar.
+
+    At solved weights, the gradient of a marginal likelihood is that of a sum over rows. The weights are at an optimum,
+    and the log determinant is linear in products of features at a given A^-1. One block of features is in memory at
+    once.
+
+    Args:
+        objective: The value and the scalar of a block.
+        needs: Whether each of the tensors of the model, and of the further ones, needs a gradient.
+        model: The model, without gradients.
+        further: Further tensors on which the scalar depends. The default is none.
+
+    Returns:
+        The value, 0-d, and the gradients in all of these tensors, float64, 0 if not needed.
+    """
+    model, tensors = replace(model, in_float64=model.needs_float64), (*model.tensors, *further)
+    total, sums = model.noise.new_zeros(()), [torch.zeros_like(t, dtype=torch.float64) for t in tensors]
+    wanted, count = [number for number, need in enumerate(needs) if need], len(model.tensors)
+    for block in model.blocks():
+        leaves = [tensor.detach().requires_grad_(need) for tensor, need in zip(tensors, needs, strict=True)]
+        with torch.set_grad_enabled(bool(wanted)):
+            value, scalar = objective(model.at(*leaves[:count]), block, *leaves[count:])
+        total += value.detach()
+        if scalar.requires_grad:
+            found = torch.autograd.grad(scalar, [leaves[number] for number in wanted], allow_unused=True)
+            for number, gradient in zip(wanted, found, strict=True):
+                if gradient is not None:
+                    sums[number] += gradient
+    return total, *sums
+
+
+def quadratic_forms(phi: Tensor, pushed: Tensor) -> Tensor:
+    """Return phi_i^T M phi_i for a symmetric M, (b,) float64, differentiable once in phi.
+
+    The gradient takes no further product.
+
+    Args:
+        phi: The features, (b, F).
+        pushed: phi M without gradients, (b, F).
+    """
+    products = (phi * pushed).sum(1).double()
+    return 2 * products - products.detach()
 
 
 # --- The first pass over the rows: statistics for the posterior of the weights ----------------------------------------

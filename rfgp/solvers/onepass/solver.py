@@ -47,7 +47,6 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, with_noise
-from rfgp.solvers.lowrank.posterior import Extensions
 from rfgp.solvers.onepass.sums import (
     Layout,
     RowSums,
@@ -59,7 +58,7 @@ from rfgp.solvers.onepass.sums import (
     statistics_of,
     weighted_sums,
 )
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape
+from rfgp.solvers.role import Functions, Inference, Shape
 
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
@@ -117,19 +116,15 @@ class RowSumsForUpdates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SeriesPosterior(Posterior):
+class SeriesPosterior(LowRankPosterior):
     """The posterior of f = phi diag(s) w plus the variance that designs miss.
 
     Moments at points are computed by Fourier series. Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        prior: The prior.
-        dense: The posterior of the weights, with features of points.
         row_sums: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
     """
 
-    prior: Prior
-    dense: LowRankPosterior
     row_sums: RowSumsForUpdates | None = None
 
     @property
@@ -143,77 +138,46 @@ class SeriesPosterior(Posterior):
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the posterior mean at points (n, D), (n, k)."""
-        return self._over(projected, self.moments_at_rows.mean, lambda phi, _: self.dense.mean(phi))
+        return self._over(projected, self.moments_at_rows.mean, lambda phi, _: phi @ self.weights)
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: self.dense.variance(x, phi))
+        by_features = super().variance
+        return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: by_features(x, phi))
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
-        return self.dense.covariance(inputs, self.dense.project(inputs))
+        return super().covariance(inputs, self.features(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
-        return self.dense.root(inputs, self.dense.project(inputs))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return self.dense.cross_covariance(inputs, first, second)
-
-    def of(self, names: Sequence[str]) -> "SeriesPosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return replace(self, dense=self.dense.of(names))
-
-    def differentiated(self, column: int) -> "SeriesPosterior":
-        """Return the posterior of the derivative of the function in one column.
-
-        Raises:
-            InvalidArgumentError: If a term has no derivative.
-        """
-        return replace(self, dense=self.dense.differentiated(column))
+        return super().root(inputs, self.features(inputs))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n inputs, (count, n, k), from weights and the kernel.
 
         The kernel is used outside the box of the rows only. The variance that the modes miss is excluded.
         """
-        values = self._functions(count, generator)
-        extensions = Extensions.of(self.prior, self.dense.terms, count, self.dense.weights.shape[1], generator)
-        return lambda inputs: values(inputs) + extensions.evaluate(inputs)
+        return self._extended(self._functions(count, generator), count, generator)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, k) at b of them, or None if a root costs less."""
-        is_slope = self.dense.derivative_column is not None  # beyond the rows, points share a part of it
-        if is_slope or not self.dense.uncertainty.draws_weights(num_points, count):
+        is_slope = self.derivative_column is not None  # beyond the rows, points share a part of it
+        if is_slope or not self.uncertainty.draws_weights(num_points, count):
             return None
         functions = self._functions(count, generator)
         return lambda inputs: with_noise(functions(inputs), self._missing_variance(inputs), generator)
 
     def _functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw the sums of the features, (count, n, k)."""
-        drawn = self.dense.sample_weights(count, generator)  # (count, F, k)
-        draws = replace(self.dense, weights=drawn.movedim(0, 1).flatten(1))
-        series = SeriesMoments(draws)
-
-        def functions(inputs: Tensor) -> Tensor:
-            values = self._over(inputs, series.mean, lambda phi, _: draws.mean(phi))
-            return values.reshape(len(inputs), count, -1).movedim(0, 1)
-
-        return functions
+        """Draw the sums of the features, a map of inputs to (count, n, k)."""
+        drawn = self._sample_weights(count, generator)  # (count, F, k)
+        draws = replace(self, weights=drawn.movedim(0, 1).flatten(1))
+        return lambda inputs: draws.mean(inputs).reshape(len(inputs), count, -1).movedim(0, 1)
 
     def _missing_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) that the modes miss at points (n, D). They are 0 outside the box of a lattice."""
         total = torch.zeros(len(inputs), dtype=torch.float64)
-        for block in self.prior.dense.with_residuals_of(self.dense.terms).blocks:
+        for block in self.prior.dense.with_residuals_of(self.terms).blocks:
             if block.residual is not None and isinstance(block.design, LatticeDesign):
                 variance = block.prior_variance * block.design.residual_variance(*block.parameters)
                 total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
@@ -255,7 +219,7 @@ class SeriesPosterior(Posterior):
         If there are no sums, the weights and the factor are returned.
         """
         if self.row_sums is None:
-            return self.dense.tensors()
+            return super().tensors()
         sums, mean, noise = self.row_sums
         by_name = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
         return {**by_name, "mean": mean.contiguous(), "noise": noise.contiguous()}
@@ -263,7 +227,7 @@ class SeriesPosterior(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of these tensors for k outputs."""
         if self.row_sums is None:
-            return self.dense.shapes(n, k)
+            return super().shapes(n, k)
         empty = no_sums(self._layout, k).flat()
         shapes: dict[str, Shape] = {
             name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
@@ -279,7 +243,7 @@ class SeriesPosterior(Posterior):
     @cached_property
     def moments_at_rows(self) -> SeriesMoments:
         """The moments at points in the box of the rows."""
-        return SeriesMoments(self.dense)
+        return SeriesMoments(self)
 
     def is_outside(self, inputs: Tensor) -> Tensor:
         """Return whether points (n, D) are outside the box of a lattice, (n,)."""
@@ -289,13 +253,13 @@ class SeriesPosterior(Posterior):
         self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
         """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
-        size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
+        size = max(1, DENSE_ENTRIES // max(len(self.weights), 1))
 
         def from_features(x: Tensor) -> Tensor:
-            return torch.cat([by_features(self.dense.project(chunk), chunk) for chunk in torch.split(x, size)])
+            return torch.cat([by_features(self.features(chunk), chunk) for chunk in torch.split(x, size)])
 
-        wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
-        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.derivative_column is None):
+        wants_gradient = inputs.requires_grad or self.weights.requires_grad
+        if wants_gradient or (len(inputs) <= FEW_POINTS and self.derivative_column is None):
             return from_features(inputs)
         is_out = self.is_outside(inputs)
         if not bool(is_out.any()):
@@ -344,9 +308,8 @@ def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
     """
-    weights = state.scores / state.variance.sqrt()
-    dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
-    return SeriesPosterior(prior, dense, RowSumsForUpdates(sums, mean, noise))
+    posterior = state.scores / state.variance.sqrt(), FactorCovariance(state.factor)
+    return SeriesPosterior(prior, *posterior, row_sums=RowSumsForUpdates(sums, mean, noise))
 
 
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
@@ -721,7 +684,8 @@ class OnePassSolver(Inference):
             return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
         if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
             dense = LowRankSolver(LinearModel(self.prior.dense, self.rows, self.mean, self.noise)).posterior()
-            return SeriesPosterior(self.prior, dense, RowSumsForUpdates(sums, self.mean, self.noise))
+            row_sums = RowSumsForUpdates(sums, self.mean, self.noise)
+            return SeriesPosterior(self.prior, dense.weights, dense.uncertainty, row_sums=row_sums)
         state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
         return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
