@@ -52,6 +52,8 @@ MAX_RATIO = 1e3
 """The largest factor by which lambda may change in a step. Moments of e^f far from the optimum are unreliable."""
 _MIN_LENGTH = 1e-4
 """The smallest length of a step."""
+_RIDGE = 1e-10
+"""The ridge of the Gram matrix of an extrapolation, relative to its largest diagonal entry."""
 _MIN_VARIANCE = 1e-14
 """The smallest posterior variance v of a latent value. Smaller ones are raised to it."""
 
@@ -217,8 +219,10 @@ def _extrapolated(problem: VariationalProblem, current: Approximation, history: 
     if len(history) == 1:
         return None
     moved, changes = torch.stack(history).diff(dim=0).flatten(2).unbind(1)
-    shares = torch.linalg.lstsq(changes.mT, step.reshape(-1, 1), driver="gelsd").solution
-    precision, linear = position + step - ((moved + changes).mT @ shares).reshape(step.shape)
+    gram = changes @ changes.mT
+    gram.diagonal().add_(_RIDGE * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
+    shares = torch.linalg.solve(gram, changes @ step.reshape(-1))
+    precision, linear = position + step - (shares @ (moved + changes)).reshape(step.shape)
     proposal = problem.at(Sites(current.clamped_precision(precision), linear))
     if bool(proposal.bound > current.bound):
         return proposal
