@@ -215,8 +215,12 @@ class Distribution(ABC):
 
     Mean, variance, covariance and root are computed at the first call. They are cached unless gradients may be needed
     (`requires_grad`). They must not be changed in place.
+
+    Attributes:
+        noise: The distribution of the log noise at the points. If None, the noise is not a function of the inputs.
     """
 
+    noise: "Distribution | None" = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False, repr=False)
 
     @property
@@ -228,11 +232,6 @@ class Distribution(ABC):
     @abstractmethod
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
-
-    @property
-    def noise(self) -> "Distribution | None":
-        """The distribution of the log noise at the points, or None for constant noise."""
-        return None
 
     def mean(self) -> Tensor:
         """Return the mean, (n, k)."""
@@ -326,14 +325,6 @@ class LatentDistribution(Distribution):
         is_input = isinstance(self.inputs, Tensor) and self.inputs.requires_grad
         return is_input or any(parameter.requires_grad for parameter in self.posterior.prior.parameters)
 
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        posterior = self.posterior.noise_process
-        if posterior is None:
-            return None
-        return self._cached("noise", lambda: LatentDistribution(posterior, self.inputs, self.memory))
-
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, k), by weights if possible.
 
@@ -348,25 +339,22 @@ class LatentDistribution(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        return concatenated(self._over_chunks(self.posterior.function_covariance))
+        return torch.cat(list(self._over_chunks(self.posterior.function_covariance)))
 
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
     def _mean(self) -> Tensor:
-        return concatenated(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
+        return torch.cat(list(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected))))
 
     def _variance(self) -> Tensor:
         if self._is_one_chunk:
             return self.posterior.variance(*self._joint())
-        means, variances = _Concatenator(), _Concatenator()
-        for mean, variance in self._over_chunks(self.posterior.moments):
-            means.add(mean)
-            variances.add(variance)
+        means, variances = map(torch.cat, zip(*self._over_chunks(self.posterior.moments), strict=True))
         if not self.requires_grad:
-            self._cache.put("mean", means.tensor())
-        return variances.tensor()
+            self._cache.put("mean", means)
+        return variances
 
     def _covariance(self) -> Tensor:
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions)
@@ -468,7 +456,6 @@ class MarginalDistribution(Distribution):
     Attributes:
         means: The means (n, 1), or (n, C) of C functions.
         variances: The variances (n,), or the covariances (n, C, C) of C functions.
-        noise: The distribution of the log noise. If None, the noise is not a function of the inputs.
 
     Examples:
         >>> import torch
@@ -479,7 +466,6 @@ class MarginalDistribution(Distribution):
 
     means: Tensor
     variances: Tensor
-    noise: "MarginalDistribution | None" = None
 
     @property
     def num_points(self) -> int:
@@ -506,38 +492,6 @@ class MarginalDistribution(Distribution):
 
     def _root(self) -> Tensor:
         return self._covariance()
-
-
-class _Concatenator:
-    """A concatenation of tensors (b, ...).
-
-    It holds few parts, because many small parts fragment the memory.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[Tensor] = []
-
-    def add(self, part: Tensor) -> None:
-        """Add a tensor (b, ...), and concatenate the last parts of similar lengths."""
-        self._parts.append(part)
-        while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
-            self._parts[-2:] = [torch.cat(self._parts[-2:])]
-
-    def tensor(self) -> Tensor:
-        """Return all parts as one tensor (n, ...)."""
-        return torch.cat(self._parts)
-
-
-def concatenated(parts: Iterable[Tensor]) -> Tensor:
-    """Return the concatenation (n, ...) of tensors (b, ...).
-
-    Args:
-        parts: The tensors. Few of them are in memory at a time.
-    """
-    result = _Concatenator()
-    for part in parts:
-        result.add(part)
-    return result.tensor()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:

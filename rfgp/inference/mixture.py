@@ -17,7 +17,6 @@ from rfgp.inference.distributions import (
     LatentDistribution,
     MarginalMixture,
     check_joint_fits,
-    concatenated,
     in_memory,
     read_draws,
 )
@@ -26,7 +25,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.lowrank.posterior import Extensions
-from rfgp.solvers.role import Functions, LatentOperator, Shape
+from rfgp.solvers.role import Functions, Shape
 from rfgp.threads import computed
 
 # --- Posteriors composed of the posteriors of several functions ------------------------------------------------------
@@ -38,46 +37,58 @@ NOISE_PREFIX = "noise"
 
 
 @dataclass(frozen=True, eq=False)
-class IndependentFunctions(Posterior):
-    """The posterior of C independent functions.
+class SeveralPosteriors(Posterior):
+    """The posteriors of several functions, or of one function under several models.
 
     Attributes:
-        functions: The posterior of each function, with one output.
-        prior: The prior of the first function.
+        members: The posterior of each, with one output.
+        prior: The prior of the first.
     """
 
-    functions: tuple[Posterior, ...]
+    members: tuple[Posterior, ...]
     prior: Prior = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.functions[0].prior)
+        object.__setattr__(self, "prior", self.members[0].prior)
 
     @property
     def width(self) -> int:
-        """The number of entries of one point in memory, for all functions."""
-        return sum(function.width for function in self.functions)
+        """The number of entries of one point in memory, for all members."""
+        return sum(member.width for member in self.members)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of all members, with names such as "0.weights"."""
+        return numbered(member.tensors() for member in self.members)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all members by name."""
+        return numbered(member.shapes(n, 1) for member in self.members)
+
+
+class IndependentFunctions(SeveralPosteriors):
+    """The posterior of C independent functions, each of which is a member."""
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
         """Return the projections of n points, such as (n, F), one for each function."""
-        return tuple(function.project(inputs) for function in self.functions)
+        return tuple(function.project(inputs) for function in self.members)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
         """Return the posterior means, (n, C)."""
-        return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
+        return torch.cat([f.mean(reads) for f, reads in zip(self.members, projected, strict=True)], dim=1)
 
     def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the marginal posterior variances, (n, C)."""
-        pairs = zip(self.functions, projected, strict=True)
+        pairs = zip(self.members, projected, strict=True)
         return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
 
     def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the posterior covariances of each function between points, (n, n, C)."""
-        pairs = zip(self.functions, projected, strict=True)
+        pairs = zip(self.members, projected, strict=True)
         return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
-        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.functions, projected, strict=True))
+        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.members, projected, strict=True))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
@@ -85,12 +96,12 @@ class IndependentFunctions(Posterior):
         Returns:
             A map of the inputs of n points to (count, n, C).
         """
-        samples = [function.sample_functions(count, generator) for function in self.functions]
+        samples = [function.sample_functions(count, generator) for function in self.members]
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, C) at b of them, or None if a function has no weights."""
-        samples = [function.sample_values(num_points, count, generator) for function in self.functions]
+        samples = [function.sample_values(num_points, count, generator) for function in self.members]
         known = [sample for sample in samples if sample is not None]
         if len(known) < len(samples):
             return None
@@ -99,108 +110,38 @@ class IndependentFunctions(Posterior):
     @property
     def num_functions(self) -> int:
         """The number C of functions."""
-        return len(self.functions)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all functions, with names such as "0.weights"."""
-        return numbered(function.tensors() for function in self.functions)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all functions by name."""
-        return numbered(function.shapes(n, 1) for function in self.functions)
+        return len(self.members)
 
     def of(self, names: Sequence[str]) -> "IndependentFunctions":
         """Return the posterior of the sum of some terms of each function."""
-        return IndependentFunctions(tuple(function.of(names) for function in self.functions))
+        return IndependentFunctions(tuple(function.of(names) for function in self.members))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms of each function."""
-        parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
+        parts = [function.cross_covariance(inputs, first, second) for function in self.members]
         return torch.stack(parts, dim=2)
 
 
-@dataclass(frozen=True, eq=False)
-class HeteroscedasticPosterior(Posterior):
-    """The posterior of a function f and, independently, of its log noise g.
+def saved_tensors(posterior: Posterior) -> dict[str, Tensor]:
+    """Return the saved tensors (...) of a posterior and of its noise process, such as "noise.weights", by name.
 
-    Predictions are those of f. `LatentDistribution.noise` is the distribution of g.
-
-    Attributes:
-        function: The posterior of f.
-        noise_process: The posterior of g.
-        prior: The prior of f.
+    Args:
+        posterior: The posterior.
     """
+    noise = posterior.noise_process
+    return posterior.tensors() | ({} if noise is None else prefixed(NOISE_PREFIX, noise.tensors()))
 
-    function: Posterior
-    noise_process: Posterior = field()
-    prior: Prior = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.function.prior)
+def saved_shapes(posterior: Posterior, n: int, k: int) -> dict[str, Shape]:
+    """Return the shapes of the saved tensors by name, except those of inputs.
 
-    @property
-    def width(self) -> int:
-        """The number of entries of one point in memory."""
-        return self.function.width
-
-    def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n points for f, such as (n, F)."""
-        return self.function.project(inputs)
-
-    def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean of f, (n, 1)."""
-        return self.function.mean(projected)
-
-    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances of f, (n,)."""
-        return self.function.variance(inputs, projected)
-
-    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the posterior covariance of f, (n, n)."""
-        return self.function.covariance(inputs, projected)
-
-    def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance of f."""
-        return self.function.root(inputs, projected)
-
-    def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and the marginal variances (n,) of f."""
-        return self.function.moments(inputs, projected)
-
-    def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) of f as products and solves, or None if it must be formed."""
-        return self.function.operator(inputs)
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions f from the posterior.
-
-        Returns:
-            A map of the inputs of n points to (count, n, 1).
-        """
-        return self.function.sample_functions(count, generator)
-
-    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
-        """Draw weights for values of f at n points, (count, b, 1) at b of them, or None."""
-        return self.function.sample_values(num_points, count, generator)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of f and g by name.
-
-        Those of g have names such as "noise.weights".
-        """
-        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of f and g by name."""
-        return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
-
-    def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
-        """Return the posterior of the sum of some terms of f."""
-        return replace(self, function=self.function.of(names))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between two sums of terms of f."""
-        return self.function.cross_covariance(inputs, first, second)
+    Args:
+        posterior: The posterior.
+        n: The number of rows.
+        k: The number of outputs.
+    """
+    noise = posterior.noise_process
+    return posterior.shapes(n, k) | ({} if noise is None else prefixed(NOISE_PREFIX, noise.shapes(n, k)))
 
 
 def block_diagonal(
@@ -301,7 +242,7 @@ def with_new_levels(
     effects = blocks_with_new_levels(prior, names)
     weights = (block for block in prior.weights if block in effects)
     on_lattices = tuple(block for block in weights if isinstance(block.new_levels, LatticeDesign))
-    return WithNewLevels(base, effects, inputs, on_lattices, memory) if effects else base
+    return WithNewLevels(base, effects, inputs, on_lattices, memory, noise=base.noise) if effects else base
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
@@ -313,20 +254,6 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
     """
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
-
-
-class HeteroscedasticDistribution(LatentDistribution):
-    """The posterior of a function with a log noise of its own, which has the prior variance of new levels."""
-
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        base, process = super().noise, self.posterior.noise_process
-        if base is None or process is None:
-            return base
-        return self._cached(
-            "noise of new levels", lambda: with_new_levels(base, process.prior, None, self.inputs, self.memory)
-        )
 
 
 def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
@@ -372,11 +299,6 @@ class WithNewLevels(Distribution):
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
         return self.base.requires_grad
-
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        return self.base.noise
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, k).
@@ -462,7 +384,7 @@ class WithNewLevels(Distribution):
         if isinstance(self.inputs, Tensor):
             return torch.stack([evaluate(effect, self.inputs) for effect in self.effects]).sum(0)
         chunks = self.inputs.blocks(CHUNK_SIZE)
-        return concatenated(torch.stack([evaluate(effect, x) for effect in self.effects]).sum(0) for x in chunks)
+        return torch.cat([torch.stack([evaluate(effect, x) for effect in self.effects]).sum(0) for x in chunks])
 
 
 # --- Weighted mixtures of Gaussian processes with one output ---------------------------------------------------------
@@ -523,27 +445,20 @@ class MixtureInference(Inference):
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePosterior(Posterior):
+class MixturePosterior(SeveralPosteriors):
     """The posteriors of the members of a mixture, with the moments of the mixture.
 
     Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        members: The posterior of each member.
         weights: The weights of the members, which sum to one.
         shifts: The mean of each member minus that of the first, (1,).
         noises: The variance of one observation under each member, 0-d.
-        prior: The prior of the first member.
     """
 
-    members: tuple[Posterior, ...]
     weights: tuple[float, ...]
     shifts: tuple[Tensor, ...]
     noises: tuple[Tensor, ...]
-    prior: Prior = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.members[0].prior)
 
     @classmethod
     def from_members(cls, members: Sequence[MixtureMember], posteriors: Sequence[Posterior]) -> "MixturePosterior":
@@ -573,11 +488,6 @@ class MixturePosterior(Posterior):
         )
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
 
-    @property
-    def width(self) -> int:
-        """The number of entries of one point in memory, for all members."""
-        return sum(member.width for member in self.members)
-
     def project(self, inputs: Tensor) -> "MixtureDistribution":
         """Return the distribution at n points, (n, d) or (n,)."""
         return self.at(inputs)
@@ -601,14 +511,6 @@ class MixturePosterior(Posterior):
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(NO_FUNCTIONS)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all members, with names such as "0.factor"."""
-        return numbered(member.tensors() for member in self.members)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all members by name, for n rows and one output."""
-        return numbered(member.shapes(n, k) for member in self.members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -837,11 +739,11 @@ class ConditionedGP:
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs, self.memory)
-        latent = LatentDistribution(self.posterior, inputs, self.memory)
+        noise = self.posterior.noise_process
+        of_noise = None if noise is None else ConditionedGP(noise, memory=self.memory).at(inputs)
+        latent = LatentDistribution(self.posterior, inputs, self.memory, noise=of_noise)
         if self.derivative_column is not None:
             return latent
-        if self.posterior.noise_process is not None:
-            latent = HeteroscedasticDistribution(self.posterior, inputs, self.memory)
         return with_new_levels(latent, self.posterior.prior, self.names, inputs, self.memory)
 
     def of(self, *terms: str) -> "ConditionedGP":

@@ -32,6 +32,7 @@ from rfgp.inference.mixture import (
     MixturePosterior,
     MixturePrediction,
     prior_kernel,
+    saved_tensors,
     tensors_by_prefix,
 )
 from rfgp.inference.observed import LeaveOneOut, TermPrediction, observations
@@ -655,7 +656,7 @@ class GPState:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**state, "given": None if self.given is None else self.given.tensors()}
+        return {**state, "given": None if self.given is None else saved_tensors(self.given)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -1,5 +1,6 @@
 """The interfaces of solvers: covariance operators, inference given rows, and posteriors for predictions."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -275,8 +276,18 @@ class Posterior(ABC):
         make_contiguous(self, *self.serialized_fields)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the saved tensors (...) by name."""
+        """Return the saved tensors (...) by name, without those of the noise process."""
         return {name: getattr(self, name) for name in self.serialized_fields}
+
+    def with_noise_process(self, noise: "Posterior") -> Self:
+        """Return the posterior with that of the logarithm of the noise.
+
+        Args:
+            noise: The posterior of the logarithm of the noise.
+        """
+        posterior = copy.copy(self)
+        object.__setattr__(posterior, "noise_process", noise)
+        return posterior
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:

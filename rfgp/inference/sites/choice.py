@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.mixture import NOISE_PREFIX, HeteroscedasticPosterior, IndependentFunctions, tensors_by_prefix
+from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
 from rfgp.inference.sites.classes import (
     CoupledLowRankLaplace,
     CoupledLowRankPosterior,
@@ -91,8 +91,8 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
     """
     parts = tensors_by_prefix(tensors)
     if len(priors) > 1:
-        both = (parts[""], parts[NOISE_PREFIX])
-        return HeteroscedasticPosterior(*map(solvers.restore, priors, both))
+        function, noise = map(solvers.restore, priors, (parts[""], parts[NOISE_PREFIX]))
+        return function.with_noise_process(noise)
     prior = priors[0]
     if "" not in parts:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import SolverError
-from rfgp.inference.mixture import HeteroscedasticPosterior, IndependentFunctions
+from rfgp.inference.mixture import IndependentFunctions
 from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
@@ -343,7 +343,7 @@ class Variational(Inference):
         with torch.no_grad():
             posteriors = [solver.posterior() for solver in self.approximation.solvers]
         if self.likelihood.has_noise_process:
-            return HeteroscedasticPosterior(*posteriors)
+            return posteriors[0].with_noise_process(posteriors[1])
         return posteriors[0] if len(posteriors) == 1 else IndependentFunctions(tuple(posteriors))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
