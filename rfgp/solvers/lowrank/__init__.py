@@ -22,12 +22,16 @@ from rfgp.solvers.lowrank.posterior import RowCovariance as RowCovariance
 from rfgp.solvers.lowrank.posterior import with_noise as with_noise
 from rfgp.solvers.lowrank.solver import EvidenceBounds as EvidenceBounds
 from rfgp.solvers.lowrank.solver import LowRankSolver as LowRankSolver
+from rfgp.solvers.lowrank.solver import RowMoments as RowMoments
+from rfgp.solvers.lowrank.solver import differentiable_solution as differentiable_solution
 from rfgp.solvers.lowrank.solver import evidence_bounds as evidence_bounds
 from rfgp.solvers.lowrank.solver import fourier_log_likelihood as fourier_log_likelihood
 from rfgp.solvers.lowrank.solver import has_fourier_features as has_fourier_features
+from rfgp.solvers.lowrank.solver import left_out as left_out
 from rfgp.solvers.lowrank.solver import update_gram as update_gram
 from rfgp.solvers.lowrank.statistics import LinearModel as LinearModel
 from rfgp.solvers.lowrank.statistics import Statistics as Statistics
+from rfgp.solvers.lowrank.statistics import WeightSolution as WeightSolution
 from rfgp.solvers.lowrank.statistics import accumulate_gram as accumulate_gram
 from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetric_product
 from rfgp.solvers.lowrank.statistics import best_common_scale as best_common_scale
@@ -36,6 +40,7 @@ from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import block_rows as block_rows
 from rfgp.solvers.lowrank.statistics import gradient_sums as gradient_sums
 from rfgp.solvers.lowrank.statistics import needs_root as needs_root
+from rfgp.solvers.lowrank.statistics import quadratic_form as quadratic_form
 from rfgp.solvers.lowrank.statistics import quadratic_forms as quadratic_forms
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import summed as summed

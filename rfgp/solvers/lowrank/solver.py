@@ -45,8 +45,10 @@ is the Kullback-Leibler divergence from the variational posterior to the exact o
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,6 +81,32 @@ from rfgp.solvers.role import Inference
 # --- Bayesian linear regression on features, in blocks of rows, with memory O(block x F + F^2) -----------------------
 
 _LOG_2PI = math.log(2 * math.pi)
+
+
+class RowMoments(NamedTuple):
+    """The posterior of f at some rows of weights of features, for moments of rows left out."""
+
+    targets: Tensor  # y, (b, k)
+    residual: Tensor  # y minus the posterior mean of f, (b, k)
+    known: Tensor  # the posterior variances Phi_i A^-1 Phi_i^T of f, (b,)
+    noise_diag: Tensor  # D, () or (b,)
+    missing: Tensor  # the residual variances that are not in D, (b,)
+
+
+def left_out(parts: Iterable[RowMoments]) -> tuple[Tensor, Tensor]:
+    """Return the mean (n, k) and variance (n,) of each row given all others.
+
+    C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
+
+    Args:
+        parts: The moments of the rows, in parts.
+    """
+    means, variances = [], []
+    for targets, residual, known, noise_diag, missing in parts:
+        complement = 1 - known / noise_diag  # 1 - h_i
+        means.append(targets - residual / complement[:, None])
+        variances.append(noise_diag / complement + missing)
+    return torch.cat(means), torch.cat(variances)
 
 
 def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
@@ -160,38 +188,41 @@ class LowRankSolver(Inference):
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
-
         Args:
             rows: The rows whose moments are returned. If None, all.
         """
-        means, variances, model = [], [], self._detached
         with torch.no_grad():
-            for block in (model.rows if rows is None else rows).blocks(block_rows(model.num_features)):
-                phi = model.phi(block).double()
-                scaled_phi = model.scale * phi
-                noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
-                root = half_solve(self.solution.factor, scaled_phi.mT)
-                complement = 1 - root.square().sum(0) / noise_diag  # 1 - h_i
-                residual = block.targets - model.mean - scaled_phi @ self.solution.weights
-                means.append(block.targets - residual / complement[:, None])
-                once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
-                residual_variances = model.weights.unscaled_residual_variances(phi, block.inputs)
-                fitc, vfe = model.fitc_variances @ residual_variances, model.vfe_variances @ residual_variances
-                variances.append(noise_diag / complement + once * fitc + vfe)
-        return torch.cat(means), torch.cat(variances)
+            return left_out(self._moments(self.model.rows if rows is None else rows))
+
+    def _moments(self, rows: Rows) -> Iterator[RowMoments]:
+        """Yield the moments of blocks of rows."""
+        model = self._detached
+        for block in rows.blocks(block_rows(model.num_features)):
+            phi = model.phi(block).double()
+            scaled_phi = model.scale * phi
+            known = half_solve(self.solution.factor, scaled_phi.mT).square().sum(0)
+            residual = block.targets - model.mean - scaled_phi @ self.solution.weights
+            missing = model.weights.unscaled_residual_variances(phi, block.inputs)
+            once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
+            missing = once * (model.fitc_variances @ missing) + model.vfe_variances @ missing
+            noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
+            yield RowMoments(block.targets, residual, known, noise_diag, missing)
 
     def posterior(self) -> LowRankPosterior:
         """Return the posterior of the weights, with gradients if these are enabled."""
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
-            solution = solve(_differentiable_statistics(model), model.scale, model.noise)
+            solution = differentiable_solution(model)
         prior = Prior(weights=model.weights.blocks)
         return LowRankPosterior(prior, solution.weights, FactorCovariance(solution.factor))
 
 
-def _differentiable_statistics(model: LinearModel) -> Statistics:
-    """Return the statistics of one block of all rows, for autograd."""
+def differentiable_solution(model: LinearModel) -> WeightSolution:
+    """Return the posterior of the weights for autograd, from one block of all rows.
+
+    Args:
+        model: The rows and their features.
+    """
     all_rows = gathered(model.rows)
     phi = model.phi(all_rows).double()
     noise_diag = model.with_fitc_noise(all_rows, phi).noise_diag(model.noise)
@@ -200,7 +231,8 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
     statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
     is_needed = needs_root(statistics, model.scale, model.noise)
-    return statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
+    statistics = statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
+    return solve(statistics, model.scale, model.noise)
 
 
 def _log_densities(

@@ -31,10 +31,10 @@ Let H = I - A^-1 and o = R phi^T P 1. The Fisher information is
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -44,15 +44,27 @@ from rfgp.blocks import Prior
 from rfgp.blocks.role import Design
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.lattices.design import LatticeDesign
-from rfgp.linalg import cholesky
 from rfgp.rows import Block, Rows
-from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, with_noise
+from rfgp.solvers.lowrank import (
+    FactorCovariance,
+    LinearModel,
+    LowRankPosterior,
+    RowMoments,
+    WeightSolution,
+    differentiable_solution,
+    left_out,
+    quadratic_form,
+    solve,
+    with_noise,
+)
+from rfgp.solvers.lowrank import Statistics as WeightStatistics
 from rfgp.solvers.onepass.sums import (
     Layout,
     RowSums,
     SeriesMoments,
     Statistics,
     assemble,
+    cached_sums,
     no_sums,
     row_blocks,
     statistics_of,
@@ -66,38 +78,6 @@ DENSE_ENTRIES = 2**22
 """The maximum number of entries of features of points in one chunk, if transforms do not apply."""
 FEW_POINTS = 64
 """The maximum number of points for which features are used instead of transforms."""
-
-
-class WeightState(NamedTuple):
-    """The posterior of weights from statistics, as in `rfgp.solvers.onepass.solver`."""
-
-    factor: Tensor  # (F, F), the lower Cholesky factor of A
-    target: Tensor  # c, (F, k)
-    scores: Tensor  # u, (F, k)
-    ones: Tensor  # R phi^T P 1, (F,)
-    squares: Tensor  # |y - mean|^2, (k,)
-    totals: Tensor  # 1^T P (y - mean), (k,)
-    variance: Tensor  # v, 0-d
-
-    @classmethod
-    def of(cls, statistics: Statistics, mean: Tensor, variance: Tensor, scale: Tensor) -> "WeightState":
-        """Return the posterior of the weights.
-
-        Args:
-            statistics: The sums over the rows.
-            mean: The prior mean, (k,).
-            variance: The variance v, 0-d.
-            scale: The prior standard deviations of the weights, (F,).
-        """
-        root, n = scale / variance.sqrt(), statistics.observations
-        matrix = statistics.gram * root * root[:, None]
-        matrix.diagonal().add_(1)
-        factor = cholesky(matrix, "The matrix I + R G R of the lattice")
-        ones = root * statistics.ones
-        target = root[:, None] * statistics.target - ones[:, None] * mean
-        squares = statistics.squares - 2 * mean * statistics.totals + mean.square() * n
-        scores = torch.cholesky_solve(target, factor)
-        return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
 
 
 class RowSumsForUpdates(NamedTuple):
@@ -298,20 +278,6 @@ def sum_names(layout: Layout) -> list[str]:
     return [*names, *(f"cross_{index}" for index in range(len(layout.pairs))), "gram", "num_rows"]
 
 
-def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
-    """Return the posterior of weights on fixed designs.
-
-    Args:
-        prior: The prior.
-        state: The posterior of the weights.
-        sums: The sums over the rows.
-        mean: The prior mean, (k,).
-        noise: The variance of one observation, 0-d.
-    """
-    posterior = state.scores / state.variance.sqrt(), FactorCovariance(state.factor)
-    return SeriesPosterior(prior, *posterior, row_sums=RowSumsForUpdates(sums, mean, noise))
-
-
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior given sums over the rows.
 
@@ -322,9 +288,13 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
         noise: The variance of one observation, 0-d.
     """
     with torch.no_grad():
-        statistics = assemble(Layout.of(designs_of(prior)), sums)
-        state = WeightState.of(statistics, mean, noise + residual_variance_of(prior), scale_of(prior))
-        return posterior_with(prior, state, sums, mean, noise)
+        statistics = assemble(Layout.of(designs_of(prior)), sums).centered(mean)
+        weights = solve(statistics, scale_of(prior), noise + residual_variance_of(prior))
+        return _posterior(prior, weights, RowSumsForUpdates(sums, mean, noise))
+
+
+def _posterior(prior: Prior, solution: WeightSolution, row_sums: RowSumsForUpdates) -> SeriesPosterior:
+    return SeriesPosterior(prior, solution.weights, FactorCovariance(solution.factor), row_sums=row_sums)
 
 
 def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
@@ -398,15 +368,6 @@ def residual_variance_of(prior: Prior) -> Tensor:
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class WeightPosterior(NamedTuple):
-    """The posterior of the weights at some hyperparameters."""
-
-    state: WeightState
-    inverse: Tensor  # A^-1, (F, F)
-    mean: Tensor  # (k,)
-    scale: Tensor  # (F,)
-
-
 class SharedNoise:
     """Rows of one noise, by statistics for any hyperparameters.
 
@@ -419,41 +380,31 @@ class SharedNoise:
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
         self._variance, self.statistics = variance, statistics_of(designs, rows)
 
-    def has_sums_of(self, other: Any) -> bool:
-        """Return whether another object has the same sums over the rows.
-
-        Args:
-            other: A `SharedNoise` or `RowNoises`.
-        """
-        return isinstance(other, SharedNoise) and self.statistics is other.statistics
-
     @property
     def logs(self) -> Tensor:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self.statistics.observations * (_LOG_2PI + self._variance.log())
 
-    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
+    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
-            solved: The posterior of the weights.
-            residual_square: |y - mean|^2 - c^T u of all outputs, 0-d.
+            solver: The solver of the rows.
         """
-        diagonal = solved.inverse.diagonal()
-        residual = residual_square - solved.state.scores.square().sum()
+        diagonal = solver.inverse.diagonal()
         free = self.statistics.observations - len(diagonal) + diagonal.sum()
-        return 0.5 * (residual / self._variance - len(solved.mean) * free)
+        return 0.5 * (solver.square - solver.solution.weights.square().sum() - len(solver.mean) * free)
 
-    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
+    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of one output.
 
         Args:
-            solved: The posterior of the weights.
+            solver: The solver of the rows.
 
         Returns:
             The information of log v and log s^2, (F,), and of log v, 0-d.
         """
-        diagonal, rows = solved.inverse.diagonal(), solved.inverse.square().sum(1)
+        diagonal, rows = solver.inverse.diagonal(), solver.inverse.square().sum(1)
         return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
 
 
@@ -470,20 +421,11 @@ class RowNoises:
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
         self._layout, self._rows, self._variance = Layout.of(designs), rows, variance
+        key = *self._layout.designs, float(variance)
+        self.statistics, self.logs = cached_sums(rows, key, self._first_pass)
 
-    def has_sums_of(self, other: Any) -> bool:
-        """Return whether another object has the same sums over the rows.
-
-        Args:
-            other: A `SharedNoise` or `RowNoises`.
-        """
-        if not isinstance(other, RowNoises) or self._layout.designs != other._layout.designs:
-            return False
-        return self._rows is other._rows and bool(self._variance == other._variance)
-
-    @cached_property
     def _first_pass(self) -> tuple[Statistics, Tensor]:
-        """The statistics with P, and the sum of log(2 pi D), 0-d."""
+        """Return the statistics with P, and the sum of log(2 pi D), 0-d."""
         with torch.no_grad():
             weigh = partial(_with_logs, self._variance)
             (sums,), (logs,) = weighted_sums(self._layout, self._rows, weigh, num_values=1)
@@ -496,43 +438,31 @@ class RowNoises:
         (second, third), _ = weighted_sums(self._layout, self._rows, weigh, count=2)
         return assemble(self._layout, second), assemble(self._layout, third)
 
-    @property
-    def statistics(self) -> Statistics:
-        """The statistics with P."""
-        return self._first_pass[0]
-
-    @property
-    def logs(self) -> Tensor:
-        """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
-        return self._first_pass[1]
-
-    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
+    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
-            solved: The posterior of the weights.
-            residual_square: Not used, because the residual is computed from the sums of the second pass.
+            solver: The solver of the rows.
         """
-        pass_sums, mean = self._second_pass[0], solved.mean
-        root = solved.scale / self._variance.sqrt()
-        weights = root[:, None] * solved.state.scores
-        squares = pass_sums.squares - 2 * mean * pass_sums.totals + mean.square() * pass_sums.observations
-        target = pass_sums.target - pass_sums.ones[:, None] * mean
-        residual = (squares + (weights * (pass_sums.gram @ weights - 2 * target)).sum(0)).sum()
-        used = (solved.inverse * (root[:, None] * pass_sums.gram * root)).sum() - self.statistics.observations
-        return 0.5 * (residual / self._variance + len(mean) * used)
+        statistics, root = self._second_pass[0], solver.scale.detach() / self._variance.sqrt()
+        squares = quadratic_form(
+            statistics.centered(solver.mean.detach()), solver.solution, solver.scale.detach(), self._variance
+        )
+        residual = squares - solver.solution.weights.square().sum()
+        used = (solver.inverse * (root[:, None] * statistics.gram * root)).sum() - self.statistics.observations
+        return 0.5 * (residual + len(solver.mean) * used)
 
-    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
+    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of one output.
 
         Args:
-            solved: The posterior of the weights.
+            solver: The solver of the rows.
 
         Returns:
             The information of log v and log s^2, (F,), and of log v, 0-d.
         """
         second, third = self._second_pass
-        root, inverse = solved.scale / self._variance.sqrt(), solved.inverse
+        root, inverse = solver.scale.detach() / self._variance.sqrt(), solver.inverse
         product = inverse @ (root[:, None] * second.gram * root)
         cubed = (inverse * (root[:, None] * third.gram * root)).sum()
         return (product * inverse).sum(1), second.observations - 2 * cubed + (product * product.mT).sum()
@@ -598,44 +528,52 @@ class OnePassSolver(Inference):
         Args:
             other: The other solver. If its sums over the rows differ, nothing is copied.
         """
-        if self.noises.has_sums_of(other.noises):
+        if self.noises.statistics is other.noises.statistics:
             self.noises = other.noises
-            vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
+            vars(self).update({name: vars(other)[name] for name in ("solution", "inverse") if name in vars(other)})
         return self
 
     @property
     def is_solved(self) -> bool:
         """Whether the posterior of the weights has been computed."""
-        return "state" in vars(self)
+        return "solution" in vars(self)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, from the statistics alone."""
         return with_gradient(self._value, self.mean, self.variance, self.scale)
 
     @cached_property
-    def state(self) -> "WeightState":
+    def _statistics(self) -> WeightStatistics:
+        """The statistics of the rows about the mean."""
+        return self.noises.statistics.centered(self.mean)
+
+    @cached_property
+    def solution(self) -> WeightSolution:
         """The posterior of the weights."""
         with torch.no_grad():
-            return WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
+            return solve(self._statistics, self.scale, self.variance)
 
     @cached_property
     def inverse(self) -> Tensor:
         """A^-1, (F, F)."""
-        return torch.cholesky_inverse(self.state.factor)
+        return torch.cholesky_inverse(self.solution.factor)
+
+    @property
+    def square(self) -> Tensor:
+        """The quadratic form (y - mean)^T C^-1 (y - mean) of all outputs, 0-d."""
+        with torch.no_grad():
+            return quadratic_form(self._statistics, self.solution, self.scale, self.variance)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        state = self.state
-        variance, k = self.variance.detach(), len(self.mean)
-        residual_square = (state.squares - (state.target * state.scores).sum(0)).sum()
-        determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (residual_square / variance + k * (determinant + self.noises.logs))
+        (factor, weights), k = self.solution, len(self.mean)
+        value = -0.5 * (self.square + k * (2 * factor.diagonal().log().sum() + self.noises.logs))
 
         def gradients() -> Sequence[Tensor | None]:
-            diagonal = self.inverse.diagonal()
-            in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            in_variance = self.noises.in_log_variance(self._solved, residual_square) / variance
-            in_mean = (state.totals - state.ones @ state.scores) / variance
-            scale = self.scale.detach()
+            statistics, scale, variance = self.noises.statistics, self.scale.detach(), self.variance.detach()
+            in_log_scale = weights.square().sum(1) + k * (self.inverse.diagonal() - 1)
+            in_variance = self.noises.in_log_variance(self) / variance
+            totals = statistics.totals - statistics.observations * self.mean.detach()
+            in_mean = (totals - (scale * statistics.ones) @ weights) / variance
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
             return [
                 gradient if need else None
@@ -643,10 +581,6 @@ class OnePassSolver(Inference):
             ]
 
         return value, gradients
-
-    @property
-    def _solved(self) -> WeightPosterior:
-        return WeightPosterior(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
@@ -661,15 +595,16 @@ class OnePassSolver(Inference):
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
-            state, inverse, k = self.state, self.inverse, len(self.mean)
-            variance, diagonal = self.variance.detach(), inverse.diagonal()
-            (in_both, of_variance), squared = self.noises.information(self._solved), inverse.square()
+            inverse, k = self.inverse, len(self.mean)
+            diagonal = inverse.diagonal()
+            (in_both, of_variance), squared = self.noises.information(self), inverse.square()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
             cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
-            solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
-            of_mean = (self.noises.statistics.observations - state.ones @ solved) / variance
+            ones = self.scale / self.variance.sqrt() * self.noises.statistics.ones
+            solved = torch.cholesky_solve(ones[:, None], self.solution.factor)[:, 0]
+            of_mean = (self.noises.statistics.observations - ones @ solved) / self.variance
             return total + of_mean * (in_mean.mT @ in_mean)
 
     @cached_property
@@ -679,33 +614,30 @@ class OnePassSolver(Inference):
 
     def posterior(self) -> SeriesPosterior:
         """Return the posterior of the weights, with the sums over the rows for updates."""
-        sums, prior = self.noises.statistics.sums, self.prior.detached()
+        sums = self.noises.statistics.sums
         if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
-            return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
+            row_sums = RowSumsForUpdates(sums, self.mean.detach(), self.noise.detach())
+            return _posterior(self.prior.detached(), self.solution, row_sums)
         if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
-            dense = LowRankSolver(LinearModel(self.prior.dense, self.rows, self.mean, self.noise)).posterior()
-            row_sums = RowSumsForUpdates(sums, self.mean, self.noise)
-            return SeriesPosterior(self.prior, dense.weights, dense.uncertainty, row_sums=row_sums)
-        state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
-        return posterior_with(self.prior, state, sums, self.mean, self.noise)
+            solution = differentiable_solution(LinearModel(self.prior.dense, self.rows, self.mean, self.noise))
+        else:
+            solution = solve(self._statistics, self.scale, self.variance)
+        return _posterior(self.prior, solution, RowSumsForUpdates(sums, self.mean, self.noise))
 
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        See `LowRankSolver.leave_one_out`.
-
         Args:
             rows: The rows whose moments are returned, in a second pass. If None, all.
         """
-        means, variances = [], []
         with torch.no_grad():
-            moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
-            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if rows is None else rows):
-                noise_diag = block.noise_diag(self.variance.detach())
-                fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)
-                complement = 1 - known / noise_diag
-                residual = block.targets - self.mean - fitted
-                means.append(block.targets - residual / complement[:, None])
-                once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
-                variances.append(noise_diag / complement + once * missing)
-        return torch.cat(means), torch.cat(variances)
+            return left_out(self._moments(self.rows if rows is None else rows))
+
+    def _moments(self, rows: Rows) -> Iterator[RowMoments]:
+        """Yield the moments of blocks of rows."""
+        moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
+        for block in row_blocks(Layout.of(designs_of(self.prior)), rows):
+            residual = block.targets - self.mean - moments.mean(block.inputs)
+            known, noise_diag = moments.known_variance(block.inputs), block.noise_diag(self.variance)
+            once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
+            yield RowMoments(block.targets, residual, known, noise_diag, once * missing)

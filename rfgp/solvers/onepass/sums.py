@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from rfgp.lattices.design import Complex, Floats, LatticeDesign, series_at_point
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums, sums_over_parts
 from rfgp.solvers.lowrank import LowRankPosterior
+from rfgp.solvers.lowrank import Statistics as WeightStatistics
 
 # --- Products of real features on lattices, and series of such products ----------------------------------------------
 
@@ -493,8 +494,9 @@ def _check_inside(lattice: Lattice, points: Tensor) -> None:
 
 # --- Sufficient statistics of Gaussian regression on fixed designs ---------------------------------------------------
 
-MAX_CACHED_SUMS = 2
-"""The maximum number of cached sums of each set of rows, such as those on two lattices."""
+MAX_CACHED = 3
+"""The maximum number of cached results of each set of rows: sums on two lattices, and statistics of their modes."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,12 +523,19 @@ class Statistics:
     observations: float
     sums: RowSums
 
+    def centered(self, mean: Tensor) -> WeightStatistics:
+        """Return the statistics of features and of targets minus a mean.
 
-_Cache = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
-_SUMS_CACHE: _Cache = weakref.WeakKeyDictionary()
-"""The last sums over each set of rows, with their layouts."""
-_STATISTICS_CACHE: _Cache = weakref.WeakKeyDictionary()
-"""The last statistics of each set of rows, with their designs."""
+        Args:
+            mean: The mean, (k,).
+        """
+        target, observations = self.target - self.ones[:, None] * mean, self.squares.new_tensor(self.observations)
+        squares = self.squares - 2 * mean * self.totals + mean.square() * observations
+        return WeightStatistics(self.gram, target, squares.sum(), observations, observations)
+
+
+_CACHE: weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]] = weakref.WeakKeyDictionary()
+"""The last sums and statistics of each set of rows, with their keys."""
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
@@ -539,33 +548,30 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
         rows: The rows.
     """
     layout = Layout.of(designs)
-    statistics: Statistics = _cached(
-        _STATISTICS_CACHE, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
-    )
-    return statistics
+
+    def compute() -> Statistics:
+        return assemble(layout, cached_sums(rows, layout.key, lambda: sums_over(layout, rows)))
+
+    return cached_sums(rows, ("statistics", *layout.designs), compute)
 
 
-def row_sums(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows, which are read unless sums are cached.
+def cached_sums(rows: Rows, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+    """Return the result of a function of rows, or one of the last results with the same key.
 
     Args:
-        layout: The layout of the designs.
-        rows: The rows.
+        rows: The rows, for whose lifetime results are cached.
+        key: What the result depends on, besides the rows.
+        compute: Returns the result.
     """
-    sums: RowSums = _cached(_SUMS_CACHE, MAX_CACHED_SUMS, rows, layout.key, lambda: sums_over(layout, rows))
-    return sums
-
-
-def _cached(cache: _Cache, max_results: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
-    """Return the result for a key and rows. The last `max_results` results are cached."""
-    results = cache.setdefault(rows, [])
+    results = _CACHE.setdefault(rows, [])
     for known_key, result in results:
         if len(known_key) == len(key) and all(a is b or a == b for a, b in zip(known_key, key, strict=True)):
-            return result
-    result = compute()
-    results.append((key, result))
-    del results[:-max_results]
-    return result
+            found: T = result
+            return found
+    found = compute()
+    results.append((key, found))
+    del results[:-MAX_CACHED]
+    return found
 
 
 def assemble(layout: Layout, sums: RowSums) -> Statistics:
