@@ -1,7 +1,6 @@
 """The choice of an approximation for a likelihood that is not Gaussian."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from rfgp.inference.sites.classes import (
 )
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
-from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace, with_curvature_noise
+from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace, WeightLaplace, with_curvature_noise
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
@@ -75,10 +74,9 @@ def infer(
                 "Neighbors that are responses, and residuals of inducing points without neighbors, require a Gaussian "
                 f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
-    arguments = _InferenceArguments(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
-        return _variational(priors, arguments)
-    return _coupled(priors[0], arguments) if likelihood.num_latents > 1 else _laplace(priors[0], arguments)
+        return _variational(priors, gathered(rows), mean, likelihood, learned, warm_start)
+    return _laplace(priors[0], rows, mean, likelihood, learned, warm_start)
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
@@ -101,49 +99,34 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
     return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
-@dataclass(frozen=True, eq=False)
-class _InferenceArguments:
-    """The arguments of `infer` that all approximations use."""
-
-    rows: Rows
-    mean: Tensor
-    likelihood: Likelihood
-    learned: Mapping[str, Tensor]
-    warm_start: WarmStart
-
-    @property
-    def unused_noise(self) -> Tensor:
-        """A placeholder noise of 1, 0-d. All approximations replace or ignore it."""
-        return torch.ones_like(self.mean[0])
-
-
-def _laplace(prior: Prior, arguments: _InferenceArguments) -> Laplace | LowRankLaplace | LatticeLaplace:
-    """Return Laplace's approximation for one function."""
-    if is_low_rank(prior, arguments.rows) and has_lattices(prior):
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        return LatticeLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
-    if is_low_rank(prior, arguments.rows):
-        likelihood = arguments.likelihood.at({name: value.detach() for name, value in arguments.learned.items()})
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        model = with_curvature_noise(model, likelihood)
-        return LowRankLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
-    block = gathered(arguments.rows)
-    solver = solver_in_memory(prior, block, arguments.mean, arguments.unused_noise)
-    return Laplace(solver, block, arguments.mean, arguments.likelihood, arguments.learned, arguments.warm_start)
+def _laplace(
+    prior: Prior,
+    rows: Rows,
+    mean: Tensor,
+    likelihood: Likelihood,
+    learned: Mapping[str, Tensor],
+    warm_start: WarmStart = (),
+) -> Laplace | WeightLaplace:
+    """Return Laplace's approximation for one function or several classes. Its arguments are those of `infer`."""
+    arguments, noise = (likelihood, learned, warm_start), torch.ones_like(mean[0])
+    if likelihood.num_latents > 1:
+        if not prior.has_weights_only:
+            raise InvalidArgumentError(
+                "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a "
+                'field or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
+            )
+        return CoupledLowRankLaplace(LinearModel(prior.dense, rows, mean, noise), *arguments)
+    if not is_low_rank(prior, rows):
+        block = gathered(rows)
+        return Laplace(solver_in_memory(prior, block, mean, noise), block, mean, *arguments)
+    model = LinearModel(prior.dense, rows, mean, noise)
+    if has_lattices(prior):
+        return LatticeLaplace(model, *arguments)
+    bound = likelihood.at({name: value.detach() for name, value in learned.items()})
+    return LowRankLaplace(with_curvature_noise(model, bound), *arguments)
 
 
-def _coupled(prior: Prior, arguments: _InferenceArguments) -> Inference:
-    """Return Laplace's approximation for several classes."""
-    if not prior.has_weights_only:
-        raise InvalidArgumentError(
-            "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a field "
-            'or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
-        )
-    model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-    return CoupledLowRankLaplace(model, arguments.likelihood)
-
-
-def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -> Solver:
+def _without_draws(prior: Prior, block: Block, mean: Tensor) -> Solver:
     """Return a solver with exact variances at rows.
 
     A search with estimated variances would not converge.
@@ -159,8 +142,8 @@ def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.graph_features:
-        return solver_in_memory(prior, block, arguments.mean[:1], arguments.unused_noise)
-    solver = bordered_latent(prior, block, arguments.mean[:1], arguments.unused_noise)
+        return solver_in_memory(prior, block, mean[:1], torch.ones_like(mean[0]))
+    solver = bordered_latent(prior, block, mean[:1], torch.ones_like(mean[0]))
     if solver is None:
         raise InvalidArgumentError(
             f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
@@ -169,15 +152,19 @@ def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -
     return solver
 
 
-def _variational(priors: Sequence[Prior], arguments: _InferenceArguments) -> Variational:
+def _variational(
+    priors: Sequence[Prior],
+    block: Block,
+    mean: Tensor,
+    likelihood: Likelihood,
+    learned: Mapping[str, Tensor],
+    warm_start: WarmStart,
+) -> Variational:
     """Return variational inference. For one function it starts at Laplace's mode."""
-    block, likelihood = gathered(arguments.rows), arguments.likelihood
-    solvers = [_without_draws(prior, block, arguments) for prior in priors] * likelihood.num_latents
-    mean = torch.cat([arguments.mean, arguments.mean.new_zeros(len(priors) - 1)])
+    solvers = [_without_draws(prior, block, mean) for prior in priors] * likelihood.num_latents
+    means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
 
     def mode() -> Tensor:
-        start = _InferenceArguments(block, arguments.mean.detach(), likelihood, arguments.learned, ())
-        return _laplace(priors[0], start).fitted
+        return _laplace(priors[0], block, mean.detach(), likelihood, learned).fitted
 
-    initial = mode if len(solvers) == 1 else None
-    return Variational(solvers, block, mean, likelihood, arguments.learned, initial, arguments.warm_start)
+    return Variational(solvers, block, means, likelihood, learned, mode if len(solvers) == 1 else None, warm_start)

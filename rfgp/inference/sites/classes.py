@@ -25,16 +25,16 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import block_diagonal
-from rfgp.inference.sites.newton import LENGTHS, ModeProblem, RowLikelihood, Step, find_mode
-from rfgp.inference.sites.weights import WeightMode, WeightState, search_tolerances
+from rfgp.inference.sites.newton import ModeProblem, RowLikelihood, State, Step, find_mode
+from rfgp.inference.sites.weights import WeightLaplace, WeightMode, WeightSums, search_tolerances, weight_state
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
-from rfgp.solvers import Inference, Posterior
+from rfgp.solvers import Posterior, WarmStart
 from rfgp.solvers.iterative.operator import conjugate_gradients
 from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, gradient_sums, symmetrized
 from rfgp.solvers.role import Functions, Shape, known_terms
@@ -317,28 +317,30 @@ CG_TOLERANCES = (1e-9, 1e-2)
 """The relative residuals of conjugate gradients at and far from the mode."""
 
 
-class ClassWeightProblem(ModeProblem[WeightState]):
+class ClassWeightProblem(ModeProblem):
     """The posterior of the weights of C functions given rows in blocks.
 
     Args:
         model: The rows and their features, without gradients. Its mean is (C,).
         likelihood: The likelihood of C classes.
+        warm_start: Weights (F, C) at hyperparameters close by, or nothing.
     """
 
-    def __init__(self, model: LinearModel, likelihood: Likelihood) -> None:
+    def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
         self.tolerance, self.stall_decrement = search_tolerances(model)
         self._model, self._likelihood, self._features = model, likelihood, FeatureBlocks(model)
+        self._warm_start = warm_start
 
     def initial_positions(self) -> list[Tensor]:
-        """Return zeros (F, C)."""
-        return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
+        """Return zeros and the warm start, (F, C) each."""
+        return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean)), *self._warm_start]
 
     def objective(self, position: Tensor) -> float:
         """Return psi at weights (F, C)."""
         rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
-    def evaluate(self, position: Tensor) -> WeightState:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at weights (F, C)."""
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
@@ -353,11 +355,11 @@ class ClassWeightProblem(ModeProblem[WeightState]):
                 add_symmetric_product(grams[c], phi * roots[:, c, None])
         scale = self._model.scale
         scaled = torch.stack([symmetrized(gram) for gram in grams]).mul_(scale[:, None] * scale)
-        return WeightState(position, value, scale[:, None] * gradient, scaled)
+        return weight_state(position, WeightSums(value, scale[:, None] * gradient, scaled))
 
-    def step(self, state: WeightState, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, solved to a residual that decreases with the decrement."""
-        precisions = state.gram.clone()
+        precisions = state.results.gram.clone()
         precisions.diagonal(dim1=1, dim2=2).add_(1)
         factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in precisions])
         shape = state.position.shape
@@ -367,24 +369,12 @@ class ClassWeightProblem(ModeProblem[WeightState]):
             separate = torch.cholesky_solve(v.mT[:, :, None], factors)[:, :, 0].mT
             return (separate + v.mean(1, keepdim=True)).reshape(-1, 1)
 
-        ascent = state.gradient - state.position
+        ascent = state.results.gradient - state.position
         tolerance = min(max(0.1 * last_decrement, CG_TOLERANCES[0]), CG_TOLERANCES[1])
         product = self._precision_product(state.position)
         solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MAX_CG_ITERATIONS, precondition)
         change = solved.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
-
-    def move(self, state: WeightState, step: Step, min_objective: float) -> WeightState | None:
-        """Return the state after the longest step that reaches `min_objective`, or None if there is none."""
-        along = [
-            (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
-        ]
-        for length in LENGTHS:
-            position = state.position + length * step.change
-            values = (RowLikelihood(self._likelihood, block).log_prob(f + length * slope) for block, f, slope in along)
-            if float(sum(values) - 0.5 * position.square().sum()) >= min_objective:
-                return self.evaluate(position)
-        return None
 
     def _precision_product(self, position: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the map of v (F C, 1) to A v at weights (F, C)."""
@@ -406,20 +396,14 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return self._model.mean + self._model.fitted(phi, position)
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledLowRankLaplace(Inference):
+class CoupledLowRankLaplace(WeightLaplace):
     """Laplace's approximation to the posterior of the weights of C functions.
 
-    Attributes:
-        model: The rows, with labels as targets, and their features. Its mean is (C,).
-        likelihood: The likelihood of C classes.
+    The mean of the model is (C,).
 
     Raises:
         InvalidArgumentError: If the precision of all weights would not fit in memory.
     """
-
-    model: LinearModel
-    likelihood: Likelihood
 
     def __post_init__(self) -> None:
         size = self.model.num_features * len(self.model.mean)
@@ -430,89 +414,67 @@ class CoupledLowRankLaplace(Inference):
             )
 
     @cached_property
-    def mode(self) -> WeightState:
-        """The mode of the weights."""
+    def mode(self) -> WeightMode:
+        """The mode of the weights (F, C), with the factor of A, (C F, C F), class by class."""
         with torch.no_grad():
-            return find_mode(ClassWeightProblem(self._detached, self.likelihood)).state
+            state, _ = find_mode(ClassWeightProblem(self.detached, self.likelihood, self.start))
+            return WeightMode(state.position, self._factor(state), state.results.value)
 
-    @cached_property
-    def factor(self) -> Tensor:
-        """The lower Cholesky factor of A, (C F, C F), class by class."""
-        with torch.no_grad():
-            model, mode, C = self._detached, self.mode, len(self.model.mean)
-            F = model.num_features
-            matrix = model.mean.new_zeros(C * F, C * F)
-            for block in model.blocks():
-                phi = model.phi(block)
-                p = torch.softmax(self._f(phi), dim=1) * block.counts().sqrt()[:, None]
-                add_symmetric_product(matrix, (phi[:, None] * p[:, :, None].to(phi)).reshape(len(phi), C * F))
-            scale = model.scale.repeat(C)
-            matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
-            for c in range(C):
-                of_class = slice(c * F, (c + 1) * F)
-                matrix[of_class, of_class] += mode.gram[c]
-            matrix.diagonal().add_(1)
-            return cholesky(matrix, "The precision of the weights of all classes")
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the approximate log evidence, 0-d."""
-        return with_gradient(self._evidence, *self.model.tensors)
-
-    @cached_property
-    def effective_dof_fraction(self) -> float:
-        """The fraction of the weights that the rows determine, (C F - tr A^-1) / (C F)."""
-        return 1 - float(torch.cholesky_inverse(self.factor).diagonal().mean())
+    def _factor(self, state: State) -> Tensor:
+        """Return the lower Cholesky factor of A at the mode."""
+        model, C = self.detached, len(self.model.mean)
+        F = model.num_features
+        matrix = model.mean.new_zeros(C * F, C * F)
+        for block in model.blocks():
+            phi = model.phi(block)
+            f = model.mean + model.fitted(phi, state.position)
+            p = torch.softmax(f, dim=1) * block.counts().sqrt()[:, None]
+            add_symmetric_product(matrix, (phi[:, None] * p[:, :, None].to(phi)).reshape(len(phi), C * F))
+        scale = model.scale.repeat(C)
+        matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
+        for c, gram in enumerate(state.results.gram):
+            of_class = slice(c * F, (c + 1) * F)
+            matrix[of_class, of_class] += gram
+        matrix.diagonal().add_(1)
+        return cholesky(matrix, "The precision of the weights of all classes")
 
     def posterior(self) -> CoupledLowRankPosterior:
         """Return the weights and the factor of their precision."""
-        return CoupledLowRankPosterior(Prior(weights=self.model.weights.blocks), self.mode.position, self.factor)
+        return CoupledLowRankPosterior(self.prior, self.mode.weights, self.mode.factor)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
-        model, parts = self._detached, []
-        inverse = inverse_blocks(self.factor, self.mode.position)
+        inverse = self._inverse_blocks()
         with torch.no_grad():
-            for block in model.blocks():
-                phi = model.phi(block)
-                _, covariance = function_covariance(model.scale * phi, inverse)
-                parts.append(softmax_cavity(self.likelihood, block, self._f(phi), covariance))
+            parts = [
+                softmax_cavity(self.likelihood, block, f, function_covariance(phi, inverse)[1])
+                for block, phi, f in self._at_mode()
+            ]
         means, covariances = zip(*parts, strict=True)
         return torch.cat(means), torch.cat(covariances)
 
-    @cached_property
-    def _detached(self) -> LinearModel:
-        return self.model.detached()
-
-    def _f(self, phi: Tensor) -> Tensor:
-        """Return f (b, C) at the mode, for features (b, F) without scales."""
-        return self._detached.mean + self._detached.fitted(phi, self.mode.position)
-
-    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        mode = WeightMode(self.mode.position, self.factor, self.mode.value)
-        return mode.evidence, partial(self._gradients, needs)
-
-    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the tensors of the model."""
-        model, W = self._detached, self.mode.position
-        inverse = inverse_blocks(self.factor, W)
-        b = self._implicit_weights(inverse)
-        objective = partial(_objective, self.likelihood, W, b, inverse)
-        _, *gradients = gradient_sums(objective, needs, model)
-        diagonal = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
+        model, W, inverse = self.detached, self.mode.weights, self._inverse_blocks()
+        (C, F, size), pulled = inverse.shape, torch.zeros_like(W)  # Phi^T s
+        for block, phi, f in self._at_mode():
+            s = determinant_gradient(f, block.counts()[:, None], function_covariance(phi, inverse)[1])
+            pulled += transposed_product(phi, s)
+        b = (inverse.reshape(size, size) @ pulled.mT.reshape(-1)).reshape(C, F).mT
+        _, *gradients = gradient_sums(partial(_objective, self.likelihood, W, b, inverse), needs, model)
+        diagonal = inverse.reshape(size, size).diagonal().reshape(C, F).mT
         gradients[2] = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
         return [g.to(t) if need else None for g, t, need in zip(gradients, model.tensors, needs, strict=True)]
 
-    def _implicit_weights(self, inverse: Tensor) -> Tensor:
-        """Return b = A^-1 Phi^T s, (F, C), for the blocks of A^-1."""
-        model, W = self._detached, self.mode.position
-        right = torch.zeros_like(W)
+    def _inverse_blocks(self) -> Tensor:
+        return inverse_blocks(self.mode.factor, self.mode.weights)
+
+    def _at_mode(self) -> Iterator[tuple[Block, Tensor, Tensor]]:
+        """Yield blocks of b rows, with their features times scales (b, F) and f (b, C) at the mode, float64."""
+        model = self.detached
         for block in model.blocks():
-            unit = model.phi(block).double()
-            phi = model.scale * unit
-            _, covariance = function_covariance(phi, inverse)
-            right += transposed_product(phi, determinant_gradient(self._f(unit), block.counts()[:, None], covariance))
-        C, F, _ = inverse.shape
-        return (inverse.reshape(C * F, C * F) @ right.mT.reshape(-1)).reshape(C, F).mT
+            phi = model.phi(block).double()
+            yield block, model.scale * phi, model.mean + model.fitted(phi, self.mode.weights)
 
 
 def _objective(

@@ -41,7 +41,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -158,8 +158,8 @@ def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor,
 
 MAX_STEPS = 300
 """The maximum number of steps of a search."""
-LENGTHS = tuple(0.5**i for i in range(90))
-"""The step lengths, in the order in which they are tried."""
+LENGTHS = tuple(0.5**i for i in range(1, 90))
+"""The lengths of shortened steps, in the order in which they are tried."""
 TOLERANCE = 1e-14
 """The decrement, in nats per thousand rows, at which a search has converged."""
 STALL_DECREMENT = 1e-6
@@ -175,19 +175,18 @@ NOT_FINITE = (
 )
 
 
-class State(Protocol):
-    """Interface: a position of the search, with the results of a problem there."""
+class State(NamedTuple):
+    """A position of the search, with the results of a problem there.
 
-    @property
-    def position(self) -> Tensor:
-        """The position, (...)."""
+    Attributes:
+        position: The position, (...).
+        objective: psi, in nats.
+        results: The results from which a problem computes its step.
+    """
 
-    @property
-    def objective(self) -> float:
-        """psi, in nats."""
-
-
-S = TypeVar("S", bound=State)
+    position: Tensor
+    objective: float
+    results: Any
 
 
 class Step(NamedTuple):
@@ -204,7 +203,7 @@ class Step(NamedTuple):
     curvature: Any = None
 
 
-class ModeProblem(ABC, Generic[S]):
+class ModeProblem(ABC):
     """Interface: an objective with Newton's steps.
 
     Attributes:
@@ -230,7 +229,7 @@ class ModeProblem(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def evaluate(self, position: Tensor) -> S:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at a position.
 
         Args:
@@ -238,7 +237,7 @@ class ModeProblem(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def step(self, state: S, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step from a state, or one by a step rule of the problem.
 
         Args:
@@ -247,43 +246,9 @@ class ModeProblem(ABC, Generic[S]):
                 steps.
         """
 
-    def stall_decrement_at(self, state: S) -> float:
-        """Return the stall decrement at a state, at least the rounding error of psi there.
 
-        Args:
-            state: The state.
-        """
-        return max(self.stall_decrement, ROUNDING * abs(state.objective))
-
-    def move(self, state: S, step: Step, min_objective: float) -> S | None:
-        """Return the state after the longest step that reaches `min_objective`, or None.
-
-        Args:
-            state: The state.
-            step: The step from it.
-            min_objective: The smallest accepted objective of the new state, in nats.
-        """
-        for length in LENGTHS:
-            position = state.position + length * step.change
-            if self.objective(position) >= min_objective:
-                return self.evaluate(position)
-        return None
-
-
-class Mode(NamedTuple, Generic[S]):
-    """The mode of an objective.
-
-    Attributes:
-        state: The last state of the search.
-        step: The next step from it.
-    """
-
-    state: S
-    step: Step
-
-
-def find_mode(problem: ModeProblem[S]) -> Mode[S]:
-    """Return the mode of a problem's objective.
+def find_mode(problem: ModeProblem) -> tuple[State, Step]:
+    """Return the last state of a search for the mode of a problem's objective, and the next step from it.
 
     Args:
         problem: The objective with its steps.
@@ -299,22 +264,34 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
     for _ in range(problem.max_steps):
         step = problem.step(state, decrement)
         last_decrement, decrement = decrement, step.decrement
-        stall_decrement = problem.stall_decrement_at(state)
+        stall_decrement = max(problem.stall_decrement, ROUNDING * abs(state.objective))
         if decrement <= problem.tolerance or last_decrement <= decrement < stall_decrement:
-            return Mode(state, step)
+            return state, step
         max_loss = stall_decrement if decrement < stall_decrement else problem.tolerance
-        next_state = problem.move(state, step, state.objective - max_loss)
+        next_state = _moved(problem, state, step, max_loss)
         if next_state is None:
             break
         state = next_state
     limit = max(stall_decrement, MAX_FINAL_DECREMENT)
     if decrement < limit:
-        return Mode(state, problem.step(state, decrement))
+        return state, problem.step(state, decrement)
     raise SolverError(
         f"The mode of the latent function was not found: the last decrement must be below {limit:.1e} nats, got "
         f"{decrement:.1e}. The prior may be too wide for the likelihood. Set a prior on outputscale, rescale the "
         "targets, or use dtype=torch.float64."
     )
+
+
+def _moved(problem: ModeProblem, state: State, step: Step, max_loss: float) -> State | None:
+    """Return the state after the full step, or the longest shorter one without a larger loss of psi, or None."""
+    full_step = problem.evaluate(state.position + step.change)
+    if full_step.objective >= state.objective - max_loss:
+        return full_step
+    for length in LENGTHS:
+        position = state.position + length * step.change
+        if problem.objective(position) >= state.objective - max_loss:
+            return problem.evaluate(position)
+    return None
 
 
 # --- Sites of rows over any solver, with Gaussian regressions as Newton's steps --------------------------------------
@@ -347,25 +324,15 @@ def regression(
     return solver.with_data(block, mean, working.new_zeros(()))
 
 
-@dataclass(frozen=True, eq=False)
-class RowState:
-    """A state of the search.
+class RowTerms(NamedTuple):
+    """The latent values and the derivatives of the log density at a state."""
 
-    Attributes:
-        position: The pair f - mean and a, (2, n).
-        objective: The objective psi, in nats.
-        f: The latent values, (n,).
-        terms: The log density and its derivatives at f.
-    """
-
-    position: Tensor
-    objective: float
-    f: Tensor
+    f: Tensor  # (n,)
     terms: LikelihoodTerms
 
 
-class RowProblem(ModeProblem[RowState]):
-    """The posterior of one latent function at rows in memory.
+class RowProblem(ModeProblem):
+    """The posterior of one latent function at rows in memory. Positions are pairs f - mean and a, (2, n).
 
     Args:
         solver: A Gaussian regression of the rows, without gradients.
@@ -392,15 +359,15 @@ class RowProblem(ModeProblem[RowState]):
         shift, a = position
         return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
 
-    def evaluate(self, position: Tensor) -> RowState:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at the pair f - mean and a, (2, n)."""
         f = self._mean + position[0]
         terms = self._rows.terms(f)
-        return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
+        return State(position, float(terms.value - 0.5 * position[0] @ position[1]), RowTerms(f, terms))
 
-    def step(self, state: RowState, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer."""
-        terms, (shift, a) = state.terms, state.position
+        terms, (shift, a) = state.results.terms, state.position
         solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(solver) - state.position, terms.gradient - a
         if not self._rows.likelihood.is_concave:
@@ -436,18 +403,6 @@ def _position(solver: Solver) -> Tensor:
     return torch.stack([solver.fitted[:, 0], solver.coefficients[:, 0]])
 
 
-def row_mode(problem: RowProblem) -> RowState:
-    """Return the mode of the latent function at its rows, after one more step.
-
-    The step costs only an evaluation, because `find_mode` has solved for it.
-
-    Args:
-        problem: The problem.
-    """
-    state, step = find_mode(problem)
-    return problem.move(state, step, state.objective - problem.stall_decrement_at(state)) or state
-
-
 # --- Laplace's approximation over any solver, for rows in memory -----------------------------------------------------
 
 
@@ -472,12 +427,16 @@ class Laplace(Inference):
     start: WarmStart = ()
 
     @cached_property
-    def mode(self) -> RowState:
-        """The mode of the latent function at the rows."""
+    def mode(self) -> RowTerms:
+        """The mode of the latent function at the rows, after one more step, which `find_mode` has solved for."""
         likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
         with torch.no_grad():
             rows, mean = RowLikelihood(likelihood, self.rows), self.mean.detach()[0]
-            return row_mode(RowProblem(self.solver, rows, mean, self.start))
+            problem = RowProblem(self.solver, rows, mean, self.start)
+            state, step = find_mode(problem)
+            max_loss = max(problem.stall_decrement, ROUNDING * abs(state.objective))
+            results: RowTerms = (_moved(problem, state, step, max_loss) or state).results
+            return results
 
     @property
     def fitted(self) -> Tensor:
