@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from rfgp.inference.distributions import (
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root
+from rfgp.parameters import ParameterValues
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.lowrank.posterior import Extensions
 from rfgp.solvers.role import Functions, Shape
@@ -390,24 +391,40 @@ class WithNewLevels(Distribution):
 # --- Weighted mixtures of Gaussian processes with one output ---------------------------------------------------------
 
 NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
-NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
+NO_TERMS_OF_AVERAGE = (
+    "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
+)
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureMember:
-    """A Gaussian process of a mixture.
+class Member:
+    """A process with its weight in an average of posteriors.
 
     Attributes:
-        weight: The weight. The weights of all members sum to one.
-        prior: The prior of the latent function.
-        mean: The mean, (1,).
-        noise: The variance of one observation, 0-d.
+        weight: The weight. The weights of an average sum to one.
+        spec: The specification of the process.
+        values: Its hyperparameters.
     """
 
     weight: float
-    prior: Prior
-    mean: Tensor
-    noise: Tensor
+    spec: Any
+    values: ParameterValues
+
+    @property
+    def mean(self) -> Tensor:
+        """The standardized mean, (k,), float64."""
+        return self.values.standardized("mean").reshape(-1).double()
+
+    @property
+    def noise(self) -> Tensor:
+        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
+        return self.values.standardized("noise").double()
+
+    @property
+    def prior(self) -> Prior:
+        """The prior at these hyperparameters."""
+        prior: Prior = self.spec.prior(self.values)
+        return prior
 
 
 class MixtureInference(Inference):
@@ -418,7 +435,7 @@ class MixtureInference(Inference):
         infer: A function that returns the inference from the rows under one member, such as a `DenseSolver`.
     """
 
-    def __init__(self, members: Sequence[MixtureMember], infer: Callable[[MixtureMember], Inference]) -> None:
+    def __init__(self, members: Sequence[Member], infer: Callable[[Member], Inference]) -> None:
         self._members, self._infer, self._first = tuple(members), infer, infer(members[0])
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -461,7 +478,7 @@ class MixturePosterior(SeveralPosteriors):
     noises: tuple[Tensor, ...]
 
     @classmethod
-    def from_members(cls, members: Sequence[MixtureMember], posteriors: Sequence[Posterior]) -> "MixturePosterior":
+    def from_members(cls, members: Sequence[Member], posteriors: Sequence[Posterior]) -> "MixturePosterior":
         """Return the mixture of the posteriors of its members.
 
         Args:
@@ -630,6 +647,8 @@ class MixturePrediction(ByMarginals, Prediction):
         array([-2.,  2.], dtype=float32)
     """
 
+    _no_terms = NO_TERMS_OF_AVERAGE
+
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
         weights, means, variances = zip(*self.parts(), strict=True)
@@ -659,23 +678,6 @@ class MixturePrediction(ByMarginals, Prediction):
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
         return replace(cast(MixturePrediction, functionals), latent=latent)
-
-    @property
-    def terms(self) -> NoReturn:
-        """Raise an error, because an average of models is not divided into terms.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError(NO_TERMS)
-
-    def of(self, *terms: str) -> NoReturn:
-        """Raise an InvalidArgumentError like `terms`."""
-        raise InvalidArgumentError(NO_TERMS)
-
-    def without(self, *terms: str) -> NoReturn:
-        """Raise an InvalidArgumentError like `terms`."""
-        raise InvalidArgumentError(NO_TERMS)
 
     def parts(self) -> Iterator[Component]:
         """Yield the weight of each member, with its means and variances (n,), float64."""

@@ -339,8 +339,8 @@ class PointScales:
         """
         p = prediction
         common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
-        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends}
-        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, **more)
+        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends, "process": p.process}
+        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, inputs=p.inputs, **more)
 
     def samples(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw standardized observations minus `center` from their joint distribution, (count, n).
@@ -465,7 +465,7 @@ class ScaledPrediction(ByMarginals, Prediction):
         return self.source.observed(exposure)
 
     @property
-    def unscaled(self) -> Any:
+    def unscaled(self) -> Prediction:
         """The normal distribution of observations without scales."""
         return self.source.unscaled.observed()
 
@@ -497,19 +497,6 @@ class ScaledPrediction(ByMarginals, Prediction):
         """
         draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
         return self._out(self.location + self.scale * draws.to(self.scale.device))
-
-    @property
-    def terms(self) -> Any:
-        """The predictions of the terms, which have no scales."""
-        return self.unscaled.terms
-
-    def of(self, *terms: str) -> Any:
-        """Return the prediction of the sum of some terms, which has no scales."""
-        return self.unscaled.of(*terms)
-
-    def without(self, *terms: str) -> Any:
-        """Return the prediction of the sum of all other terms, which has no scales."""
-        return self.unscaled.without(*terms)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""

@@ -13,7 +13,7 @@ from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import with_indicators
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.mixture import MixtureMember
+from rfgp.inference.mixture import Member
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import BoundTerm, ColumnSummary, bind, hyperparameters_of, requests_of
@@ -91,31 +91,6 @@ class Variance(NamedTuple):
     name: str
     start: float
     bounds: tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A process with its weight in an average of posteriors.
-
-    Attributes:
-        weight: The weight. The weights of an average sum to one.
-        spec: The specification of the process.
-        values: Its hyperparameters.
-    """
-
-    weight: float
-    spec: "ModelSpec"
-    values: ParameterValues
-
-    @property
-    def noise(self) -> Tensor:
-        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
-        return self.values.standardized("noise").double()
-
-    @property
-    def prior(self) -> Prior:
-        """The prior at these hyperparameters."""
-        return self.spec.prior(self.values)
 
 
 # --- The specification of a model, resolved on data ------------------------------------------------------------------
@@ -200,14 +175,6 @@ class ModelSpec:
         """
         alone = replace(self, weight=1.0, other_members=()) if self.other_members else self
         return Member(self.weight, alone, values), *self.other_members
-
-    def processes(self, values: ParameterValues) -> list[MixtureMember]:
-        """Return the processes whose posteriors are averaged, under a Gaussian likelihood.
-
-        Args:
-            values: The hyperparameters of the first.
-        """
-        return [MixtureMember(one.weight, one.prior, *mean_and_noise(one.values)) for one in self.members(values)]
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
         """Return the standardized noise variance of a Gaussian likelihood, 0-d.
