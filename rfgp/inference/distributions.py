@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,10 +14,14 @@ from torch.autograd.function import once_differentiable
 
 from graphs.checks import check_fits, counted
 from rfgp import random
+from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
+from rfgp.lattices.design import LatticeDesign
+from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
+from rfgp.solvers.lowrank.posterior import Extensions
 from rfgp.solvers.role import LatentOperator
 from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
@@ -225,11 +229,6 @@ class Distribution(ABC):
 
     @property
     @abstractmethod
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
-
-    @property
-    @abstractmethod
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
 
@@ -258,7 +257,8 @@ class Distribution(ABC):
         """
         root, mean = self.root(), self.mean()
         if len(root) != len(mean):
-            return mean + sample_functions_jointly(root, count, mean, generator)
+            standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
+            return mean + (standard @ root.mT).reshape(count, *mean.mT.shape).mT
         standard = torch.randn(count, mean.shape[1], root.shape[1], generator=generator, dtype=root.dtype)
         values: Tensor = mean + (standard.to(root.device) @ root.mT).mT
         return values
@@ -297,9 +297,46 @@ class Distribution(ABC):
     def _root(self) -> Tensor: ...
 
 
+LevelBlock = WeightBlock | PrecisionBlock
+"""A block that may have new levels."""
+CHUNK_SIZE = 2**14
+"""The number of points whose new levels are read at once."""
+FUNCTION_COST = 2**15
+"""The square of the number of points beyond which a draw as a function costs less than a root, per draw.
+
+A root of 300 points takes as long as 3 draws as functions, and one of 2,000 points as long as 120."""
+
+
+def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
+    """Return the blocks of a prior that may have new levels.
+
+    Args:
+        prior: The prior.
+        names: The names of the blocks. If None, all of them.
+    """
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions]
+    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
+
+
+def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs, (n, D) or (n,).
+        memory: The memory limit in bytes. If None, the memory of this machine.
+
+    Raises:
+        MemoryBudgetError: If the covariance does not fit into memory.
+    """
+    check_joint_fits(len(inputs), memory)
+    new = (block.new_covariance(inputs, inputs) for block in prior.weights)
+    return sum(new, start=prior.kernel(inputs, inputs))
+
+
 @dataclass(frozen=True, eq=False)
 class LatentDistribution(Distribution):
-    """The posterior distribution of the latent function at n points.
+    """The posterior distribution of the latent function at n points, plus independent effects of new levels.
 
     Points are read in chunks to bound the memory. If one chunk holds all points, its projection is cached. Otherwise
     the pass over the chunks that computes the variances also computes the mean.
@@ -308,16 +345,13 @@ class LatentDistribution(Distribution):
         posterior: The posterior.
         inputs: The points, a table (n, d) or positions (n,), or blocks of them.
         memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+        blocks: The blocks that may have levels without training rows, or points outside the box of a lattice.
     """
 
     posterior: Posterior
     inputs: Tensor | InputBlocks
     memory: float | None = None
-
-    @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if they are read in blocks."""
-        return len(self.inputs) if isinstance(self.inputs, Tensor) else None
+    blocks: tuple[LevelBlock, ...] = ()
 
     @property
     def requires_grad(self) -> bool:
@@ -332,6 +366,9 @@ class LatentDistribution(Distribution):
             count: The number of draws.
             generator: A generator on the CPU.
         """
+        if self.blocks:
+            known = self._cached("without new levels", lambda: replace(self, blocks=()))
+            return self._with_new_effects(known.sample(count, generator), generator)
         values = self.posterior.sample_values(len(in_memory(self.inputs)), count, generator)
         if values is None:
             return super().sample(count, generator)
@@ -339,7 +376,10 @@ class LatentDistribution(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        return torch.cat(list(self._over_chunks(self.posterior.function_covariance)))
+        covariance = torch.cat(list(self._over_chunks(self.posterior.function_covariance)))
+        if not self.blocks:
+            return covariance
+        return covariance + torch.diag_embed(self._new_variance()[:, None].expand(covariance.shape[:2]))
 
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
@@ -350,19 +390,87 @@ class LatentDistribution(Distribution):
 
     def _variance(self) -> Tensor:
         if self._is_one_chunk:
-            return self.posterior.variance(*self._joint())
-        means, variances = map(torch.cat, zip(*self._over_chunks(self.posterior.moments), strict=True))
-        if not self.requires_grad:
-            self._cache.put("mean", means)
-        return variances
+            variance = self.posterior.variance(*self._joint())
+        else:
+            means, variance = map(torch.cat, zip(*self._over_chunks(self.posterior.moments), strict=True))
+            if not self.requires_grad:
+                self._cache.put("mean", means)
+        if not self.blocks:
+            return variance
+        new = self._new_variance()
+        return variance + (new[:, None] if variance.ndim > 1 else new)
 
     def _covariance(self) -> Tensor:
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions)
-        return self.posterior.covariance(*self._joint())
+        covariance, rows = self.posterior.covariance(*self._joint()), self._new_rows()
+        if not len(rows):
+            return covariance
+        new = self._new_covariance(rows)
+        return covariance.index_put(
+            (rows[:, None], rows), new[..., None] if covariance.ndim > 2 else new, accumulate=True
+        )
 
     def _root(self) -> Tensor:
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions**2)
-        return self.posterior.root(*self._joint())
+        root, rows = self.posterior.root(*self._joint()), self._new_rows()
+        if not len(rows):
+            return root
+        part = self._new_root(rows)
+        new_root = part.new_zeros(len(in_memory(self.inputs)), part.shape[1]).index_put((rows,), part)
+        functions = torch.eye(len(root) // len(new_root), dtype=new_root.dtype)
+        return torch.cat([root, torch.kron(functions, new_root)], dim=1)
+
+    # --- the effects of new levels ----------------------------------------------------------------
+
+    def _new_variance(self) -> Tensor:
+        """Return the variances of new levels, (n,)."""
+        chunks = (self.inputs,) if isinstance(self.inputs, Tensor) else self.inputs.blocks(CHUNK_SIZE)
+        return torch.cat([torch.stack([block.new_variance(x) for block in self.blocks]).sum(0) for x in chunks])
+
+    def _new_rows(self) -> Tensor:
+        """Return the indices of the points with new levels, (r,)."""
+        return self._new_variance().detach().nonzero()[:, 0] if self.blocks else torch.zeros(0, dtype=torch.long)
+
+    def _new_covariance(self, rows: Tensor) -> Tensor:
+        """Return the covariance of new levels at some points, (r, r)."""
+        check_joint_fits(len(rows), self.memory)
+        x = in_memory(self.inputs)[rows]
+        first, *others = (block.new_covariance(x, x) for block in self.blocks)
+        return sum(others, start=first)
+
+    def _new_root(self, rows: Tensor) -> Tensor:
+        """Return a root (r, q) of the covariance of new levels at some points."""
+        covariance = self._new_covariance(rows)
+        if not self._on_lattices:
+            return covariance_root(covariance)
+        values, vectors = torch.linalg.eigh(covariance)  # a difference of two matrices, whose rounding may be negative
+        root: Tensor = vectors * values.clamp_min(0).sqrt()
+        return root
+
+    @property
+    def _on_lattices(self) -> list[WeightBlock]:
+        """The blocks with points outside the box of a lattice."""
+        weights = (block for block in self.blocks if isinstance(block, WeightBlock))
+        return [block for block in weights if isinstance(block.new_levels, LatticeDesign)]
+
+    def _with_new_effects(self, values: Tensor, generator: torch.Generator) -> Tensor:
+        """Return draws (s, n, k) plus draws of the effects of new levels.
+
+        Effects of many points outside the box of a lattice are drawn as functions.
+        """
+        rows, lattices, (count, _, k) = self._new_rows(), self._on_lattices, values.shape
+        if not len(rows):
+            return values
+        if lattices and len(rows) ** 2 > FUNCTION_COST * count:
+            functions = Extensions.of_blocks(lattices, count, k, generator)
+            values = values.index_add(1, rows, functions.evaluate(in_memory(self.inputs)[rows]).to(values))
+            others = tuple(block for block in self.blocks if block not in lattices)
+            return replace(self, blocks=others)._with_new_effects(values, generator)
+        root = self._new_root(rows)
+        standard = torch.randn(count, k, root.shape[1], generator=generator, dtype=root.dtype)
+        return values.index_add(1, rows, (standard @ root.mT).mT.to(values))
+
+    # --- chunks of points -------------------------------------------------------------------------
 
     @property
     def _chunk_size(self) -> int:
@@ -404,11 +512,6 @@ class LinearFunctionals(Distribution):
     latent: Distribution
     weights: Tensor
     shift: Tensor
-
-    @property
-    def num_points(self) -> int:
-        """The number m of functionals."""
-        return len(self.weights)
 
     @property
     def requires_grad(self) -> bool:
@@ -466,11 +569,6 @@ class MarginalDistribution(Distribution):
 
     means: Tensor
     variances: Tensor
-
-    @property
-    def num_points(self) -> int:
-        """The number n of points."""
-        return len(self.means)
 
     @property
     def requires_grad(self) -> bool:
@@ -538,24 +636,6 @@ def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
     return inputs.blocks(size)
 
 
-def sample_functions_jointly(
-    root: Tensor,  # (C n, r)
-    count: int,
-    mean: Tensor,  # (n, C)
-    generator: torch.Generator,
-) -> Tensor:  # (count, n, C)
-    """Draw values of C functions with mean 0 from a root of their joint covariance.
-
-    Args:
-        root: The root, function by function.
-        count: The number of draws.
-        mean: A tensor with the shape of one draw.
-        generator: A generator on the CPU.
-    """
-    standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
-    return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
-
-
 def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
     """Return the probabilities (...) that N(0, deviation^2) is at most `difference`.
 
@@ -566,25 +646,6 @@ def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
     scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
     probability = 0.5 * torch.special.erfc(-difference / scale)  # ndtr loses the digits of small probabilities
     return torch.where(deviation > 0, probability, (difference >= 0).to(probability))
-
-
-def quantiles_by_bisection(
-    cdf: Callable[[Tensor], Tensor], p: Tensor, low: Tensor, high: Tensor, num_steps: int
-) -> Tensor:
-    """Return quantiles (...) by bisection, as upper ends of the last intervals.
-
-    Args:
-        cdf: A function that maps values (...) to the probabilities that a draw is at most each of them.
-        p: The probabilities (...).
-        low: The lower ends (...) of the initial intervals.
-        high: The upper ends (...) of the initial intervals.
-        num_steps: The number of bisection steps.
-    """
-    for _ in range(num_steps):
-        middle = (low + high) / 2
-        is_low = cdf(middle) < p
-        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
-    return high
 
 
 # --- Marginal distributions of observations: mixtures of normal or Student-t distributions ---------------------------

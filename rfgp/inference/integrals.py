@@ -16,14 +16,19 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.distributions import Distribution, InputBlocks, LinearFunctionals, in_memory
+from rfgp.inference.distributions import (
+    Distribution,
+    InputBlocks,
+    LinearFunctionals,
+    blocks_with_new_levels,
+    in_memory,
+)
 from rfgp.inference.mixture import (
     ConditionedGP,
     MixtureDistribution,
     MixturePosterior,
     Terms,
     block_diagonal,
-    blocks_with_new_levels,
 )
 
 RULES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -136,11 +141,6 @@ class BoxIntegrals(Distribution):
     nodes: Tensor
     weights: Tensor
     shift: Tensor
-
-    @property
-    def num_points(self) -> int:
-        """The number m of boxes."""
-        return len(self.nodes)
 
     @property
     def requires_grad(self) -> bool:

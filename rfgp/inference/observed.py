@@ -22,7 +22,6 @@ from rfgp.inference.distributions import (
     Distribution,
     check_probabilities,
     check_values,
-    quantiles_by_bisection,
     read_draws,
 )
 from rfgp.inference.prediction import NO_EXPOSURE, Prediction
@@ -585,7 +584,11 @@ def quantile_of(
         low, high = torch.where(is_far, low - step, low), torch.where(is_short, high + step, high)
     if likelihood.is_discrete:
         return _quantile_of_counts(predictive, p, high.ceil())
-    return quantiles_by_bisection(predictive.cdf, p, low, high, _BISECTION_STEPS)
+    for _ in range(_BISECTION_STEPS):
+        middle = (low + high) / 2
+        is_low = predictive.cdf(middle) < p
+        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+    return high
 
 
 def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tensor:

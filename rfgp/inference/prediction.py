@@ -373,6 +373,7 @@ class Prediction:
             calibrated_ends=None,
             scales=None,
             process=None,
+            inputs=None,
         )
 
     @property
@@ -529,8 +530,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
-        count = self.latent.num_points
-        points = "" if count is None else f" at {counted(count, 'point')}"
+        points = f" at {counted(len(self.inputs), 'point')}" if isinstance(self.inputs, Tensor) else ""
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:

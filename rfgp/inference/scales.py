@@ -190,16 +190,6 @@ class ScaleModel:
         """The largest predictive variance of the rows from which scales were learned."""
         return float(self.basis.variance_range[3].exp())
 
-    def log_scales(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance of g at n points, (n,) each.
-
-        Args:
-            inputs: The inputs, (n, D).
-            mean: The predicted means of standardized targets, (n,).
-            variance: The predictive variances, (n,).
-        """
-        return self._log_scales(self.basis(inputs, mean, variance))
-
     def nodes(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the Gauss-Hermite nodes of g at n points, (5, n).
 
@@ -232,7 +222,7 @@ class ScaleModel:
             mean: Their predicted means, (n,).
             variance: Their predictive variances T, (n,).
         """
-        factor = self.log_scales(inputs, mean, variance)[0].clamp(-7, 7).exp()
+        factor = self._log_scales(self.basis(inputs, mean, variance))[0].clamp(-7, 7).exp()
         if not math.isinf(self.df):
             u = (targets - mean).square() / (variance * factor)
             factor = factor * (self.df + u) / (self.df + 1)
@@ -399,11 +389,6 @@ class ScaledDistribution(Distribution):
     latent: Distribution
     scales: PointScales
     number: int = 0
-
-    @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
-        return self.latent.num_points
 
     @property
     def requires_grad(self) -> bool:

@@ -23,14 +23,13 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.inference import sites
-from rfgp.inference.distributions import MarginalDistribution, ResultCache
+from rfgp.inference.distributions import MarginalDistribution, ResultCache, prior_kernel
 from rfgp.inference.mixture import (
     ConditionedGP,
     MixtureDistribution,
     MixtureInference,
     MixturePosterior,
     MixturePrediction,
-    prior_kernel,
     saved_tensors,
     tensors_by_prefix,
 )
@@ -760,7 +759,7 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
     is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
     more: dict[str, Any] = {"of_observations": of_observations, "is_small": is_small, "scales": scales}
     if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, **more)
+        return MixturePrediction(*parts, inputs=inputs, **more)
     return Prediction(*parts, process=process, inputs=inputs, **more)
 
 

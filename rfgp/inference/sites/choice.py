@@ -1,6 +1,7 @@
 """The choice of an approximation for a likelihood that is not Gaussian."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from rfgp.inference.sites.classes import (
 )
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
-from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace, WeightLaplace, with_curvature_noise
+from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
@@ -74,9 +75,27 @@ def infer(
                 "Neighbors that are responses, and residuals of inducing points without neighbors, require a Gaussian "
                 f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
+    noise = torch.ones_like(mean[0])  # a placeholder, which all approximations replace or ignore
     if approximation == "variational":
-        return _variational(priors, gathered(rows), mean, likelihood, learned, warm_start)
-    return _laplace(priors[0], rows, mean, likelihood, learned, warm_start)
+        block = gathered(rows)
+        solvers = [_without_draws(prior, block, mean[:1], noise) for prior in priors] * likelihood.num_latents
+        laplace = partial(infer, priors, block, mean.detach(), likelihood, learned, "laplace")
+        means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
+        start = laplace if len(solvers) == 1 else None
+        return Variational(solvers, block, means, likelihood, learned, start, warm_start)
+    prior, arguments = priors[0], (likelihood, learned, warm_start)
+    if likelihood.num_latents > 1:
+        if not prior.has_weights_only:
+            raise InvalidArgumentError(
+                "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a "
+                'field or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
+            )
+        return CoupledLowRankLaplace(LinearModel(prior.dense, rows, mean, noise), *arguments)
+    if not is_low_rank(prior, rows):
+        block = gathered(rows)
+        return Laplace(solver_in_memory(prior, block, mean, noise), block, mean, *arguments)
+    model = LinearModel(prior.dense, rows, mean, noise)
+    return (LatticeLaplace if has_lattices(prior) else LowRankLaplace)(model, *arguments)
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
@@ -99,34 +118,7 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
     return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
-def _laplace(
-    prior: Prior,
-    rows: Rows,
-    mean: Tensor,
-    likelihood: Likelihood,
-    learned: Mapping[str, Tensor],
-    warm_start: WarmStart = (),
-) -> Laplace | WeightLaplace:
-    """Return Laplace's approximation for one function or several classes. Its arguments are those of `infer`."""
-    arguments, noise = (likelihood, learned, warm_start), torch.ones_like(mean[0])
-    if likelihood.num_latents > 1:
-        if not prior.has_weights_only:
-            raise InvalidArgumentError(
-                "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a "
-                'field or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
-            )
-        return CoupledLowRankLaplace(LinearModel(prior.dense, rows, mean, noise), *arguments)
-    if not is_low_rank(prior, rows):
-        block = gathered(rows)
-        return Laplace(solver_in_memory(prior, block, mean, noise), block, mean, *arguments)
-    model = LinearModel(prior.dense, rows, mean, noise)
-    if has_lattices(prior):
-        return LatticeLaplace(model, *arguments)
-    bound = likelihood.at({name: value.detach() for name, value in learned.items()})
-    return LowRankLaplace(with_curvature_noise(model, bound), *arguments)
-
-
-def _without_draws(prior: Prior, block: Block, mean: Tensor) -> Solver:
+def _without_draws(prior: Prior, block: Block, mean: Tensor, noise: Tensor) -> Solver:
     """Return a solver with exact variances at rows.
 
     A search with estimated variances would not converge.
@@ -142,29 +134,11 @@ def _without_draws(prior: Prior, block: Block, mean: Tensor) -> Solver:
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.graph_features:
-        return solver_in_memory(prior, block, mean[:1], torch.ones_like(mean[0]))
-    solver = bordered_latent(prior, block, mean[:1], torch.ones_like(mean[0]))
+        return solver_in_memory(prior, block, mean, noise)
+    solver = bordered_latent(prior, block, mean, noise)
     if solver is None:
         raise InvalidArgumentError(
             f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
             f'{len(block):,} observations that is not. Use inference="laplace", or fewer neighbors.'
         )
     return solver
-
-
-def _variational(
-    priors: Sequence[Prior],
-    block: Block,
-    mean: Tensor,
-    likelihood: Likelihood,
-    learned: Mapping[str, Tensor],
-    warm_start: WarmStart,
-) -> Variational:
-    """Return variational inference. For one function it starts at Laplace's mode."""
-    solvers = [_without_draws(prior, block, mean) for prior in priors] * likelihood.num_latents
-    means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
-
-    def mode() -> Tensor:
-        return _laplace(priors[0], block, mean.detach(), likelihood, learned).fitted
-
-    return Variational(solvers, block, means, likelihood, learned, mode if len(solvers) == 1 else None, warm_start)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -284,8 +284,8 @@ class Variational(Inference):
         mean: The prior means, (L,).
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
-        mode: A function that returns the mode (n,) of one latent function, where the search starts. If None, the
-            search starts at the prior means. Several classes do not use it, and start from the prior.
+        laplace: A function that returns Laplace's approximation for one latent function, at whose mode the search
+            starts. If None, the search starts at the prior means. Several classes start from the prior instead.
         start: The sites lambda and beta of an earlier search, used instead of the mode. If empty, there is no warm
             start. For several classes, the search starts at these sites or from the prior, whichever has the higher
             bound.
@@ -296,7 +296,7 @@ class Variational(Inference):
     mean: Tensor
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    mode: Callable[[], Tensor] | None = None
+    laplace: Callable[[], Any] | None = None
     start: WarmStart = ()
 
     @cached_property
@@ -314,7 +314,7 @@ class Variational(Inference):
         """Return the initial sites for one function, or a function and its log noise."""
         if self.start:
             return Sites(*self.start)
-        return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
+        return mean_sites(problem) if self.laplace is None else laplace_sites(problem, self.laplace().fitted)
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
         """Return the better initial sites for several classes, warm or from the prior."""

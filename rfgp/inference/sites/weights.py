@@ -182,15 +182,11 @@ class WeightProblem(ModeProblem):
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        passes: The passes over the rows that evaluate the features. By default they compute dense features.
+        passes: The passes over the rows that evaluate the features.
     """
 
     def __init__(
-        self,
-        model: LinearModel,
-        likelihood: Likelihood,
-        warm_start: WarmStart = (),
-        passes: FeaturePasses = DENSE_FEATURES,
+        self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart, passes: FeaturePasses
     ) -> None:
         self.tolerance, self.stall_decrement = passes.tolerances(model)
         self.max_steps = MAX_STEPS if likelihood.is_concave else MAX_MAJORIZER_STEPS
@@ -418,10 +414,15 @@ _SAMPLE_ROWS = 2000
 
 
 class LowRankLaplace(WeightLaplace):
-    """Laplace's approximation to the posterior of the weights of features.
+    """Laplace's approximation to the posterior of the weights of features. The noise of the model has no effect."""
 
-    The noise of the model is 1 / mean(W).
-    """
+    @cached_property
+    def detached(self) -> LinearModel:
+        """The model without gradients, with the noise 1 / mean(W) for W at the prior mean of the first rows."""
+        model = self.model.detached()
+        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
+        terms = RowLikelihood(self.bound_likelihood, sample).terms(model.mean.expand(len(sample)))
+        return replace(model, noise=1 / terms.weight.mean())
 
     def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
@@ -439,21 +440,6 @@ class LowRankLaplace(WeightLaplace):
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
         gradients[2] = model.weights.by_block(explicit + b * mode.weights) / model.variances
         return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
-
-
-def with_curvature_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
-    """Return the model with noise 1 / mean(W).
-
-    W is evaluated at the prior mean, for the first rows.
-
-    Args:
-        model: The rows and their features.
-        likelihood: The likelihood, with values of all its parameters.
-    """
-    with torch.no_grad():
-        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
-        terms = RowLikelihood(likelihood, sample).terms(model.mean.detach().expand(len(sample)))
-        return replace(model, noise=1 / terms.weight.mean())
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
