@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
 from rfgp.lattices.design import LatticeDesign
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank.posterior import Extensions
 from rfgp.solvers.role import LatentOperator
-from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 
 # --- Conversion of arguments and results of predictions between arrays and tensors -----------------------------------
@@ -648,7 +648,53 @@ def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
     return torch.where(deviation > 0, probability, (difference >= 0).to(probability))
 
 
-# --- Marginal distributions of observations: mixtures of normal or Student-t distributions ---------------------------
+# --- Marginal distributions: normal, and mixtures of normal or Student-t distributions -------------------------------
+
+
+class Marginals(Protocol):
+    """Interface: the marginal distributions of values (...)."""
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...).
+
+        Args:
+            y: The values, (...).
+        """
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...).
+
+        Args:
+            y: The values, (...).
+        """
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...).
+
+        Args:
+            p: The probabilities, (...).
+        """
+
+
+class NormalMarginals(NamedTuple):
+    """Normal distributions with means (...) and variances (...)."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...)."""
+        return normal_log_prob(y, self.mean, self.variance)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...)."""
+        return normal_cdf(y - self.mean, self.variance.clamp_min(0).sqrt())
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...)."""
+        standard: Tensor = torch.special.ndtri(p)
+        return self.mean + self.variance.clamp_min(0).sqrt() * standard
+
 
 NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
@@ -686,6 +732,7 @@ class MarginalMixture:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities at y, (n,)."""
+        y = y.to(self.means)
         parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
         return torch.logsumexp(torch.stack(parts), dim=0)
 
@@ -701,6 +748,7 @@ class MarginalMixture:
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of values up to y, (n,)."""
+        y = y.to(self.means)
         parts = (w * _cdf(y - mean, square.sqrt(), self.df) for w, mean, square in self._parts())
         return sum(parts, start=torch.zeros_like(y))
 
@@ -710,6 +758,7 @@ class MarginalMixture:
         The last step is differentiable.
         """
         with torch.no_grad():
+            p = p.to(self.means)
             standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
             ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
             low, high = ends.amin(0), ends.amax(0)
@@ -788,31 +837,3 @@ def _cdf(difference: Tensor, scale: Tensor, df: float) -> Tensor:
     student: Any = _StudentCdf
     out: Tensor = student.apply(difference / scale, df)
     return out
-
-
-class ByMarginals:
-    """Densities, probabilities and quantiles of a `Prediction` by its marginal distributions."""
-
-    @abstractmethod
-    def marginals(self) -> MarginalMixture:
-        """Return the marginal distributions of the values in the user's units."""
-
-    def cdf(self: Any, y: Any) -> Any:
-        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
-        mean = self.mean_tensor()
-        marginals, values = self.marginals(), check_values(y, mean, may_be_one=True).expand_as(mean)
-        return self._out(marginals.cdf(values.to(marginals.means)))
-
-    @computed
-    def quantile(self: Any, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        marginals, mean = self.marginals(), self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        levels = (level.to(marginals.means).expand_as(mean) for level in p.reshape(-1))
-        quantiles = torch.stack([marginals.quantile(level) for level in levels])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
-
-    def log_prob(self: Any, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution."""
-        marginals = self.marginals()
-        return self._out(marginals.log_prob(check_values(y, self.mean_tensor()).to(marginals.means)))

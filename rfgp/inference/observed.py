@@ -9,7 +9,7 @@ Gauss-Hermite rule is centered at it (adaptive Gauss-Hermite quadrature, Liu and
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,9 +20,11 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     Distribution,
+    Marginals,
     check_probabilities,
     check_values,
     read_draws,
+    read_real,
 )
 from rfgp.inference.prediction import NO_EXPOSURE, Prediction
 from rfgp.likelihoods import Heteroscedastic, Likelihood
@@ -128,7 +130,8 @@ class HeteroscedasticPredictive:
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and the variances of observations, (n,) each."""
-        (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
+        mean, variance = latent_moments(self.latent, self.location)
+        log_mean, log_variance = self._noise_moments
         return mean, variance + self.base_noise * (log_mean + log_variance / 2).exp()
 
     def log_prob(self, y: Tensor) -> Tensor:
@@ -176,16 +179,12 @@ class HeteroscedasticPredictive:
         return self.latent.noise
 
     @property
-    def _function_moments(self) -> tuple[Tensor, Tensor]:
-        return latent_moments(self.latent, self.location)
-
-    @property
     def _noise_moments(self) -> tuple[Tensor, Tensor]:
         return latent_moments(self._noise, torch.zeros_like(self.location))
 
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield y (b, 1), E f (b, 1) and the variances (b, q) of observations, in chunks."""
-        mean, variance = self._function_moments
+        mean, variance = latent_moments(self.latent, self.location)
         for values, f, latent_variance, m, v in chunks(y, mean, variance, *self._noise_moments):
             noise = self.base_noise * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
             yield values[:, None], f[:, None], latent_variance[:, None] + noise
@@ -507,29 +506,13 @@ class ObservedPrediction(Prediction):
                 the model was fitted with exposures, and none are given here.
         """
         self.check_scored()
-        values = check_values(y, self._moments()[0]) / self._unit
-        if (wrong := self.likelihood.check(values)) is not None:
+        if (wrong := self.likelihood.check(check_values(y, self._moments()[0]) / self._unit)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
-        log_prob = self._predictive.log_prob(values)
-        return self._out(log_prob - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
+        return super().log_prob(y)
 
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities (n,) that observations are at most y, one number or (n,)."""
-        mean = self._moments()[0]
-        values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
-        return self._out(self._predictive.cdf(values))
-
-    @computed
-    def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of observations, (n,), or (q, n) for q probabilities.
-
-        A quantile is the smallest y with a cdf of at least the probability.
-        """
-        mean, predictive = self._moments()[0], self._predictive
-        p = check_probabilities("probability", probability, mean)
-        levels = (level.expand_as(mean) for level in p.reshape(-1))
-        quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
+    def marginals(self) -> Marginals:
+        """Return the distributions of observations in the user's units."""
+        return _ObservedMarginals(self._predictive, self.likelihood, self._unit)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -558,6 +541,27 @@ class ObservedPrediction(Prediction):
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and variances (n,), and keep them."""
         return self._cache.get("moments", self._predictive.moments, keep=not self.latent.requires_grad)
+
+
+class _ObservedMarginals(NamedTuple):
+    """The distributions of observations in the user's units."""
+
+    predictive: Predictive
+    likelihood: Likelihood
+    unit: float
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities, or log probabilities, at y, (n,)."""
+        log_prob = self.predictive.log_prob(y / self.unit)
+        return log_prob - (0.0 if self.likelihood.is_discrete else math.log(self.unit))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of observations up to y, (n,)."""
+        return self.predictive.cdf(y / self.unit)
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the smallest y with a cdf of at least p, (n,)."""
+        return self.unit * quantile_of(self.predictive, self.likelihood, p)
 
 
 def quantile_of(
@@ -627,10 +631,7 @@ def check_exposure(exposure: Any) -> Any:
     Raises:
         InvalidArgumentError: If they are not positive and finite numbers.
     """
-    try:
-        values = torch.as_tensor(exposure, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgumentError(f"exposure must be an array of numbers: {str(error)[:100]}.") from error
+    values = read_real("exposure", exposure)
     if not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InvalidArgumentError("exposure must be positive and finite.")
     return exposure

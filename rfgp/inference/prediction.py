@@ -12,6 +12,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     Distribution,
     LinearFunctionals,
+    Marginals,
+    NormalMarginals,
     ResultCache,
     check_joint_fits,
     check_level,
@@ -19,11 +21,9 @@ from rfgp.inference.distributions import (
     check_values,
     in_caller_form,
     in_memory,
-    normal_cdf,
     read_draws,
     read_real,
 )
-from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers.role import LatentOperator
 from rfgp.threads import computed
@@ -45,17 +45,6 @@ class ObservedOperator:
     latent: LatentOperator
     noise: Tensor
     scale: float
-
-    @classmethod
-    def of(cls, latent: LatentOperator, noise: Tensor, scale: float) -> "ObservedOperator":
-        """Return the covariance of observations.
-
-        Args:
-            latent: The covariance S of the latent values.
-            noise: The noise variance, () or (n,).
-            scale: The scale c.
-        """
-        return cls(latent, noise.detach().double().cpu().expand(len(latent)), scale)
 
     def times(self, v: Tensor) -> Tensor:
         """Return c^2 (S + D) v, (n, p).
@@ -250,7 +239,7 @@ class Prediction:
     @property
     def std(self) -> Any:
         """The marginal standard deviations, (n,) or (n, k)."""
-        return self._out(_deviation(self))
+        return self._out(self.variance_tensor().clamp_min(0).sqrt())
 
     @property
     def covariance(self) -> Any:
@@ -273,7 +262,10 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        return self._out(_quantile(self, probability))
+        mean, marginals = self.mean_tensor(), self.marginals()
+        p = check_probabilities("probability", probability, mean)
+        quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     @computed
     def interval(self, level: float = 0.95, *, calibrated: bool = False) -> tuple[Any, Any]:
@@ -333,7 +325,7 @@ class Prediction:
             InvalidArgumentError: If y has another shape.
         """
         mean = self.mean_tensor()
-        return self._out(normal_cdf(check_values(y, mean, may_be_one=True) - mean, _deviation(self)))
+        return self._out(self.marginals().cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
 
     @computed
     def linear(
@@ -490,8 +482,11 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        variance, mean = self.variance_tensor(), self.mean_tensor()
-        return self._out(normal_log_prob(check_values(y, mean), mean, variance))
+        return self._out(self.marginals().log_prob(check_values(y, self.mean_tensor())))
+
+    def marginals(self) -> Marginals:
+        """Return the marginal distributions of the values, in the user's units."""
+        return NormalMarginals(self.mean_tensor(), self.variance_tensor())
 
     @computed
     def mean_tensor(self) -> Tensor:
@@ -526,7 +521,9 @@ class Prediction:
         if not self._has_closed_form or self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
             return None
         latent = self.latent.operator()
-        return None if latent is None else ObservedOperator.of(latent, noise, float(self.scale))
+        if latent is None:
+            return None
+        return ObservedOperator(latent, noise.detach().double().cpu().expand(len(latent)), float(self.scale))
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
@@ -680,19 +677,6 @@ def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
     root = covariance_root(noise)
     return torch.randn(*count, root.shape[1], generator=generator, dtype=torch.float64) @ root.mT
-
-
-def _deviation(prediction: Prediction) -> Tensor:
-    """Return the marginal standard deviations (n,) or (n, k), float64."""
-    return prediction.variance_tensor().clamp_min(0).sqrt()
-
-
-def _quantile(prediction: Prediction, probability: Any) -> Tensor:
-    """Return the marginal quantiles (n,), (n, k), (q, n) or (q, n, k), float64."""
-    deviation, mean = _deviation(prediction), prediction.mean_tensor()
-    p = check_probabilities("probability", probability, mean)
-    standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))
-    return mean + deviation * standard
 
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:

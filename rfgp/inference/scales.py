@@ -20,7 +20,6 @@ from torch import Tensor
 
 from rfgp.inference.distributions import (
     NODES,
-    ByMarginals,
     Distribution,
     InputBlocks,
     MarginalMixture,
@@ -424,7 +423,7 @@ class ScaledDistribution(Distribution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScaledPrediction(ByMarginals, Prediction):
+class ScaledPrediction(Prediction):
     """The distribution of observations whose scale depends on the inputs, with normal or Student-t tails.
 
     Methods are those of `Prediction`. Moments, densities, probabilities and quantiles are those of the mixture, and

@@ -25,8 +25,7 @@ from rfgp import metrics, random
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.distributions import ENTRIES, check_level, factors, in_memory
-from rfgp.inference.integrals import IntegratedGP, rule_for
-from rfgp.inference.mixture import ConditionedGP, Member, MixtureDistribution
+from rfgp.inference.mixture import ConditionedGP, IntegratedGP, Member, MixtureDistribution, rule_for
 from rfgp.inference.prediction import NO_OBSERVED_INTEGRAL, Prediction
 from rfgp.regression.inputs import ModelInputs
 from rfgp.regression.report import FitReport
