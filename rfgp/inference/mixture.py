@@ -9,7 +9,7 @@ prior variances of integrals change little from a rule with fewer nodes to it.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from scipy import special
@@ -260,16 +260,12 @@ class MixtureInference(Inference):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of each row given all others."""
         means, variances = zip(*(inference.leave_one_out() for inference in self._member_inferences()), strict=True)
-        return mixture_moments(self._weights, means, variances)
+        return mixture_moments([member.weight for member in self._members], means, variances)
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
         posteriors = [inference.posterior() for inference in self._member_inferences()]
         return MixturePosterior.from_members(self._members, posteriors)
-
-    @property
-    def _weights(self) -> tuple[float, ...]:
-        return tuple(member.weight for member in self._members)
 
     def _member_inferences(self) -> Iterator[Inference]:
         yield self._first
@@ -384,8 +380,10 @@ class MixtureDistribution(Distribution):
         return mixture_moments(self.weights, self._means(), variances)[1]
 
     def _covariance(self) -> Tensor:
-        covariances = [member.covariance() for member in self.members]
-        return mixture_covariance(self.weights, self._means(), covariances)
+        means = self._means()
+        differences = torch.cat(means, dim=1) - _weighted_sum(self.weights, means)
+        between = differences * differences.new_tensor(self.weights) @ differences.mT
+        return _weighted_sum(self.weights, [member.covariance() for member in self.members]) + between
 
     def _root(self) -> Tensor:
         return covariance_root(self.covariance())
@@ -413,30 +411,9 @@ def mixture_moments(
     return mean, _weighted_sum(weights, squares)
 
 
-def mixture_covariance(
-    weights: Sequence[float],
-    means: Sequence[Tensor],  # (n, 1) each
-    covariances: Sequence[Tensor],  # (n, n) each
-) -> Tensor:  # (n, n)
-    """Return the covariance of a mixture.
-
-    Args:
-        weights: The weights of the members, (m,).
-        means: The means of the members, (n, 1) each.
-        covariances: The covariances of the members, (n, n) each.
-    """
-    differences = torch.cat(list(means), dim=1) - _weighted_sum(weights, means)
-    between = differences * differences.new_tensor(weights) @ differences.mT
-    return _weighted_sum(weights, covariances) + between
-
-
 def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     first, *others = (weight * value for weight, value in zip(weights, values, strict=True))
     return sum(others, start=first)
-
-
-Component = tuple[float, Tensor, Tensor]
-"""A component of a mixture: its weight, and its means and variances (n,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -457,19 +434,24 @@ class MixturePrediction(Prediction):
         array([-2.,  2.], dtype=float32)
     """
 
+    is_mixture = True
     _no_terms = NO_TERMS_OF_AVERAGE
+
+    latent: Any
 
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
-        weights, means, variances = zip(*self.parts(), strict=True)
-        mean, variance = torch.stack(means), torch.stack(variances)
-        return MarginalMixture(mean.new_tensor(weights), mean, variance, torch.zeros_like(mean[:1]), math.inf)
+        members = list(self._members(self.template))
+        mean = torch.stack([member.mean_tensor() for member in members])
+        variance = torch.stack([member.variance_tensor().clamp_min(0) for member in members])
+        weights = mean.new_tensor(self.latent.weights)
+        return MarginalMixture(weights, mean, variance, torch.zeros_like(mean[:1]), math.inf)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n), each draw from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
-        weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
+        weights, like = torch.tensor(self.latent.weights, dtype=torch.float64), self.latent.mean()
         members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
         draws = like.new_empty(num_samples, *self.mean_tensor().shape)
         for number, member in enumerate(self._members(like)):
@@ -479,21 +461,15 @@ class MixturePrediction(Prediction):
         return self._out(draws)
 
     @computed
-    def linear(self, weights: Any) -> "MixturePrediction":
+    def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals with weights (m, n) or (n,)."""
         functionals = super().linear(weights)
         members = [member.linear(weights) for member in self._members(self.template)]
-        shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
+        shifts = [torch.zeros_like(shift) for shift in self.latent.shifts]  # the functionals include them
         latent = MixtureDistribution(
-            [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
+            [member.latent for member in members], self.latent.weights, shifts, [member.noise for member in members]
         )
-        return replace(cast(MixturePrediction, functionals), latent=latent)
-
-    def parts(self) -> Iterator[Component]:
-        """Yield the weight of each member, with its means and variances (n,), float64."""
-        for weight, member in zip(self._mixture.weights, self._members(self.template), strict=True):
-            variance = member.variance_tensor().clamp_min(0)
-            yield weight, member.mean_tensor(), variance
+        return replace(functionals, latent=latent)
 
     def exp(self) -> LogNormal:
         """Return the log-normal distribution with these moments of the logarithm."""
@@ -502,13 +478,9 @@ class MixturePrediction(Prediction):
 
     # --- in the user's units ---------------------------------------------------------------------
 
-    @property
-    def _mixture(self) -> MixtureDistribution:
-        return cast(MixtureDistribution, self.latent)
-
     def _members(self, template: Tensor) -> Iterator[Prediction]:
         """Yield the predictions of the members, with tensors like a template, (0,)."""
-        mixture = self._mixture
+        mixture = self.latent
         noises = mixture.noises if self.scales is None else self.scales.extra_noises().to(template.device)
         for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]

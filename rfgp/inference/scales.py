@@ -12,7 +12,7 @@ With members c of an average of models and Gauss-Hermite nodes a_k with weights 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -281,11 +281,6 @@ class PointScales:
     own_nodes: Tensor | None = None
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
 
-    @property
-    def parts(self) -> list[Part]:
-        """The members of the average, or the process alone."""
-        return _parts_of(self.latent, self.noise)
-
     def mixture(self) -> MarginalMixture:
         """Return the marginal distributions of standardized observations."""
         return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
@@ -318,7 +313,7 @@ class PointScales:
 
     def _noises(self) -> Tensor:
         """Return the noise variances of the members, (c, 1)."""
-        return torch.stack([noise.double().cpu() for *_, noise in self.parts])[:, None]
+        return torch.stack([noise.double().cpu() for *_, noise in _parts_of(self.latent, self.noise)])[:, None]
 
     def observed(self, prediction: Prediction) -> "ScaledPrediction":
         """Return the distribution of observations.
@@ -346,7 +341,7 @@ class PointScales:
         g = (model.weights + standard @ root.mT) @ features.mT
         rows = torch.multinomial(mixture.weights, max(count, 1), True, generator=generator)[:count]
         out = torch.empty_like(g)
-        for number, (_, latent, shift, noise) in enumerate(self.parts):
+        for number, (_, latent, shift, noise) in enumerate(_parts_of(self.latent, self.noise)):
             of_member = (rows == number).nonzero()[:, 0]
             if len(of_member):
                 center = latent.mean()[:, 0].double().cpu()
@@ -442,6 +437,7 @@ class ScaledPrediction(Prediction):
         True
     """
 
+    scales: PointScales = field(kw_only=True)
     source: Prediction = field(kw_only=True)
 
     def observed(self, exposure: Any = None) -> Prediction:
@@ -465,7 +461,7 @@ class ScaledPrediction(Prediction):
 
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
-        standard, center = self._point_scales.mixture(), self._point_scales.center.cpu()
+        standard, center = self.scales.mixture(), self.scales.center.cpu()
         location, scale = self.location.double().cpu(), self.scale.double().cpu()
         means, variances = location + scale * (standard.means - center), scale**2 * standard.variances
         square = float(scale) ** 2
@@ -479,7 +475,7 @@ class ScaledPrediction(Prediction):
         Latent values and noise are jointly normal. Their sum is multiplied by e^(g / 2), and for Student's t by the
         root of df / chi^2 of each observation.
         """
-        draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
+        draws = self.scales.samples(*read_draws(num_samples, seed, generator))
         return self._out(self.location + self.scale * draws.to(self.scale.device))
 
     def linear(self, weights: Any) -> Prediction:
@@ -488,10 +484,6 @@ class ScaledPrediction(Prediction):
 
     def operator(self) -> None:
         """Return None, because the covariance must be formed."""
-
-    @property
-    def _point_scales(self) -> PointScales:
-        return cast(PointScales, self.scales)
 
     @property
     def _normal(self) -> Prediction:

@@ -67,11 +67,12 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
         InvalidArgumentError: If a term is unknown, or none is named.
     """
     known = prior.names
-    if not names:
-        raise InvalidArgumentError(f"At least one term must be named, got none. Use one of {', '.join(known)}.")
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise InvalidArgumentError(f"There is no term {', '.join(unknown)}. The terms are {', '.join(known)}.")
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        given = ", ".join(map(repr, unknown)) if unknown else "none"
+        raise InvalidArgumentError(
+            f"Terms must be among {', '.join(map(repr, known))}, got {given}. Name at least one of them."
+        )
     return tuple(names)
 
 

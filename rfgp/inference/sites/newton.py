@@ -60,6 +60,7 @@ class LikelihoodTerms(NamedTuple):
     """The log density of rows at latent values f, with derivatives, times the counts.
 
     Attributes:
+        f: The latent values, (n,).
         value: The log density of all rows, 0-d.
         gradient: Its derivatives g, (n,).
         weight: The curvature W of the Laplace approximation, positive, (n,).
@@ -68,6 +69,7 @@ class LikelihoodTerms(NamedTuple):
         majorizer: Positive upper bounds of the curvature, (n,).
     """
 
+    f: Tensor
     value: Tensor
     gradient: Tensor
     weight: Tensor
@@ -106,6 +108,7 @@ class RowLikelihood:
         weight, weight_slope = self.likelihood.information(slopes, shifted)
         majorizer = self.likelihood.majorizer(slopes, self.targets, shifted)
         return LikelihoodTerms(
+            f,
             (slopes.value * counts).sum(),
             slopes.first * counts,
             (weight * counts).clamp_min(MIN_CURVATURE),
@@ -140,18 +143,17 @@ class RowLikelihood:
         return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()
 
 
-def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor, Tensor]:
+def cavity(terms: LikelihoodTerms, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean (n,) and variance (n,) of f at each row without its own site.
 
     The mode of the other rows is not searched again (Laplace's cavity).
 
     Args:
-        f: The mode, (n,).
+        terms: The mode and the derivatives there.
         variance: The posterior variances, (n,).
-        terms: The derivatives at the mode.
     """
     without = variance / (1 - variance * terms.weight).clamp_min(1e-12)
-    return f - without * terms.gradient, without
+    return terms.f - without * terms.gradient, without
 
 
 # --- Damped Newton's method for the mode of a posterior --------------------------------------------------------------
@@ -324,13 +326,6 @@ def regression(
     return solver.with_data(block, mean, working.new_zeros(()))
 
 
-class RowTerms(NamedTuple):
-    """The latent values and the derivatives of the log density at a state."""
-
-    f: Tensor  # (n,)
-    terms: LikelihoodTerms
-
-
 class RowProblem(ModeProblem):
     """The posterior of one latent function at rows in memory. Positions are pairs f - mean and a, (2, n).
 
@@ -361,13 +356,12 @@ class RowProblem(ModeProblem):
 
     def evaluate(self, position: Tensor) -> State:
         """Return the state at the pair f - mean and a, (2, n)."""
-        f = self._mean + position[0]
-        terms = self._rows.terms(f)
-        return State(position, float(terms.value - 0.5 * position[0] @ position[1]), RowTerms(f, terms))
+        terms = self._rows.terms(self._mean + position[0])
+        return State(position, float(terms.value - 0.5 * position[0] @ position[1]), terms)
 
     def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer."""
-        terms, (shift, a) = state.results.terms, state.position
+        terms, (shift, a) = state.results, state.position
         solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(solver) - state.position, terms.gradient - a
         if not self._rows.likelihood.is_concave:
@@ -427,7 +421,7 @@ class Laplace(Inference):
     start: WarmStart = ()
 
     @cached_property
-    def mode(self) -> RowTerms:
+    def mode(self) -> LikelihoodTerms:
         """The mode of the latent function at the rows, after one more step, which `find_mode` has solved for."""
         likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
         with torch.no_grad():
@@ -435,7 +429,7 @@ class Laplace(Inference):
             problem = RowProblem(self.solver, rows, mean, self.start)
             state, step = find_mode(problem)
             max_loss = max(problem.stall_decrement, ROUNDING * abs(state.objective))
-            results: RowTerms = (_moved(problem, state, step, max_loss) or state).results
+            results: LikelihoodTerms = (_moved(problem, state, step, max_loss) or state).results
             return results
 
     @property
@@ -456,16 +450,16 @@ class Laplace(Inference):
         """Return the approximate log evidence, 0-d."""
         mode = self.mode
         with torch.no_grad():
-            square = (mode.f - self.mean) @ mode.terms.gradient
-            value = mode.terms.value - 0.5 * (square + self._regression.log_determinant)
+            square = (mode.f - self.mean) @ mode.gradient
+            value = mode.value - 0.5 * (square + self._regression.log_determinant)
         if not torch.is_grad_enabled():
             return value
         with torch.no_grad():
-            pulled = -0.5 * self.variance * mode.terms.weight_slope / mode.terms.weight  # s / W
+            pulled = -0.5 * self.variance * mode.weight_slope / mode.weight  # s / W
         zero = torch.zeros_like(self.mean)
         targets = torch.stack([self._working + pulled, pulled, torch.zeros_like(pulled)], dim=1)
         signs, mean = targets.new_tensor([1.0, -1.0, 1.0]), torch.cat([self.mean, zero, zero])
-        signed = regression(self._regression, self.rows, targets, mode.terms.weight, mean, signs)
+        signed = regression(self._regression, self.rows, targets, mode.weight, mean, signs)
         total = signed.log_marginal_likelihood()
         if any(number.requires_grad for number in self.learned.values()):
             rows = RowLikelihood(self.likelihood.at(self.learned), self.rows)
@@ -485,18 +479,16 @@ class Laplace(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
-        mean, variance = cavity(self.mode.f, self.variance, self.mode.terms)
+        mean, variance = cavity(self.mode, self.variance)
         return mean[:, None], variance
 
     @property
     def _working(self) -> Tensor:
         """The Laplace pseudo-observations z, (n,)."""
-        return self.mode.f + self.mode.terms.gradient / self.mode.terms.weight
+        return self.mode.f + self.mode.gradient / self.mode.weight
 
     @cached_property
     def _regression(self) -> Solver:
         """The Gaussian regression at the mode."""
         with torch.no_grad():
-            return regression(
-                self.solver, self.rows, self._working[:, None], self.mode.terms.weight, self.mean.detach()
-            )
+            return regression(self.solver, self.rows, self._working[:, None], self.mode.weight, self.mean.detach())
