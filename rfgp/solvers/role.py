@@ -169,28 +169,30 @@ class Posterior(ABC):
     def project(self, inputs: Tensor) -> Any:
         """Return the projection of n points.
 
-        Examples are features (n, F) or covariances with the rows.
+        Examples are features (n, F), covariances with the rows, or an object with a mean and variances.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
         """
 
-    @abstractmethod
     def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean, (n, k).
+        """Return the posterior mean, (n, k), by default that of the projection.
 
         Args:
             projected: The projection of the points by `project`.
         """
+        mean: Tensor = projected.mean
+        return mean
 
-    @abstractmethod
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal variances (n,), or (n, C) of C functions.
+        """Return the marginal variances (n,), or (n, C) of C functions, by default those of the projection.
 
         Args:
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
+        variances: Tensor = projected.variances
+        return variances
 
     @abstractmethod
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:

@@ -19,9 +19,8 @@ from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
-from rfgp.solvers.kriging import neighbors_of
+from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
     MAX_JOINT,
@@ -204,7 +203,7 @@ MIN_JOINT = 256
 
 @dataclass(frozen=True, eq=False)
 class BorderedProjection:
-    """The projection f = A u + Phi w + e of latent values u and weights w to n points.
+    """The projection f = offset + A u + Phi w + e of latent values u and weights w to n points.
 
     The latent values and the weights are given the rows.
 
@@ -213,6 +212,7 @@ class BorderedProjection:
         sparse: The projection A, (n, N).
         dense: The features Phi, (n, F).
         conditional_variance: The variances (n,) of e, or its covariance (n, n).
+        offset: The part of f that the rows determine, (n, k). The default is 0.
         inputs: The inputs of the points, if A is differentiated in them.
         slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
@@ -221,6 +221,7 @@ class BorderedProjection:
     sparse: sp.csr_array
     dense: Tensor
     conditional_variance: Tensor
+    offset: Tensor | float = 0.0
     inputs: Tensor | None = None
     slopes: Sequence[Slope] = ()
 
@@ -244,12 +245,21 @@ class BorderedProjection:
     def mean(self) -> Tensor:
         """The mean (n, k) of f."""
         system = self.system
-        mean = self.dense @ system.weights
+        mean = self.dense @ system.weights + self.offset
         if not system.elimination.is_sparse:
             return mean
         values = system.values.numpy()
         slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
         return self._with_slopes(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+
+    @property
+    def root(self) -> Tensor:
+        """A root (n, F + N) of the covariance of A u + Phi w."""
+        elimination = self.system.elimination
+        half = elimination.half_border(self.reduced)
+        if not elimination.is_sparse:
+            return half
+        return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(self.sparse.toarray().T).T)], dim=1)
 
     def _with_slopes(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
@@ -494,14 +504,6 @@ class BorderedPosterior(Posterior):
         """Return the projections of n single points, (n, d) or positions (n,)."""
         projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
         return projector.project(inputs)
-
-    def mean(self, projected: BorderedProjection) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.mean
-
-    def variance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.variances
 
     def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.

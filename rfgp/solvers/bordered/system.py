@@ -543,6 +543,19 @@ class BorderedSystem:
         self.elimination, self.residual = elimination, residual
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
+    @classmethod
+    def of_weights(cls, weights: Tensor, factor: Tensor) -> "BorderedSystem":
+        """Return the known posterior of dense weights alone, without the rows.
+
+        Args:
+            weights: The posterior mean w, (F, k).
+            factor: The lower Cholesky factor of C, (F, F).
+        """
+        none = SparseLatents((), sp.csr_array((0, 0)))
+        system = cls(Elimination(none, weights.mT[:0], weights.new_zeros(0)), weights[:0])
+        system.weights, system.elimination.border_factor = weights, factor
+        return system
+
     def with_data(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
         """Return the system with other noise, residuals and weights of the outputs.
 

@@ -93,21 +93,6 @@ class Extensions:
     num_outputs: int
 
     @classmethod
-    def of(
-        cls, prior: Prior, names: Sequence[str] | None, count: int, k: int, generator: torch.Generator
-    ) -> "Extensions":
-        """Draw the extensions of terms.
-
-        Args:
-            prior: The prior.
-            names: The names of the terms. If None, all.
-            count: The number of draws.
-            k: The number of outputs of a draw.
-            generator: A generator on the CPU.
-        """
-        return cls.of_blocks([b for b in prior.weights if names is None or b.name in names], count, k, generator)
-
-    @classmethod
     def of_blocks(cls, blocks: Iterable[WeightBlock], count: int, k: int, generator: torch.Generator) -> "Extensions":
         """Draw the extensions of blocks.
 
@@ -472,7 +457,7 @@ class LowRankPosterior(Posterior):
 
     def _extended(self, functions: Functions, count: int, generator: torch.Generator) -> Functions:
         """Return functions with draws of the parts of terms outside the boxes of lattices."""
-        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
+        extensions = Extensions.of_blocks(self.predicted, count, self.weights.shape[1], generator)
         return (lambda inputs: functions(inputs) + extensions.evaluate(inputs)) if extensions.parts else functions
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
@@ -527,11 +512,12 @@ class LowRankPosterior(Posterior):
     @property
     def _with_missing_parts(self) -> list[tuple[WeightBlock, Design]]:
         """The predicted terms on designs whose features miss a part, and these designs."""
-        return [
-            (block, block.design)
-            for block in self.prior.weights
-            if (self.terms is None or block.name in self.terms) and block.residual is not None and block.design
-        ]
+        return [(b, b.design) for b in self.predicted if b.residual is not None and b.design is not None]
+
+    @property
+    def predicted(self) -> list[WeightBlock]:
+        """The blocks of the predicted terms."""
+        return [block for block in self.prior.weights if self.terms is None or block.name in self.terms]
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.

@@ -23,7 +23,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -92,44 +92,38 @@ def real_projections(values: Complex, modes: Modes) -> Floats:
     return np.concatenate([scaled.real, scaled.imag[1:]])
 
 
-def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of features of two sets of modes of one lattice.
+def sums_of_products(sums: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of features of two sets of modes.
 
     The shape is (2 p + 1, 2 q + 1).
 
     Args:
-        generator: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        sums: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1), for modes of one lattice.
+            For modes of two lattices, the sums of products of exponentials, in the shapes of both.
         first: The p modes of the first set.
         second: The q modes of the second set.
     """
-    a, b = (flat_indices(indices_of(modes), generator.shape) for modes in (first, second))
-    zero, flat = generator.size // 2, generator.reshape(-1)
-    return _products(flat[zero + a[:, None] - b], flat[zero + a[:, None] + b], first, second)
-
-
-def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of features of modes of two lattices.
-
-    The shape is (2 p + 1, 2 q + 1).
-
-    Args:
-        sums: The sums of products of exponentials, in the shapes of both lattices.
-        first: The p modes on the first lattice.
-        second: The q modes on the second lattice.
-    """
-    d = first.lattice.num_columns
-    a, b = (flat_indices(indices_of(m), shape) for m, shape in zip((first, second), _sides(sums, d), strict=True))
-    inner = math.prod(sums.shape[d:])
+    _, a, b = _offsets(first, second)
     zero, flat = sums.size // 2, sums.reshape(-1)
-    return _products(flat[zero + inner * a[:, None] - b], flat[zero + inner * a[:, None] + b], first, second)
-
-
-def _products(differences: Complex, totals: Complex, first: Modes, second: Modes) -> Floats:
     scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
-    minus, plus = scale * differences, scale * totals
+    minus, plus = scale * flat[zero + a[:, None] - b], scale * flat[zero + a[:, None] + b]
     cosines = np.hstack([plus.real + minus.real, (plus.imag - minus.imag)[:, 1:]])
     sines = np.hstack([plus.imag + minus.imag, (minus.real - plus.real)[:, 1:]])
     return np.vstack([cosines, sines[1:]])
+
+
+def _offsets(first: Modes, second: Modes) -> tuple[tuple[int, ...], Integers, Integers]:
+    """Return the shape of sums of products of exponentials of two sets of modes, and the offsets of both.
+
+    Offsets (p + 1,) and (q + 1,) are from the middle of the flattened sums.
+    """
+    lattices = first.lattice, second.lattice
+    if lattices[0] is lattices[1] or lattices[0].same_as(lattices[1]):
+        shape = lattices[0].doubled_shape
+        return shape, flat_indices(indices_of(first), shape), flat_indices(indices_of(second), shape)
+    shapes = lattices[0].shape, lattices[1].shape
+    outer = flat_indices(indices_of(first), shapes[0]) * math.prod(shapes[1])
+    return (*shapes[0], *shapes[1]), outer, flat_indices(indices_of(second), shapes[1])
 
 
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
@@ -163,14 +157,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         The coefficients on the doubled lattice, or on the product of both lattices.
     """
     p, q = len(first.indices) + 1, len(second.indices) + 1
-    is_same = first.lattice is second.lattice or first.lattice.same_as(second.lattice)
-    shapes = (first.lattice.doubled_shape,) * 2 if is_same else (first.lattice.shape, second.lattice.shape)
-    shape = shapes[0] if is_same else (*shapes[0], *shapes[1])
-    inner = 1 if is_same else math.prod(shapes[1])
-    a, b = (
-        flat_indices(indices_of(modes), lattice_shape)
-        for modes, lattice_shape in zip((first, second), shapes, strict=True)
-    )
+    shape, a, b = _offsets(first, second)
     size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
     for rows in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
         scale = 0.5 * amplitudes(first)[rows, None] * amplitudes(second)
@@ -179,7 +166,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         cs[:, 1:] = covariance[rows, q:]
         sc[rows > 0], ss[rows > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
         minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
-        starts = size // 2 + inner * a[rows, None]
+        starts = size // 2 + a[rows, None]
         indices, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
         total += np.bincount(indices, values.real, minlength=size)
         total += 1j * np.bincount(indices, values.imag, minlength=size)
@@ -195,10 +182,6 @@ def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
     """
     strides = np.cumprod((1, *shape[:0:-1]))[::-1]
     return np.asarray(indices @ strides, dtype=np.int64)
-
-
-def _sides(sums: Complex, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return sums.shape[:d], sums.shape[d:]
 
 
 # --- Sums over rows for designs without hyperparameters, in one pass -------------------------------------------------
@@ -291,20 +274,37 @@ class RowSums:
     """The sums over some rows.
 
     Attributes:
-        generators: The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1).
-        projections: The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z.
-        crosses: The sums for each pair of lattices, in the shapes of both.
-        gram: The matrix Z^T P Z, (q, q).
+        arrays: The sums of `generators`, `projections` and `crosses`, and `gram`.
+        num_lattices: The number of lattices.
         num_rows: The number of rows.
         num_outputs: The number k of targets.
     """
 
-    generators: tuple[Complex, ...]
-    projections: tuple[Complex, ...]
-    crosses: tuple[Complex, ...]
-    gram: Floats
+    arrays: tuple[Any, ...]
+    num_lattices: int
     num_rows: int
     num_outputs: int
+
+    @property
+    def generators(self) -> tuple[Complex, ...]:
+        """The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1)."""
+        return self.arrays[: self.num_lattices]
+
+    @property
+    def projections(self) -> tuple[Complex, ...]:
+        """The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z."""
+        return self.arrays[self.num_lattices : 2 * self.num_lattices]
+
+    @property
+    def crosses(self) -> tuple[Complex, ...]:
+        """The sums for each pair of lattices, in the shapes of both."""
+        return self.arrays[2 * self.num_lattices : -1]
+
+    @property
+    def gram(self) -> Floats:
+        """The matrix Z^T P Z, (q, q)."""
+        gram: Floats = self.arrays[-1]
+        return gram
 
     @property
     def observations(self) -> float:
@@ -318,13 +318,12 @@ class RowSums:
             other: The sums over the other rows, of the same layout.
             sign: 1 to add the other rows, which is the default, or -1 to remove them.
         """
-        mine, theirs = self._arrays(), other._arrays()
-        combined = [a + sign * b for a, b in zip(mine, theirs, strict=True)]
-        return self._with(combined, self.num_rows + sign * other.num_rows)
+        arrays = tuple(a + sign * b for a, b in zip(self.arrays, other.arrays, strict=True))
+        return replace(self, arrays=arrays, num_rows=self.num_rows + sign * other.num_rows)
 
     def flat(self) -> tuple[Tensor, ...]:
         """Return the sums as real tensors (...), with the number of rows last."""
-        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self._arrays()]
+        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self.arrays]
         return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
 
     def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
@@ -333,18 +332,9 @@ class RowSums:
         Args:
             tensors: The tensors (...) of `flat`.
         """
-        arrays = [tensor.numpy() for tensor in tensors[:-1]]
-        kinds = self._arrays()
-        parts = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
-        return self._with(parts, round(float(tensors[-1])))
-
-    def _arrays(self) -> list[Any]:
-        return [*self.generators, *self.projections, *self.crosses, self.gram]
-
-    def _with(self, arrays: Sequence[Any], num_rows: int) -> "RowSums":
-        count = len(self.generators)
-        parts = tuple(arrays[:count]), tuple(arrays[count : 2 * count]), tuple(arrays[2 * count : -1])
-        return RowSums(*parts, arrays[-1], num_rows, self.num_outputs)
+        pairs = zip(tensors[:-1], self.arrays, strict=True)
+        arrays = (t.numpy().view(np.complex128) if np.iscomplexobj(a) else t.numpy() for t, a in pairs)
+        return replace(self, arrays=tuple(arrays), num_rows=round(float(tensors[-1])))
 
 
 def no_sums(layout: Layout, num_outputs: int) -> RowSums:
@@ -356,14 +346,13 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
     """
     q = 1 + num_outputs + layout.num_dense
     lattices = layout.lattices
-    return RowSums(
-        tuple(np.zeros(lattice.doubled_shape, dtype=np.complex128) for lattice in lattices),
-        tuple(np.zeros((*lattice.shape, q), dtype=np.complex128) for lattice in lattices),
-        tuple(np.zeros((*lattices[a].shape, *lattices[b].shape), dtype=np.complex128) for a, b in layout.pairs),
-        np.zeros((q, q)),
-        0,
-        num_outputs,
-    )
+    shapes = [
+        *(lattice.doubled_shape for lattice in lattices),
+        *((*lattice.shape, q) for lattice in lattices),
+        *((*lattices[a].shape, *lattices[b].shape) for a, b in layout.pairs),
+    ]
+    arrays = (*(np.zeros(shape, dtype=np.complex128) for shape in shapes), np.zeros((q, q)))
+    return RowSums(arrays, len(lattices), 0, num_outputs)
 
 
 def sums_over(layout: Layout, rows: Rows) -> RowSums:
@@ -455,8 +444,8 @@ def sums_of_block(layout: Layout, block: Block) -> RowSums:
         crosses.append(sums_at_frequencies(np.hstack([angles[a], angles[b]]), ones.astype(np.complex128), shape))
     design = np.hstack([np.ones((len(block), 1)), columns])
     gram = np.hstack([ones[:, None], weighted]).T @ design
-    parts = tuple(v for v, _ in transformed), tuple(b for _, b in transformed)
-    return RowSums(*parts, tuple(crosses), gram, len(block), block.num_outputs)
+    arrays = *(v for v, _ in transformed), *(b for _, b in transformed), *crosses, gram
+    return RowSums(arrays, len(layout.lattices), len(block), block.num_outputs)
 
 
 def _transforms(angles: Floats, ones: Floats, columns: Floats, lattice: Lattice) -> tuple[Complex, Complex]:
@@ -636,12 +625,12 @@ def _sums_of_products(
     assert isinstance(first, LatticeDesign)
     assert isinstance(second, LatticeDesign)
     if lattices[0] == lattices[1]:
-        return within_lattice(sums.generators[lattices[0]], first.modes, second.modes)
+        return sums_of_products(sums.generators[lattices[0]], first.modes, second.modes)
     low, high = sorted((lattices[0], lattices[1]))
     cross = sums.crosses[layout.pairs.index((low, high))]
     if lattices[0] == low:
-        return between_lattices(cross, first.modes, second.modes)
-    return between_lattices(cross, second.modes, first.modes).T
+        return sums_of_products(cross, first.modes, second.modes)
+    return sums_of_products(cross, second.modes, first.modes).T
 
 
 # --- Means and variances of weights on fixed designs, by fast Fourier transforms -------------------------------------
@@ -694,15 +683,10 @@ class SeriesMoments:
     @cached_property
     def _own(self) -> list[tuple[WeightBlock, slice]]:
         """The blocks of the predicted sum, with the positions of their weights."""
+        blocks, predicted = self.posterior.prior.weights, self.posterior.predicted
         ends = np.cumsum([0, *self.posterior.prior.dense.sizes])
-        pairs = zip(
-            self.posterior.prior.weights, (slice(int(a), int(b)) for a, b in itertools.pairwise(ends)), strict=True
-        )
-        return [
-            (block, columns)
-            for block, columns in pairs
-            if self.posterior.terms is None or block.name in self.posterior.terms
-        ]
+        columns = (slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        return [(block, part) for block, part in zip(blocks, columns, strict=True) if block in predicted]
 
     @cached_property
     def _scales(self) -> list[Tensor]:
