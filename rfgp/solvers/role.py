@@ -1,5 +1,6 @@
 """The interfaces of solvers: covariance operators, inference given rows, and posteriors for predictions."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -66,11 +67,12 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
         InvalidArgumentError: If a term is unknown, or none is named.
     """
     known = prior.names
-    if not names:
-        raise InvalidArgumentError(f"At least one term must be named, got none. Use one of {', '.join(known)}.")
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise InvalidArgumentError(f"There is no term {', '.join(unknown)}. The terms are {', '.join(known)}.")
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        given = ", ".join(map(repr, unknown)) if unknown else "none"
+        raise InvalidArgumentError(
+            f"Terms must be among {', '.join(map(repr, known))}, got {given}. Name at least one of them."
+        )
     return tuple(names)
 
 
@@ -232,18 +234,6 @@ class Posterior(ABC):
         """
         return torch.diag_embed(self.variance(inputs, projected))
 
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) such that R R^T is the covariance of weighted sums.
-
-        There are m sums of q values each. Variances that are independent between points are excluded. The result is
-        None if the joint covariance of all points must be formed.
-
-        Args:
-            inputs: The points, (m, q, D).
-            weights: The weights of the points, (m, q).
-        """
-        return None
-
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None.
 
@@ -289,8 +279,18 @@ class Posterior(ABC):
         make_contiguous(self, *self.serialized_fields)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the saved tensors (...) by name."""
+        """Return the saved tensors (...) by name, without those of the noise process."""
         return {name: getattr(self, name) for name in self.serialized_fields}
+
+    def with_noise_process(self, noise: "Posterior") -> Self:
+        """Return the posterior with that of the logarithm of the noise.
+
+        Args:
+            noise: The posterior of the logarithm of the noise.
+        """
+        posterior = copy.copy(self)
+        object.__setattr__(posterior, "noise_process", noise)
+        return posterior
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:

@@ -123,9 +123,6 @@ class Extensions:
 
 # --- The posterior of the weights of features, and its projection to points ------------------------------------------
 
-SUM_ENTRIES = 2**22
-"""The maximum number of entries of features that are summed at once."""
-
 
 @dataclass(frozen=True, eq=False)
 class FactorCovariance:
@@ -400,22 +397,6 @@ class LowRankPosterior(Posterior):
         if self._residual.has_residual or self.derivative_column is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
-
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a root of the covariance of weighted sums over points.
-
-        Returns:
-            The root, (m, r), or None if features miss a part of the function that points share.
-        """
-        if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
-            return None
-        width = len(self.weights)
-        size, sums = max(1, SUM_ENTRIES // max(width, 1)), weights.new_zeros(len(inputs), width)
-        owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
-        parts = (torch.split(tensor, size) for tensor in (inputs.flatten(0, 1), weights.flatten(), owners))
-        for points, factors, owner in zip(*parts, strict=True):
-            sums = sums.index_add(0, owner, factors[:, None] * self.features(points))
-        return self.uncertainty.root(sums)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, k), and factor (F, F) or rows (n, F), by name."""
