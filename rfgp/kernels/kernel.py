@@ -121,6 +121,9 @@ class Kernel(Factor):
     def _terms(self) -> tuple[Term, ...]:
         return with_names(self.summands)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_terms"}
+
     def named(self, name: str) -> "Kernel":
         """Return the kernel with a name, which prefixes the terms of a sum.
 
