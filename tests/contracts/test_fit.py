@@ -694,15 +694,6 @@ def test_progress_names_stages_and_times(capsys):
     assert "60 rows: 1 of at most 500 iterations" in err
 
 
-def test_error_of_a_callback_leaves_the_model_unchanged():
-    X, y = table()
-    gp = rfgp.ExactGP().fit(X, y)
-    before = gp.predict(X).mean
-    with pytest.raises(ZeroDivisionError):
-        gp.fit(X, -y, progress=lambda progress: 1 // 0)
-    np.testing.assert_array_equal(gp.predict(X).mean, before)
-
-
 @pytest.mark.parametrize("count", [3, 8])
 def test_best_hyperparameters_before_the_limit_are_kept(count):
     def wait(iteration, value):

@@ -614,20 +614,6 @@ def assert_same(one, other, X=NEW, error=1e-6):
 
 
 @pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
-def test_weights_count_as_repeated_rows(name, inference):
-    """Hyperparameters before a fit follow from the rows, too."""
-    y, times, models = observations(name), np.arange(N) % 3 + 1, []
-    for repeats, weight in ((np.ones(N, int), times.astype(float)), (times, None)):
-        rows = {key: np.repeat(values, repeats) for key, values in ROWS.items()}
-        gp = rfgp.GP(k.RBF(("t", "u")), MODELS[name][0](), rfgp.Exact(), inference=inference, seed=0)
-        models.append(gp.condition(rows, np.repeat(y, repeats), sample_weight=weight))
-    values = [gp.log_marginal_likelihood().item() for gp in models]
-    error = 1e-5 if inference == "laplace" else 0.02 if name == "categorical" else 2e-3
-    assert values[0] == pytest.approx(values[1], abs=10 * error)
-    assert_same(*models, error=error)
-
-
-@pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
 def test_updates_condition_on_all_rows(name, inference):
     whole = conditioned("rows", name, inference)
     own = {"sample_weight": WEIGHT} | ({"exposure": EXPOSURE} if takes_exposure(name) else {})
@@ -649,20 +635,6 @@ def test_single_precision_is_near_double(name, inference):
     assert found == pytest.approx(expected, abs=1e-3)
     assert single.predict(NEW).mean.dtype == np.float32
     assert_same(single, double, error=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("case", "name"), [("weights", "student-t"), ("weights", "categorical"), ("lattice", "negative-binomial")]
-)
-def test_rows_in_blocks_are_those_in_memory(case, name):
-    y, parts = observations(name), [slice(i, i + 7) for i in range(0, N, 7)]
-    source = rfgp.tables.Batches([({key: values[part] for key, values in ROWS.items()}, y[part]) for part in parts])
-    pair = [model(case, name, "laplace").condition(*rows) for rows in ((source,), (ROWS, y))]
-    values = [gp.log_marginal_likelihood() for gp in pair]
-    slopes = [torch.autograd.grad(v, list(gp.hyperparameters.parameters())) for v, gp in zip(values, pair, strict=True)]
-    torch.testing.assert_close(*values, rtol=1e-8, atol=1e-7)
-    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
-    assert_same(*pair)
 
 
 # --- exposures, units and given parameters -----------------------------------------------------------
