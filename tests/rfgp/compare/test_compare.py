@@ -127,7 +127,6 @@ def test_errors_are_in_brackets(values, text):
     [
         (9, {}, "7 training and 2 test"),
         pytest.param(60, {"num_train": 20}, "20 training and 40 test", marks=pytest.mark.slow),
-        pytest.param(60, {"num_test": 40}, "20 training and 40 test", marks=pytest.mark.slow),
     ],
 )
 def test_small_tables_are_compared_on_all_rows(count, given, parts, tmp_path):
