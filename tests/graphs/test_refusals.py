@@ -66,7 +66,9 @@ ARGUMENTS = {
     "k must be at most 2": lambda: of_points(ZEROS, 3),
     "Pass more points": lambda: of_points(ZEROS[:1], 1),
     'weights must be "gaussian"': lambda: of_points(EYE, 1, weights="unit", bandwidth=1.0),
+    "bandwidth must be a positive number": lambda: of_points(EYE, 1, bandwidth=0.0),
     "sensor_edges (1,), got [0.1, 0.2]": lambda: of_roads(LINES, [0], [0.1, 0.2]),
+    "min_length must be": lambda: of_roads(LINES, min_length=-1),
     "snap must be a number of at least 0": lambda: flat(LINES, snap=-1),
     "roads must be graphs.Roads": lambda: RoadNetwork.from_roads(LINES),
     "roads 0..2, got 3": lambda: ROADS.point([(3, 0.5)]),
@@ -113,10 +115,12 @@ ARGUMENTS = {
     "got [1.5, -0.5, 0.0] in row 0": lambda: FIELD.projector([0], [(1.5, -0.5, 0)]),
     "in row 1": lambda: FIELD.projector([0, 0], [(1, 0, 0), (1, 0, 1)]),
     "roads must be a graphs.RoadNetwork": lambda: RoadField([(0, 0), (1, 1)]),
+    "alpha must be 1 or 2": lambda: RoadField(ROADS, 3),
     "lengthscale must be one positive number": lambda: ON_ROADS.entries([-1.0]),
     "weights must have shape": lambda: ON_ROADS.pull_back([1.0], [1.0]),
     "within must be a number of at least 0": lambda: ON_ROADS.refine([(0, 0.5)], within=-1),
     "knots must be ascending": lambda: precisions.ChainField([1.0, 0.0]),
+    "unit must be a positive number": lambda: precisions.ChainField([0.0], 1, 0.0),
     "between the knots 0 and 1": lambda: precisions.ChainField([0.0, 1.0]).projector([1.5]),
     "fractional part of a power": lambda: precisions.RationalField(PATH, 2.0, 3),
     "its order 1.5 is fractional": lambda: kernels.Matern(1.5, 2.0).precision(PATH),
@@ -126,6 +130,7 @@ ARGUMENTS = {
     # walks
     "num_walkers must be": lambda: walks(num_walkers=0),
     "about 1.0e+10 steps per node": lambda: walks(num_walkers=HUGE, exact_hops=0),
+    "strictly between 0 and 1": lambda: walks(p_halt=0.0),
     "got array([0.9, 0.5])": lambda: walks(p_halt=[0.9, 0.5]),
     "got array([1. , 0.5, 0.6])": lambda: walks(p_halt=[1.0, 0.5, 0.6]),
     "got array([1., 0.])": lambda: walks(p_halt=[1.0, 0.0]),
@@ -133,6 +138,7 @@ ARGUMENTS = {
     "p_halt must be a number or an array": lambda: walks(p_halt="0.1x"),
     "Pad a shorter power series": lambda: walks(exact_hops=0).values([1.0]),
     "got 'lazy'": lambda: walks(transitions="lazy"),
+    "exact_hops must be": lambda: walks(exact_hops=-1),
     "num_threads must be": lambda: walks(num_threads=-1),
     "max_memory must be": lambda: walks(max_memory=float("nan")),
     "kernel must be a graphs.kernels.GraphKernel": lambda: walks(kernel="diffusion"),
@@ -190,6 +196,7 @@ GRAPHS = {
     "got those of vertex 0": lambda: MeshField(([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)])),
     # grids and points
     "1000000000000 nodes and 1999998000000 edges": lambda: of_grid((10**6, 10**6)),
+    "and 4000000000000 edges": lambda: of_grid((10**6, 10**6), periodic=True, diagonals=True),
     f"{2**19 * (2**20 - 1)} edges": lambda: of_grid((2,) * 20, diagonals=True),
     "got [[1, 2], [3]]": lambda: of_points([[1, 2], [3]]),
     "Pass points[:, None]": lambda: of_points(np.zeros(30), 2),
@@ -247,7 +254,9 @@ GRAPHS = {
 NODES = {
     "0..11, got 12": lambda: of_mesh(BOX).index([12]),
     "got (3, 0)": lambda: SMALL.index([(0, 0), (3, 0)]),
+    "got (0, -1)": lambda: SMALL.index([(0, -1)]),
     "not booleans": lambda: SMALL.index([(0, True)]),
+    "0..1, not booleans": lambda: PAIR.labels_at([0, True]),
 }
 MEMORY = {
     "Use a lower degree": lambda: graphs.chebyshev_features(RING, degree=6, max_memory=1000),
