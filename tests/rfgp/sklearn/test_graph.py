@@ -66,10 +66,8 @@ def test_options_reach_the_process(option):
 
 @pytest.mark.parametrize(("features", "y"), [("exact", PAIR), ("walks", Y)], ids=["exact", "walks"])
 def test_the_regressor_equals_the_process_of_the_same_seed(features, y):
-    weight = np.arange(21) % 3
-    estimator = regressor(features=features, n_walkers=16).fit(SEEN, y[::2], sample_weight=weight)
-    kept, gp = np.flatnonzero(weight), rfgp.GraphGP(GRAPH, features=features, num_walkers=16, seed=0)
-    gp.fit([SEEN[i] for i in kept], y[::2][kept], sample_weight=weight[kept], max_iterations=5)
+    estimator = regressor(features=features, n_walkers=16).fit(SEEN, y[::2])
+    gp = rfgp.GraphGP(GRAPH, features=features, num_walkers=16, seed=0).fit(SEEN, y[::2], max_iterations=5)
     p = gp.predict(HIDDEN)
     found = *estimator.predict(HIDDEN, return_std=True), estimator.predict(HIDDEN, return_cov=True)[1]
     for one, expected in zip(found, (p.mean, p.std, p.covariance), strict=True):
@@ -90,6 +88,16 @@ def test_the_classifier_equals_the_process_of_the_same_seed(features, classes):
     shares, mean = found.predict_proba(HIDDEN), gp.predict(HIDDEN).observed().mean
     np.testing.assert_array_equal(shares[:, 1] if classes == 2 else shares, mean)
     assert found.score(HIDDEN, words[1::2]) > 0.8
+
+
+def test_weights_repeat_observations():
+    weight = np.arange(21) % 3
+    rows = np.repeat(np.arange(21), weight)
+    options = {"features": "exact", "fixed": ("lengthscale", "outputscale", "noise", "mean")}
+    once = regressor(**options).fit(SEEN, Y[::2], sample_weight=weight)
+    several = regressor(**options).fit([SEEN[i] for i in rows], Y[::2][rows])
+    np.testing.assert_allclose(once.predict(HIDDEN), several.predict(HIDDEN), rtol=1e-9)
+    assert once.gp_.num_observations == 14
 
 
 def test_warnings_name_the_arguments_of_the_estimator():
