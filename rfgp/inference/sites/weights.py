@@ -71,7 +71,7 @@ from rfgp.solvers.lowrank import (
     summed,
     symmetrized,
 )
-from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
+from rfgp.solvers.onepass import SeriesPosterior, designs_of, scale_of
 from rfgp.solvers.onepass.sums import Layout, assemble, projected, row_blocks, weighted_sums
 
 # --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
@@ -590,7 +590,7 @@ class SeriesPasses(FeaturePasses):
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
         """Return Phi w (b, m), float64."""
-        return _series(model, weights).mean(block.inputs)
+        return _series(model, weights).mean_within(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
@@ -640,11 +640,11 @@ class LatticeLaplace(WeightLaplace, Inference):
     @property
     def inverse(self) -> Tensor:
         """A^-1 at the mode, (F, F)."""
-        return self._posterior.moments_at_rows.inverse
+        return self._posterior.inverse
 
     def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return f at the mode, and its variance, (b,) each."""
-        series = self._posterior.moments_at_rows
+        series = self._posterior
         rows = _Rows(series, self.model.mean.detach(), self.bound_likelihood)
         return rows.values(block), series.known_variance(block.inputs)
 
@@ -652,7 +652,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
         model, layout = self.detached, _layout_of(self.detached)
-        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound_likelihood)
+        at = _Rows(self._posterior, model.mean, self.bound_likelihood)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
@@ -660,7 +660,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
-        scale, series = _scale_of(model), self._posterior.moments_at_rows
+        scale, series = _scale_of(model), self._posterior
         b = series.inverse @ self._implicit.pulled
         in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
         in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
@@ -730,12 +730,12 @@ def _scale_of(model: LinearModel) -> Tensor:
     return scale_of(_prior_of(model))
 
 
-def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
+def _series(model: LinearModel, weights: Tensor) -> SeriesPosterior:
     """Return the moments of functions with weights (F, m).
 
     Only their means are defined.
     """
-    return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
+    return SeriesPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0)))
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
@@ -745,13 +745,13 @@ def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
 class _Rows:
     """The latent function and the likelihood, for passes over the rows."""
 
-    series: SeriesMoments
+    series: SeriesPosterior
     mean: Tensor  # (1,)
     likelihood: Likelihood
 
     def values(self, block: Block) -> Tensor:
         """Return f (b,)."""
-        return self.mean + self.series.mean(block.inputs)[:, 0]
+        return self.mean + self.series.mean_within(block.inputs)[:, 0]
 
 
 def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
@@ -782,7 +782,7 @@ def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequenc
 
 
 def _learned_sums(
-    layout: Layout, both: _Rows, series: SeriesMoments, learned: Mapping[str, Tensor], needs: Needs, rows: Rows
+    layout: Layout, both: _Rows, series: SeriesPosterior, learned: Mapping[str, Tensor], needs: Needs, rows: Rows
 ) -> Sums:
     """Return the gradients in the parameters of the likelihood, 0-d each.
 
@@ -796,7 +796,7 @@ def _learned_sums(
     """
     totals = [torch.zeros_like(value) for value in learned.values()]
     for block in row_blocks(layout, rows):
-        shift, change = both.series.mean(block.inputs).mT
+        shift, change = both.series.mean_within(block.inputs).mT
         values = (both.mean + shift, change, series.known_variance(block.inputs))
         gradients = learned_gradients(both.likelihood, learned, needs, block, values)
         totals = [total + gradient for total, gradient in zip(totals, gradients, strict=True)]
