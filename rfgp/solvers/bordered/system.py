@@ -1,7 +1,5 @@
 """The joint system of sparse latent values and a border of dense weights: pattern, elimination and log density.
 
-See `rfgp.solvers.bordered.system` for the formulas.
-
 y = mean + A u + Phi w + e with u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), w ~ N(0, I) and e of variance D. With
 r = y - mean,
 
