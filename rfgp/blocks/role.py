@@ -531,26 +531,6 @@ def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBl
     return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
-def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-    """Return k_t(x_i, x_i) of the kernels of residuals, (T, n).
-
-    Values are for variances of 1, and 0 for other blocks. Return None if all of them are 1.
-
-    Args:
-        weights: The weights.
-        inputs: The n points.
-        parameters: The parameters of all blocks.
-    """
-    if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
-        return None
-    totals = []
-    for block, own in weights.with_parameters(*parameters):
-        diagonal = None if block.residual is None else block.residual.diagonal
-        default = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-        totals.append(default if diagonal is None else diagonal(inputs, *own).double())
-    return torch.stack(totals)
-
-
 # --- Blocks with a covariance function -------------------------------------------------------------------------------
 
 JITTER = 1e-8

@@ -26,6 +26,7 @@ from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before
 from rfgp.local.factor import Floats, Indices
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
+from rfgp.torch_context import Recent
 
 # --- The conditional distribution of new points given their nearest rows ---------------------------------------------
 
@@ -594,7 +595,6 @@ class _Projector:
 def latent_precision(
     block: VecchiaBlock,
     inputs: Tensor,
-    field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
 ) -> PrecisionBlock:
     """Return nearest neighbors as latent values at the ordered positions of rows.
@@ -606,8 +606,6 @@ def latent_precision(
     Args:
         block: The block.
         inputs: The inputs of the rows, (n, d). Equal rows share a position.
-        field: The field of the same block and inputs at other parameters, with the neighbors to use. If None, they are
-            computed.
         explained: The weights whose residual the neighbors model.
 
     Examples:
@@ -623,7 +621,7 @@ def latent_precision(
         2
     """
     process = LatentProcess(block, tuple(explained))
-    field = _field(process.detached(), process.positions(inputs)) if field is None else field
+    field = _field(process.detached(), process.positions(inputs))
     positions, (values, variance) = field.positions, process.parameters
 
     def of_terms(names: Sequence[str] | None) -> PrecisionBlock:
@@ -639,22 +637,17 @@ def latent_precision(
 
 def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
     """Return the field of the positions of rows (n, d), or one of the last two with its analysis if it is the same."""
-    values = process.parameters[0].numpy()
-    digest = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
-    key = digest, rows.shape, process.key
-    field = _cache.pop(key, None)
-    if field is None:
+    digest = hashlib.sha256(rows.numpy().tobytes() + process.parameters[0].numpy().tobytes()).digest()
+
+    def compute() -> NeighborsField:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
         positions = rows[torch.from_numpy(np.sort(first))]
         block = neighbors_of(process.prior())
         positions = positions[block.order(len(positions))]
-        field = NeighborsField(positions, process, block.predecessors(positions))
-    _cache[key] = field
-    for old in list(_cache)[:-_MAX_CACHED]:
-        _cache.pop(old, None)
-    return field
+        return NeighborsField(positions, process, block.predecessors(positions))
+
+    return _FIELDS.find((digest, rows.shape, process.key), compute)
 
 
-_MAX_CACHED = 2
-"""The maximum number of cached fields. A model needs its field for the likelihood and for predictions."""
-_cache: dict[Any, NeighborsField] = {}
+_FIELDS: Recent[NeighborsField] = Recent(2)
+"""The last fields. A model needs its field for the likelihood and for predictions."""

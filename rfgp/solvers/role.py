@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.limits import limits
 from rfgp.linalg import covariance_root
 from rfgp.rows import Block
 
@@ -113,6 +114,20 @@ def check_joint(count: int, points: str, advice: str = "", max_points: int = MAX
         raise InvalidArgumentError(
             f"A joint covariance must have at most {max_points} {points}, got {count}. Use fewer{advice}."
         )
+
+
+def check_joint_neighbors(count: int, num_rows: int) -> None:
+    """Raise if a joint covariance has too many points that may be neighbors of each other.
+
+    Args:
+        count: The number of points.
+        num_rows: The number of rows.
+
+    Raises:
+        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
+    """
+    max_points = max(limits().max_solved, limits().max_joint_numbers // num_rows)
+    check_joint(count, "points", max_points=min(MAX_JOINT, max_points))
 
 
 def make_contiguous(state: Any, *names: str) -> None:

@@ -154,32 +154,27 @@ class Whitener:
         return zeros.index_add(0, torch.from_numpy(self.pattern.indices), squares)
 
 
+@dataclass(eq=False)
 class WhiteRows:
     """Ordered rows under neighbors and other blocks, whitened.
 
-    Args:
+    Attributes:
         prior: The prior of neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the rows, (n, d).
         targets: The centered targets y - mean, (n, k).
         noise: The noise variances of the rows, (n,).
-        blocks: The sparse precisions, which may be refined. If None, those of the prior.
+        blocks: The sparse precisions, which may be refined.
         pattern: The neighbors of the rows, (n, n), or of r of them, (r, n). If None, they are computed on demand.
         output_weights: The weight of the log marginal likelihood of each output. If None, 1.
     """
 
-    def __init__(
-        self,
-        prior: Prior,
-        inputs: Tensor,
-        targets: Tensor,
-        noise: Tensor,
-        blocks: Sequence[PrecisionBlock] | None = None,
-        pattern: EntryPattern | None = None,
-        output_weights: Tensor | None = None,
-    ) -> None:
-        self._prior, self._inputs, self._targets, self._noise = prior, inputs, targets, noise
-        self.blocks, self._pattern = prior.precisions if blocks is None else blocks, pattern
-        self.weights, self._output_weights = all_weights(prior, inputs), output_weights
+    prior: Prior
+    inputs: Tensor
+    targets: Tensor
+    noise: Tensor
+    blocks: Sequence[PrecisionBlock]
+    pattern: EntryPattern | None = None
+    output_weights: Tensor | None = None
 
     def with_blocks(self, blocks: Sequence[PrecisionBlock]) -> "WhiteRows":
         """Return the same rows with other refined precisions.
@@ -187,39 +182,43 @@ class WhiteRows:
         Args:
             blocks: The sparse precisions.
         """
-        rows = self._prior, self._inputs, self._targets, self._noise
-        other = WhiteRows(*rows, blocks, self._pattern, self._output_weights)
+        other = replace(self, blocks=blocks)
         other.phi, other.whitener, other.whitened = self.phi, self.whitener, self.whitened
         return other
 
     @cached_property
+    def weights(self) -> Weights:
+        """The dense weights, including those of kernels at the rows."""
+        return all_weights(self.prior, self.inputs)
+
+    @cached_property
     def phi(self) -> Tensor:
         """The features Phi of the rows, (n, F)."""
-        return features(self._prior, self.weights, self._inputs)
+        return features(self.prior, self.weights, self.inputs)
 
     @cached_property
     def whitener(self) -> Whitener:
         """The whitener V."""
-        pattern = self._pattern or predecessors_in_blocks(neighbors_of(self._prior), self._inputs)
-        return Whitener.of(self._prior, self._inputs, self._noise, self.phi, pattern)
+        pattern = self.pattern or predecessors_in_blocks(neighbors_of(self.prior), self.inputs)
+        return Whitener.of(self.prior, self.inputs, self.noise, self.phi, pattern)
 
     @cached_property
     def whitened(self) -> tuple[Tensor, Tensor]:
         """The features V Phi (r, F) and the targets V (y - mean) (r, k)."""
-        both = self.whitener.times(torch.cat([self.phi, self._targets], dim=1))
+        both = self.whitener.times(torch.cat([self.phi, self.targets], dim=1))
         return both[:, : self.phi.shape[1]], both[:, self.phi.shape[1] :]
 
     @cached_property
     def projector(self) -> SparseValues:
         """The projections V A of sparse precisions, (r, N)."""
-        return self.whitener.times_sparse(joint_projector(self.blocks, self._inputs))
+        return self.whitener.times_sparse(joint_projector(self.blocks, self.inputs))
 
     @cached_property
     def system(self) -> BorderedSystem:
         """The regression of whitened targets on whitened projections and features."""
         (dense, targets), projector = self.whitened, self.projector.matrix()
         data = projector, dense, torch.ones(len(targets), dtype=torch.float64), targets
-        return bordered_system(self.blocks, *data, self._output_weights, combines_non_neighbors=True)
+        return bordered_system(self.blocks, *data, self.output_weights, combines_non_neighbors=True)
 
     def weighted_sums(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
         """Return weighted sums of the features (q, F) and the projections (q, N) of rows.
@@ -229,9 +228,9 @@ class WhiteRows:
             weights: The weights of the rows, (q, n).
         """
         rows = np.unique(weights.indices)
-        inputs = self._inputs[torch.from_numpy(rows)]
+        inputs = self.inputs[torch.from_numpy(rows)]
         weights = sp.csr_array(weights[:, rows])
-        dense = features(self._prior, self.weights, inputs).numpy()
+        dense = features(self.prior, self.weights, inputs).numpy()
         return torch.from_numpy(weights @ dense), sp.csr_array(weights @ joint_projector(blocks, inputs))
 
 
@@ -389,7 +388,7 @@ class WhitenedPosterior(Posterior):
     @cached_property
     def _rows(self) -> WhiteRows:
         """The rows."""
-        return self.known or WhiteRows(self.prior, self.inputs, self.targets, self.noise)
+        return self.known or WhiteRows(self.prior, self.inputs, self.targets, self.noise, self.prior.precisions)
 
     def _regression_for(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem]:
         """Return the sparse precisions for new points (n, d), and the regression of the rows.
@@ -601,7 +600,7 @@ class WhitenedSolver(Solver):
         with torch.no_grad():
             system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._residual, self._noise
-            known = WhiteRows(prior, *rows)
+            known = WhiteRows(prior, *rows, prior.precisions)
             known.system = system
             return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
 

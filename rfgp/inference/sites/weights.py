@@ -71,7 +71,7 @@ from rfgp.solvers.lowrank import (
     summed,
     symmetrized,
 )
-from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
+from rfgp.solvers.onepass import SeriesPosterior, designs_of, scale_of
 from rfgp.solvers.onepass.sums import Layout, assemble, projected, row_blocks, weighted_sums
 
 # --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
@@ -508,7 +508,7 @@ class SeriesPasses(FeaturePasses):
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
         """Return Phi w (b, m), float64."""
-        return _series(model, weights).mean(block.inputs)
+        return _series(model, weights).mean_within(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
@@ -558,11 +558,11 @@ class LatticeLaplace(WeightLaplace):
     @property
     def inverse(self) -> Tensor:
         """A^-1 at the mode, (F, F)."""
-        return self._posterior.moments_at_rows.inverse
+        return self._posterior.inverse
 
     def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return f at the mode, and its variance, (b,) each."""
-        series = self._posterior.moments_at_rows
+        series = self._posterior
         rows = _Rows(series, self.model.mean.detach(), self.bound_likelihood)
         return rows.values(block), series.known_variance(block.inputs)
 
@@ -570,7 +570,7 @@ class LatticeLaplace(WeightLaplace):
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
         model, layout = self.detached, _layout_of(self.detached)
-        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound_likelihood)
+        at = _Rows(self._posterior, model.mean, self.bound_likelihood)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
@@ -578,7 +578,7 @@ class LatticeLaplace(WeightLaplace):
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
-        scale, series = _scale_of(model), self._posterior.moments_at_rows
+        scale, series = _scale_of(model), self._posterior
         b = series.inverse @ self._implicit.pulled
         in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
         in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
@@ -644,14 +644,12 @@ def _scale_of(model: LinearModel) -> Tensor:
     return scale_of(Prior(weights=model.weights.blocks))
 
 
-def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
+def _series(model: LinearModel, weights: Tensor) -> SeriesPosterior:
     """Return the moments of functions with weights (F, m).
 
     Only their means are defined.
     """
-    return SeriesMoments(
-        LowRankPosterior(Prior(weights=model.weights.blocks), weights, FactorCovariance(weights.new_zeros(0, 0)))
-    )
+    return SeriesPosterior(Prior(weights=model.weights.blocks), weights, FactorCovariance(weights.new_zeros(0, 0)))
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
@@ -661,13 +659,13 @@ def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
 class _Rows:
     """The latent function and the likelihood, for passes over the rows."""
 
-    series: SeriesMoments
+    series: SeriesPosterior
     mean: Tensor  # (1,)
     likelihood: Likelihood
 
     def values(self, block: Block) -> Tensor:
         """Return f (b,)."""
-        return self.mean + self.series.mean(block.inputs)[:, 0]
+        return self.mean + self.series.mean_within(block.inputs)[:, 0]
 
 
 def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
@@ -698,7 +696,7 @@ def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequenc
 
 
 def _learned_sums(
-    layout: Layout, both: _Rows, series: SeriesMoments, learned: Mapping[str, Tensor], rows: Rows
+    layout: Layout, both: _Rows, series: SeriesPosterior, learned: Mapping[str, Tensor], rows: Rows
 ) -> Sums:
     """Return the gradients in the parameters of the likelihood, 0-d each.
 
@@ -712,7 +710,7 @@ def _learned_sums(
     leaves = {name: value.clone().requires_grad_() for name, value in learned.items()}
     totals = [torch.zeros_like(value) for value in learned.values()]
     for block in row_blocks(layout, rows):
-        shift, change = both.series.mean(block.inputs).mT
+        shift, change = both.series.mean_within(block.inputs).mT
         values = (both.mean + shift, change, series.known_variance(block.inputs))
         with torch.enable_grad():
             objective = RowLikelihood(both.likelihood.at(leaves), block).parameter_objective(*values)

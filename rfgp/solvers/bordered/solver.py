@@ -13,17 +13,16 @@ from torch import Tensor
 
 from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
-from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient, with_slopes
+from rfgp.autograd import Array, Gradients, Needs, with_gradient, with_slopes
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
+from rfgp.solvers.bordered.system import BorderedSystem, Elimination, SparseLatents
 from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
-    MAX_JOINT,
     Functions,
     LatentOperator,
     Posterior,
@@ -31,6 +30,7 @@ from rfgp.solvers.role import (
     Solver,
     check_divided,
     check_joint,
+    check_joint_neighbors,
     known_terms,
 )
 
@@ -145,8 +145,7 @@ def bordered_system(
         combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q. The
             default is False.
     """
-    latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
-    prior = SparseLatents(latents, projector, combines_non_neighbors=combines_non_neighbors)
+    prior = SparseLatents(blocks, projector, combines_non_neighbors=combines_non_neighbors)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)
 
 
@@ -196,9 +195,6 @@ class SparseOperator:
 
 
 # --- The projection of sparse latent values and dense weights to points ----------------------------------------------
-
-MIN_JOINT = 256
-"""The number of points of a joint distribution that is permitted for any number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,21 +437,6 @@ def _norms(matrix: sp.csr_array) -> Array:
     return norms
 
 
-def check_joint_size(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
-    """Raise if a joint distribution has too many points.
-
-    Args:
-        blocks: The sparse blocks.
-        num_points: The number of points.
-        num_rows: The number of rows.
-
-    Raises:
-        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
-    """
-    max_points = max(MIN_JOINT, limits().max_joint_numbers // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
-    check_joint(num_points, "points", max_points=min(MAX_JOINT, max_points))
-
-
 # --- The posterior of sparse latent values and dense weights at points -----------------------------------------------
 
 
@@ -515,7 +496,7 @@ class BorderedPosterior(Posterior):
             InvalidArgumentError: If there are more points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._check_joint(inputs)
         self._projector.check_constant(inputs)
         projection, scales = self._projector_with(inputs).project_jointly(inputs)
         covariance = between(projection, projection)
@@ -585,7 +566,7 @@ class BorderedPosterior(Posterior):
                 many points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._check_joint(inputs)
         first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
         check_divided(self.prior, first_terms, second_terms)
         replace(self._projector, terms=(*first_terms, *second_terms)).check_constant(inputs)
@@ -593,6 +574,13 @@ class BorderedPosterior(Posterior):
         parts = (replace(projector, terms=part).project_jointly(inputs) for part in (first_terms, second_terms, shared))
         (left, rows), (right, columns), (both, _) = parts
         return (between(left, right) + both.conditional_variance) * rows[:, None] * columns
+
+    def _check_joint(self, inputs: Tensor) -> None:
+        """Raise if there are too many points for a joint covariance."""
+        if depend_on_each_other(self._projector.blocks):
+            check_joint_neighbors(len(inputs), len(self.inputs))
+        else:
+            check_joint(len(inputs), "points")
 
     @cached_property
     def _projector(self) -> PointProjector:

@@ -57,6 +57,7 @@ from rfgp.blocks.precision import MaternColumn
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.role import Solver, check_joint, known_terms, log_density
+from rfgp.torch_context import Recent
 
 # --- A Matern process of one column as a Markov process: its states given rows ----------------------------------------
 
@@ -337,7 +338,7 @@ class ChainRows:
         return self.states[0].smoothed.precisions / self.variance
 
 
-_CACHE: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
+_CACHE: MutableMapping[Tensor, Recent[Ascending]] = WeakTensorKeyDictionary()
 """The index and the ascending values of the last column of each tensor of inputs."""
 
 
@@ -350,11 +351,7 @@ def ascending(inputs: Tensor, column: int) -> Ascending:
         inputs: The inputs of the rows, (n, d).
         column: The index of the column.
     """
-    cached = _CACHE.get(inputs)
-    if cached is None or cached[0] != column:
-        cached = column, Ascending.of(as_array(inputs[:, column]))
-        _CACHE[inputs] = cached
-    return cached[1]
+    return _CACHE.setdefault(inputs, Recent(1)).find(column, lambda: Ascending.of(as_array(inputs[:, column])))
 
 
 def supports(prior: Prior) -> bool:

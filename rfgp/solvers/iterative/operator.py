@@ -156,6 +156,8 @@ def conjugate_gradients(
 
 MAX_SOLVE_ITERATIONS = 200
 """The maximum number of iterations of conjugate gradients."""
+MARGINAL_TOLERANCE = 1e-4
+"""The largest relative residual of a solved system."""
 MAX_POINTS = 1000
 """The maximum number of rows of the preconditioner."""
 OPERATIONS_PER_ENTRY = 400.0
@@ -189,8 +191,6 @@ def exact_marginals(
     points: Tensor,  # (q, d)
     *,
     generator: torch.Generator,
-    tolerance: float = 1e-4,
-    max_iterations: int = MAX_SOLVE_ITERATIONS,
 ) -> ExactMarginals:
     """Return the exact marginal posteriors at q points.
 
@@ -201,15 +201,15 @@ def exact_marginals(
         noise: The variance of one observation, standardized.
         points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
-        tolerance: The largest relative residual of a solved system. The default is 1e-4.
-        max_iterations: The maximum number of iterations. The default is 200.
     """
     x, k = rows.inputs.double(), rows.num_outputs
     cross = prior.kernel(x, points.double())
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
     nystrom = _nystrom(prior, x, diagonal, generator)
-    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, max_iterations, nystrom)
+    solved = conjugate_gradients(
+        lambda v: _product(prior, x, diagonal, v), right, MARGINAL_TOLERANCE, MAX_SOLVE_ITERATIONS, nystrom
+    )
     variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
     fitted = mean + cross.mT @ solved.solution[:, :k]
     return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)

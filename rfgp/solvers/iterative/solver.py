@@ -36,7 +36,6 @@ from rfgp.solvers.iterative.operator import CGOperator, Draws, Part, total
 from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of, times
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
-    MAX_JOINT,
     Functions,
     LatentOperator,
     Posterior,
@@ -44,6 +43,7 @@ from rfgp.solvers.role import (
     Solver,
     check_divided,
     check_joint,
+    check_joint_neighbors,
     known_terms,
     log_density,
 )
@@ -55,19 +55,21 @@ ENTRIES = 2**22
 """The number of entries of the projections of a chunk of points."""
 
 
+@dataclass(frozen=True, eq=False)
 class ConditionedTerms:
     """All terms at rows, with the coordinates of their coefficients and draws.
 
-    Args:
+    Attributes:
         terms: The terms.
         operator: The covariance C of the rows.
         coefficients: The coefficients a, (rows, k).
         draws: The draws w, (rows, m).
     """
 
-    def __init__(self, terms: Sequence[Term], operator: CGOperator, coefficients: Tensor, draws: Tensor) -> None:
-        self.terms, self.operator = terms, operator
-        self._coefficients, self._draws = coefficients, draws
+    terms: Sequence[Term]
+    operator: CGOperator
+    coefficients: Tensor
+    draws: Tensor
 
     @cached_property
     def mean_coordinates(self) -> dict[Term, Tensor]:
@@ -75,7 +77,7 @@ class ConditionedTerms:
 
         Two terms may have the same name.
         """
-        return {term: term.coordinates(self._coefficients) for term in self.terms}
+        return {term: term.coordinates(self.coefficients) for term in self.terms}
 
     @cached_property
     def sample_coordinates(self) -> dict[Term, Tensor]:
@@ -83,28 +85,35 @@ class ConditionedTerms:
 
         The parts are the unexplained and the explained one.
         """
-        u, _ = self.operator.prior_weights(self._draws.shape[1])
+        u, _ = self.operator.prior_weights(self.draws.shape[1])
         out = {}
         for term, part in zip(self.terms, self.operator.split(u), strict=True):
-            explained = term.coordinates(self._draws.to(term.dtype))
+            explained = term.coordinates(self.draws.to(term.dtype))
             prior = term.sample_coordinates(part.to(term.dtype), self.operator.seed)
             out[term] = torch.cat([prior - explained, explained], dim=1)
         return out
 
 
+@dataclass(frozen=True, eq=False)
 class MarginalMoments:
     """The sum of some terms at n single points.
 
-    Args:
+    Attributes:
         conditioned: All terms given the rows.
         terms: The predicted terms.
         inputs: The inputs of the points, (n, D), or positions (n,).
         tolerance: The relative residual of solves.
     """
 
-    def __init__(self, conditioned: ConditionedTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float) -> None:
-        self.conditioned, self.terms, self.inputs, self.tolerance = conditioned, terms, inputs, tolerance
-        self._pairs: list[tuple[Term, TermProjection]] = [(term, term.project(inputs)) for term in terms]
+    conditioned: ConditionedTerms
+    terms: Sequence[Term]
+    inputs: Tensor
+    tolerance: float
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Term, TermProjection]]:
+        """The terms and their projections."""
+        return [(term, term.project(self.inputs)) for term in self.terms]
 
     @property
     def mean(self) -> Tensor:
@@ -364,8 +373,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is None:
             check_joint(len(inputs), "points", ", or sample_functions()")
         else:
-            max_points = max(limits().max_solved, min(MAX_JOINT, limits().max_joint_numbers // len(self.inputs)))
-            check_joint(len(inputs), "points", max_points=max_points)
+            check_joint_neighbors(len(inputs), len(self.inputs))
 
 
 PRODUCT_TOLERANCE = 1e-8

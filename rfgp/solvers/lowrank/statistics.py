@@ -38,7 +38,6 @@ from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
 from rfgp.blocks import Weights
-from rfgp.blocks.role import residual_totals
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
 from rfgp.rows.blocks import Sums, added, sums_over_parts
@@ -188,15 +187,14 @@ class LinearModel:
             return True
         return _AMPLIFICATION * math.sqrt(n * self.weights.rounding_variance / noise) > self.max_float32_error
 
-    def phi(self, block: Block, *parameters: Tensor) -> Tensor:
+    def phi(self, block: Block) -> Tensor:
         """Return the features of a block without scales, (b, F).
 
         Args:
             block: The rows.
-            parameters: The parameters of the features. If none are given, those of the model.
         """
         in_float64 = block.inputs.dtype != torch.float64 and self.needs_float64
-        out: Tensor = self.weights.features(block.inputs, *parameters, in_float64=in_float64)
+        out: Tensor = self.weights.features(block.inputs, in_float64=in_float64)
         return out.double() if in_float64 else out
 
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
@@ -254,56 +252,6 @@ def summed(
 def _of_part(model: LinearModel, function: Callable[[LinearModel], Sums], rows: Rows) -> Sums:
     with torch.no_grad():
         return function(replace(model, rows=rows))
-
-
-class ParameterGradients:
-    """Sums over blocks of rows of a gradient in the parameters of features.
-
-    Args:
-        model: The rows and their features.
-        needs: Whether each parameter needs a gradient.
-
-    Attributes:
-        sums: The accumulated gradients in all parameters, float64, in their shapes, 0 if not needed.
-    """
-
-    def __init__(self, model: LinearModel, needs: Sequence[bool]) -> None:
-        self._model, self._needs = model, tuple(needs)
-        self.sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in model.parameters]
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether any parameter needs a gradient."""
-        return any(self._needs)
-
-    def features(self, block: Block) -> Tensor:
-        """Return the features of the next block without scales, (b, F).
-
-        Args:
-            block: The rows.
-        """
-        with torch.set_grad_enabled(self.is_needed):
-            pairs = zip(self._model.parameters, self._needs, strict=True)
-            self._leaves = tuple(parameter.detach().requires_grad_(need) for parameter, need in pairs)
-            self._phi = self._model.phi(block, *self._leaves)
-            self._totals = residual_totals(self._model.weights, block.inputs, *self._leaves)
-        return self._phi.detach()
-
-    def add(self, grad_features: Tensor, grad_residual: Tensor | None = None) -> None:
-        """Add the gradient for derivatives in the last block.
-
-        Args:
-            grad_features: The derivatives in the features, (b, F).
-            grad_residual: The derivatives in the variances of the kernels of residuals, (T, b). If None, they are 0.
-        """
-        outputs, gradients = [self._phi], [grad_features.to(self._phi)]
-        if grad_residual is not None and self._totals is not None and self._totals.requires_grad:
-            outputs, gradients = [self._phi, self._totals], [*gradients, grad_residual]
-        leaves = [leaf for leaf in self._leaves if leaf.requires_grad]
-        in_leaves = iter(torch.autograd.grad(outputs, leaves, gradients, allow_unused=True))
-        for total, need in zip(self.sums, self._needs, strict=True):
-            if need and (gradient := next(in_leaves)) is not None:
-                total += gradient
 
 
 Objective = Callable[..., tuple[Tensor, Tensor]]

@@ -30,20 +30,22 @@ Let H = I - A^-1 and o = R phi^T P 1. The Fisher information is
     (N - o^T A^-1 o) / v                of the mean.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import Prior
+from rfgp.autograd import Gradients, Needs, input_derivatives, with_gradient
+from rfgp.blocks import Prior, WeightBlock
 from rfgp.blocks.role import Design
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.lattices.design import LatticeDesign
+from rfgp.lattices.design import Complex, LatticeDesign, series_at_points
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import (
     FactorCovariance,
@@ -61,13 +63,14 @@ from rfgp.solvers.lowrank import Statistics as WeightStatistics
 from rfgp.solvers.onepass.sums import (
     Layout,
     RowSums,
-    SeriesMoments,
     Statistics,
     assemble,
     cached_sums,
     no_sums,
+    quadratic_series,
     row_blocks,
     statistics_of,
+    values_on_lattice,
     weighted_sums,
 )
 from rfgp.solvers.role import Functions, Inference, Shape
@@ -118,12 +121,12 @@ class SeriesPosterior(LowRankPosterior):
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the posterior mean at points (n, D), (n, k)."""
-        return self._over(projected, self.moments_at_rows.mean, lambda phi, _: phi @ self.weights)
+        return self._over(projected, self.mean_within, lambda phi, _: phi @ self.weights)
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
         by_features = super().variance
-        return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: by_features(x, phi))
+        return self._over(inputs, self.variance_within, lambda phi, x: by_features(x, phi))
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
@@ -220,15 +223,6 @@ class SeriesPosterior(LowRankPosterior):
     def _layout(self) -> Layout:
         return Layout.of(designs_of(self.prior))
 
-    @cached_property
-    def moments_at_rows(self) -> SeriesMoments:
-        """The moments at points in the box of the rows."""
-        return SeriesMoments(self)
-
-    def is_outside(self, inputs: Tensor) -> Tensor:
-        """Return whether points (n, D) are outside the box of a lattice, (n,)."""
-        return self.moments_at_rows.is_outside(inputs)
-
     def _over(
         self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
@@ -249,6 +243,148 @@ class SeriesPosterior(LowRankPosterior):
         out[~is_out] = inside
         out[is_out] = from_features(inputs[is_out])
         return out
+
+    def is_outside(self, inputs: Tensor) -> Tensor:
+        """Return whether points are outside the box of a lattice, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), dtype=torch.bool)
+        for block, _ in self._own:
+            if isinstance(block.design, LatticeDesign):
+                out |= block.design.is_outside(inputs)
+        return out
+
+    @cached_property
+    def _own(self) -> list[tuple[WeightBlock, slice]]:
+        """The blocks of the predicted sum, with the positions of their weights."""
+        blocks, predicted = self.prior.weights, self.predicted
+        ends = np.cumsum([0, *self.prior.dense.sizes])
+        columns = (slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        return [(block, part) for block, part in zip(blocks, columns, strict=True) if block in predicted]
+
+    @cached_property
+    def _scales(self) -> list[Tensor]:
+        """The prior standard deviations of the weights of these blocks, (F_b,) each."""
+        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+
+    def mean_within(self, inputs: Tensor) -> Tensor:
+        """Return the posterior mean at points in the box of the rows, (n, k).
+
+        It is a Fourier series on each lattice.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), self.weights.shape[1], dtype=torch.float64)
+        for (block, columns), scale in zip(self._own, self._scales, strict=True):
+            weights = self._as_slopes(block, scale[:, None] * self.weights[columns])
+            if isinstance(block.design, LatticeDesign):
+                out += values_on_lattice(block.design, inputs, weights)
+            else:
+                out += self._dense_features(block, inputs) @ weights
+        return out
+
+    def variance_within(self, inputs: Tensor) -> Tensor:
+        """Return the marginal posterior variances at points in the box, (n,), including those of missing modes.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        known = self.known_variance(inputs)
+        if self.derivative_column is not None:
+            return known + self.missing_derivative_variances(inputs)
+        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
+        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
+        return known + sum(float(scale * variance) for scale, variance in pairs)
+
+    def known_variance(self, inputs: Tensor) -> Tensor:
+        """Return the posterior variances of the sums of features at points in the box, (n,).
+
+        Those of missing modes are excluded. They are a series on each doubled lattice and on the product of each two
+        lattices. Its coefficients are sums along the diagonals of the covariance of the weights.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        dense = [
+            None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
+            for block, _ in self._own
+        ]
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for a in range(len(self._own)):
+            for b in range(a + 1):
+                total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
+        return total.clamp_min(0)
+
+    def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
+        """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
+        assert block.design is not None
+        if self.derivative_column is None:
+            return block.design.fixed_features(inputs).double()
+        return input_derivatives(block.design.fixed_features, inputs, self.derivative_column)
+
+    def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
+        """Return the weights (F, m) of the derivative of features on a lattice.
+
+        Other weights are returned unchanged.
+
+        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
+        """
+        design = block.design
+        if self.derivative_column is None or not isinstance(design, LatticeDesign):
+            return weights
+        if self.derivative_column not in design.lattice.column_indices:
+            return torch.zeros_like(weights)
+        column = design.lattice.column_indices.index(self.derivative_column)
+        rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
+        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
+        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
+
+    def _pair(self, inputs: Tensor, a: int, b: int, dense: Sequence[Tensor | None]) -> Tensor:
+        """Return the covariance (n,) of two blocks at the same points."""
+        (first, _), (second, _) = self._own[a], self._own[b]
+        left, right = dense[a], dense[b]
+        covariance = self._covariance_of(a, b)
+        if left is not None and right is not None:
+            return ((left @ covariance) * right).sum(1)
+        if left is None and right is None:
+            assert isinstance(first.design, LatticeDesign)
+            assert isinstance(second.design, LatticeDesign)
+            lattices = [first.design.lattice]
+            if not lattices[0].same_as(second.design.lattice):
+                lattices.append(second.design.lattice)
+            angles = np.hstack([lattice.angles(lattice.columns(inputs)) for lattice in lattices])
+            return torch.as_tensor(series_at_points(angles, self._series[a, b]).real)
+        lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
+        assert isinstance(lattice.design, LatticeDesign)
+        assert features is not None
+        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
+
+    @cached_property
+    def _series(self) -> dict[tuple[int, int], Complex]:
+        """The series of the covariance of each pair of blocks on lattices."""
+        designs = [block.design for block, _ in self._own]
+        lattices = [(index, design) for index, design in enumerate(designs) if isinstance(design, LatticeDesign)]
+        pairs = ((first, second) for first in lattices for second in lattices if second[0] <= first[0])
+        return {
+            (a, b): quadratic_series(self._covariance_of(a, b).numpy(), first.modes, second.modes)
+            for (a, first), (b, second) in pairs
+        }
+
+    def _covariance_of(self, a: int, b: int) -> Tensor:
+        """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
+        (_, rows), (_, columns) = self._own[a], self._own[b]
+        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
+        covariance = self._as_slopes(self._own[a][0], covariance)
+        return self._as_slopes(self._own[b][0], covariance.mT).mT
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """A^-1, (F, F)."""
+        assert self.factor is not None
+        return torch.cholesky_inverse(self.factor)
 
 
 def weighted_by_precision(
@@ -558,7 +694,7 @@ class OnePassSolver(Inference):
         """A^-1, (F, F)."""
         return torch.cholesky_inverse(self.solution.factor)
 
-    @property
+    @cached_property
     def square(self) -> Tensor:
         """The quadratic form (y - mean)^T C^-1 (y - mean) of all outputs, 0-d."""
         with torch.no_grad():
@@ -635,9 +771,9 @@ class OnePassSolver(Inference):
 
     def _moments(self, rows: Rows) -> Iterator[RowMoments]:
         """Yield the moments of blocks of rows."""
-        moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
+        posterior, missing = self.posterior(), residual_variance_of(self.prior)
         for block in row_blocks(Layout.of(designs_of(self.prior)), rows):
-            residual = block.targets - self.mean - moments.mean(block.inputs)
-            known, noise_diag = moments.known_variance(block.inputs), block.noise_diag(self.variance)
+            residual = block.targets - self.mean - posterior.mean_within(block.inputs)
+            known, noise_diag = posterior.known_variance(block.inputs), block.noise_diag(self.variance)
             once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
             yield RowMoments(block.targets, residual, known, noise_diag, once * missing)
