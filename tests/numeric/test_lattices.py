@@ -88,9 +88,9 @@ def test_plan_keeps_the_largest_modes_if_they_are_too_many():
 def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
-    assert lattices.lattice.supports(design.product, near, design.lattice, 1e-5, 1e-3)
+    assert lattices.design.supports(design.product, near, design.lattice, 1e-5, 1e-3)
     far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not lattices.lattice.supports(design.product, far, design.lattice, 1e-5, 1e-3)
+    assert not lattices.design.supports(design.product, far, design.lattice, 1e-5, 1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
