@@ -326,15 +326,10 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
         with_scale: Whether the term's own variance is among them.
     """
     term = data.term
-    names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
-    of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
+    of_factors = {f"{prefix}{name}" for prefix in term.prefixes for name in of_prefix(data.values, prefix)}
     scale = scale_name(term, data.values)
-    others = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    others = [path for path in data.values if path in of_factors - {scale} and not path.endswith(f".{OUTPUTSCALE}")]
     return (*others, *([scale] if with_scale and scale is not None else []))
-
-
-def _rest(path: str, prefixes: tuple[str, ...]) -> str:
-    return min((path[len(prefix) :] for prefix in prefixes if path.startswith(prefix)), key=len)
 
 
 # --- Features of terms as products of the features of their factors --------------------------------------------------
