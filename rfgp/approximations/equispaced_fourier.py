@@ -23,8 +23,7 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
 from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
-from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.lattice import CUT_PER_TOLERANCE, Floats, active_modes, supports
+from rfgp.lattices.design import CUT_PER_TOLERANCE, Floats, LatticeDesign, active_modes, supports
 from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 

@@ -124,12 +124,9 @@ class RandomFeatures(Approximation):
             data: The term.
             frequencies: The frequencies of all stationary factors, (m, d).
         """
-        parts = [part for part in data.term.parts() if part.factor.measure]
+        factors = tuple(part for part in data.term.parts() if part.factor.measure)
         path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
-        feature_map = feature_maps.by_name(self.kind)(frequencies)
-        return SpectralPart(
-            tuple(part.indices for part in parts), tuple(part.prefix for part in parts), feature_map, path
-        )
+        return SpectralPart(factors, feature_maps.by_name(self.kind)(frequencies), path)
 
     def _others(self, data: TermData) -> list[BoundFactor]:
         """Return the factors without a spectral measure, or their series."""

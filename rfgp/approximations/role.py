@@ -326,15 +326,10 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
         with_scale: Whether the term's own variance is among them.
     """
     term = data.term
-    names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
-    of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
+    of_factors = {f"{prefix}{name}" for prefix in term.prefixes for name in of_prefix(data.values, prefix)}
     scale = scale_name(term, data.values)
-    others = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    others = [path for path in data.values if path in of_factors - {scale} and not path.endswith(f".{OUTPUTSCALE}")]
     return (*others, *([scale] if with_scale and scale is not None else []))
-
-
-def _rest(path: str, prefixes: tuple[str, ...]) -> str:
-    return min((path[len(prefix) :] for prefix in prefixes if path.startswith(prefix)), key=len)
 
 
 # --- Features of terms as products of the features of their factors --------------------------------------------------
@@ -347,14 +342,12 @@ class SpectralPart:
     """Random features of stationary factors with stacked frequencies.
 
     Attributes:
-        indices: The indices of the columns of each factor.
-        prefixes: The prefixes of their hyperparameters.
+        factors: The factors.
         feature_map: The map of rows (n, d), divided by the lengthscales, to features.
         path: The path of the frequencies (m, d). If None, a fit does not change them.
     """
 
-    indices: tuple[list[int], ...]
-    prefixes: tuple[str, ...]
+    factors: tuple[BoundFactor, ...]
     feature_map: FeatureMap
     path: str | None = None
 
@@ -382,18 +375,14 @@ class SpectralPart:
     def _fourier(self, values: Values) -> FourierFunctions:
         """Return the frequencies (m, c) in the units of the columns."""
         frequencies = self._map_at(values).frequencies
-        lengthscales = [
-            values[f"{prefix}lengthscale"].double().expand(len(indices))
-            for indices, prefix in zip(self.indices, self.prefixes, strict=True)
-        ]
+        lengthscales = [values[f"{part.prefix}lengthscale"].double().expand(len(part.indices)) for part in self.factors]
         amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
-        indices = [index for group in self.indices for index in group]
+        indices = [index for part in self.factors for index in part.indices]
         return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), indices, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        pairs = zip(self.indices, self.prefixes, strict=True)
-        scaled = [x[:, indices] / values[f"{prefix}lengthscale"].to(x.dtype) for indices, prefix in pairs]
+        scaled = [x[:, part.indices] / values[f"{part.prefix}lengthscale"].to(x.dtype) for part in self.factors]
         features: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
         return features
 

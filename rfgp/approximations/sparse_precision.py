@@ -433,7 +433,7 @@ def _field_at(part: BoundFactor, data: TermData) -> tuple[Any, Array]:
     """Return the field of a factor on the sample of rows, and its parameters (p,)."""
     values = {**data.constants, **data.values}
     latent = _latent(part, data.columns, values)
-    field = latent.refine(data.columns.sample[:, part.indices])[0] if latent.is_refined else latent.field
+    field, _ = latent.refine(data.columns.sample[:, part.indices])
     return field, as_array(latent.parameters(of_prefix(values, part.prefix))[0])
 
 

@@ -1,6 +1,6 @@
 """Kernels of fields on roads, on surfaces and on the nodes of a graph, and their domains."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,7 +40,7 @@ EDGE = 1e-9
 """The barycentric weight below which a point is on an edge. It exceeds the rounding errors of points on one."""
 
 
-class Domain(LatentField, ABC):
+class Domain(LatentField):
     """A Whittle-Matern field on a domain, and the meaning of its inputs (n, d)."""
 
     subject: str

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -265,7 +265,7 @@ Projector = Callable[[Tensor], sp.csr_array]
 """Maps rows (n, c) to the sparse matrix A (n, N) that reads the latent values of a field."""
 
 
-class LatentField(Protocol):
+class LatentField(ABC):
     """Interface: N latent values u, their sparse precision Q and projection to rows.
 
     The defaults hold for a field with all its values in place, whose latent values do not depend on hyperparameters.

@@ -74,7 +74,9 @@ def nearest_predecessors(
     rows = np.arange(len(z)) if rows is None else rows
     near, counts = nearest_of_prefixes(z, z[rows], rows, count)
     of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
-    return _pattern(of, np.concatenate([near, rows]), (len(rows), len(z)))
+    columns = np.concatenate([near, rows])
+    starts = np.concatenate([[0], np.cumsum(counts + 1)])
+    return SparsityPattern(starts, columns[np.lexsort((columns, of))], (len(rows), len(z)))
 
 
 def nearest_of_prefixes(
@@ -136,12 +138,6 @@ def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
     """Return the nearest points (q, count) of a tree, in increasing order of distance."""
     slack = 0.0 if tree.n <= EXACT else SLACK
     return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=num_threads())[1])
-
-
-def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
-    order = np.lexsort((columns, rows))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
-    return SparsityPattern(starts, columns[order], shape)
 
 
 def used(
