@@ -262,7 +262,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        mean, marginals = self.mean_tensor(), self.marginals()
+        marginals, mean = self._marginals(), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
         quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
@@ -324,8 +324,8 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        mean = self.mean_tensor()
-        return self._out(self.marginals().cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
+        marginals, mean = self._marginals(), self.mean_tensor()
+        return self._out(marginals.cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
 
     @computed
     def linear(
@@ -482,11 +482,16 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        return self._out(self.marginals().log_prob(check_values(y, self.mean_tensor())))
+        return self._out(self._marginals().log_prob(check_values(y, self.mean_tensor())))
 
     def marginals(self) -> Marginals:
         """Return the marginal distributions of the values, in the user's units."""
-        return NormalMarginals(self.mean_tensor(), self.variance_tensor())
+        variance = self.variance_tensor()  # first: its pass over the points finds the mean too
+        return NormalMarginals(self.mean_tensor(), variance)
+
+    def _marginals(self) -> Marginals:
+        """Return the marginal distributions, and keep them."""
+        return self._cache.get("marginals", self.marginals, keep=not self.latent.requires_grad)
 
     @computed
     def mean_tensor(self) -> Tensor:

@@ -11,7 +11,7 @@ It is at most the block-diagonal matrix B without the last term. Conjugate gradi
 matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is the sum of
 B^-1 and Z Z^T, the mean over classes. A common change of all classes does not change the labels, so that A is 1 there
 and B is far from it. A is formed and factorized once, at the mode, for the posterior, the evidence and its gradient.
-Let s be that of `determinant_gradient`, b = A^-1 Phi^T s and u = s - W Phi b. The gradient of the log evidence is (the
+Let s be that of -log|A| / 2 in f, b = A^-1 Phi^T s and u = s - W Phi b. The gradient of the log evidence is (the
 weight-space form of Rasmussen and Williams 2006, Section 3.5)
 
     d/dPhi = sum_c (g_c + u_c) w_c^T + g_c b_c^T - sum_d W_cd Phi (A^-1)_cd,    d/dm_c = sum_i g_ic + u_ic,
@@ -70,27 +70,6 @@ def curvature_product(
     """
     p = torch.softmax(f, dim=1)
     return counts * p * (v - (p * v).sum(1, keepdim=True))
-
-
-def determinant_gradient(
-    f: Tensor,  # (n, C)
-    counts: Tensor,  # (n, 1)
-    covariance: Tensor,  # (n, C, C)
-) -> Tensor:  # (n, C)
-    """Return the gradient s of -log|I + K W| / 2 in f.
-
-    s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
-
-    Args:
-        f: The latent values.
-        counts: The number of observations of each row.
-        covariance: The posterior covariances V of the functions at each row.
-    """
-    p = torch.softmax(f, dim=1)
-    variances = covariance.diagonal(dim1=1, dim2=2)
-    shared = (covariance @ p[:, :, None])[:, :, 0]
-    first = variances - (p * variances).sum(1, keepdim=True)
-    return -0.5 * counts * p * (first - 2 * (shared - (p * shared).sum(1, keepdim=True)))
 
 
 def log_prob_gradient(
@@ -458,8 +437,11 @@ class CoupledLowRankLaplace(WeightLaplace):
         model, W, inverse = self.detached, self.mode.weights, self._inverse_blocks()
         (C, F, size), pulled = inverse.shape, torch.zeros_like(W)  # Phi^T s
         for block, phi, f in self._at_mode():
-            s = determinant_gradient(f, block.counts()[:, None], function_covariance(phi, inverse)[1])
-            pulled += transposed_product(phi, s)
+            covariance = function_covariance(phi, inverse)[1]
+            with torch.enable_grad():
+                f = f.requires_grad_()
+                determinant = -0.5 * (curvature(f, block.counts()[:, None]) * covariance).sum()
+            pulled += transposed_product(phi, *torch.autograd.grad(determinant, f))
         b = (inverse.reshape(size, size) @ pulled.mT.reshape(-1)).reshape(C, F).mT
         _, *gradients = gradient_sums(partial(_objective, self.likelihood, W, b, inverse), needs, model)
         diagonal = inverse.reshape(size, size).diagonal().reshape(C, F).mT
@@ -485,13 +467,16 @@ def _objective(
     model: LinearModel,
     block: Block,
 ) -> tuple[Tensor, Tensor]:
-    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d."""
+    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d.
+
+    It is the sum of log p + (Phi b)^T g - tr(V W) / 2 over the rows, with the posterior covariances V of the functions.
+    """
     phi, counts = model.scale.detach() * model.phi(block).double(), block.counts()[:, None]
     f, change = model.mean + phi @ weights, phi @ b
     with torch.no_grad():
         pushed, covariance = function_covariance(phi, inverse)
-        gradient = log_prob_gradient(likelihood, block, f)
-        u = determinant_gradient(f, counts, covariance) - curvature_product(f, counts, change)
-        coupling = torch.einsum("bcd,bcdf->bf", curvature(f, counts), pushed)
-    scalar = ((gradient + u) * f).sum() + (gradient * change).sum() - (coupling * phi).sum()
+    moving = 2 * torch.einsum("bcdf,bf->bcd", pushed, phi) - covariance  # V, with the gradient of a quadratic form
+    gradient = log_prob_gradient(likelihood, block, f)
+    scalar = RowLikelihood(likelihood, block).log_prob(f) + (gradient * change).sum()
+    scalar = scalar - 0.5 * (curvature(f, counts) * moving).sum()
     return scalar, scalar

@@ -127,14 +127,15 @@ class RowLikelihood:
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
-    def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
-        """Return a sum, 0-d, with the gradient of the evidence in the likelihood.
+    def evidence_terms(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
+        """Return log p(y | f) + change^T g - variance^T W / 2, 0-d, with the gradient of the evidence.
 
-        The sum is log p(y | f) + change^T g - variance^T W / 2, with constant latent values.
+        At a given mode, it is the gradient in the likelihood. Through weights, it is also that in the features of f,
+        change and variance.
 
         Args:
             f: The mode, (n,).
-            change: The product K u of `rfgp.inference.sites.newton`, (n,).
+            change: The product K u of `rfgp.inference.sites.newton`, or Phi b of `rfgp.inference.sites.weights`, (n,).
             variance: The posterior variances of f, (n,).
         """
         shifted = f + self.rows.log_exposure()
@@ -463,7 +464,7 @@ class Laplace(Inference):
         total = signed.log_marginal_likelihood()
         if any(number.requires_grad for number in self.learned.values()):
             rows = RowLikelihood(self.likelihood.at(self.learned), self.rows)
-            total = total + rows.parameter_objective(mode.f, signed.fitted[:, 1].detach(), self.variance)
+            total = total + rows.evidence_terms(mode.f, signed.fitted[:, 1].detach(), self.variance)
         return value + (total - total.detach())
 
     @cached_property

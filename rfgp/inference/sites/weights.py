@@ -480,15 +480,9 @@ def _objective(at: _AtMode, b: Tensor, model: LinearModel, block: Block, *learne
     """
     phi, ends = model.phi(block), (model.scale.detach() * torch.stack([at.weights, b])).mT
     shift, change = (phi @ ends.to(phi)).double().mT
-    f, variance = model.mean + shift, quadratic_forms(phi, phi.detach() @ at.covariance.to(phi))
-    values = f.detach(), change.detach(), variance.detach()
-    with torch.no_grad():
-        terms = at.rows(block).terms(values[0])
-        u = -0.5 * variance * terms.weight_slope - terms.weight * change
-    scalar = (terms.gradient + u) @ f + terms.gradient @ change - 0.5 * (terms.weight @ variance)
-    if any(number.requires_grad for number in learned):
-        rows = RowLikelihood(at.likelihood.at(dict(zip(at.learned, learned, strict=True))), block)
-        scalar = scalar + rows.parameter_objective(*values)
+    variance = quadratic_forms(phi, phi.detach() @ at.covariance.to(phi))
+    rows = RowLikelihood(at.likelihood.at(dict(zip(at.learned, learned, strict=True))), block)
+    scalar = rows.evidence_terms(model.mean + shift, change, variance)
     return scalar, scalar
 
 
@@ -713,7 +707,7 @@ def _learned_sums(
         shift, change = both.series.mean_within(block.inputs).mT
         values = (both.mean + shift, change, series.known_variance(block.inputs))
         with torch.enable_grad():
-            objective = RowLikelihood(both.likelihood.at(leaves), block).parameter_objective(*values)
+            objective = RowLikelihood(both.likelihood.at(leaves), block).evidence_terms(*values)
         totals = list(map(torch.add, totals, torch.autograd.grad(objective, list(leaves.values()))))
     return tuple(totals)
 
