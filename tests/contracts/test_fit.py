@@ -545,7 +545,7 @@ def test_any_start_finds_clusters_of_nodes(length):
     graph = graphs.Graph.from_edges(np.argwhere(links), nodes=range(75))
     seen = np.concatenate([np.flatnonzero(truth == c)[:4] for c in range(3)])
     kernel = "diffusion" if length is None else graphs.kernels.Diffusion(length)
-    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", inference="laplace", seed=0)
+    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", seed=0)
     gp.fit(seen, truth[seen])
     assert gp.fit_report.log_marginal_likelihood > -12.5
     found = np.asarray(gp.predict(np.arange(75)).observed().probabilities).argmax(1)

@@ -503,8 +503,7 @@ def subsets(case):
     return [*([name] for name in names), names[:2], names]
 
 
-@pytest.mark.parametrize("case", ["rows", "weights"])
-def test_laplace_of_classes_matches_dense_matrices(case):
+def test_laplace_of_classes_matches_dense_matrices(case="weights"):
     gp = conditioned(case, "categorical", "laplace")
     found, p = dense_of(gp, case, "categorical", "laplace"), gp.predict(NEW)
     assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=1e-7)
@@ -605,7 +604,7 @@ def test_large_counts_converge(case, inference):
 
 # --- rows --------------------------------------------------------------------------------------------
 
-ALL_WAYS = [*WAYS, ("categorical", "laplace"), ("categorical", "variational")]
+ALL_WAYS = [*WAYS, ("categorical", "variational")]
 
 
 def assert_same(one, other, X=NEW, error=1e-6):
@@ -627,7 +626,7 @@ def test_updates_condition_on_all_rows(name, inference):
 
 @pytest.mark.parametrize(
     ("name", "inference"),
-    [("bernoulli", "laplace"), ("student-t", "laplace"), ("categorical", "laplace"), ("poisson", "variational")],
+    [("bernoulli", "laplace"), ("student-t", "laplace"), ("poisson", "variational")],
 )
 def test_single_precision_is_near_double(name, inference):
     single, double = (conditioned("features", name, inference, dtype=dtype) for dtype in (torch.float32, torch.float64))
@@ -871,11 +870,6 @@ def law(likelihood="poisson", y=COUNTS, **options):
     return p
 
 
-def dense_classes():
-    with rfgp.testing.limits(max_dense=15):
-        return law("categorical", [0, 1, 2], inference="laplace")
-
-
 def bounds(likelihood, approximation):
     return gp_of(likelihood, approximation).condition(X2, COUNTS).evidence_bounds()
 
@@ -911,8 +905,7 @@ REFUSED = [
     (lambda: law().observed().exp(), INVALID, "exponentials"),
     (lambda: law().exp().observed(), INVALID, "exponentials"),
     (lambda: law().terms["rbf"].observed().sample(1), INVALID, "term"),
-    (lambda: conditioned("rows", "categorical", "laplace").sample_functions(1), INVALID, "sample"),
-    (dense_classes, INVALID, "at most 15"),
+    (lambda: conditioned("rows", "categorical", "laplace").predict(NEW).mean, INVALID, "features"),
     (lambda: law(start={"mean": 800.0}), SOLVER, "finite"),
     (lambda: gp_of(inference="variational").condition(rfgp.tables.Batches([(X2, COUNTS)])), INVALID, "memory"),
     (lambda: gp_of(Heteroscedastic(kernel="rbf")), INVALID, "kernel"),
