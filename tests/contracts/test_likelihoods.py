@@ -503,7 +503,8 @@ def subsets(case):
     return [*([name] for name in names), names[:2], names]
 
 
-def test_laplace_of_classes_matches_dense_matrices(case="weights"):
+def test_laplace_of_classes_matches_dense_matrices():
+    case = "weights"
     gp = conditioned(case, "categorical", "laplace")
     found, p = dense_of(gp, case, "categorical", "laplace"), gp.predict(NEW)
     assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=1e-7)
