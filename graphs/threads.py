@@ -31,15 +31,17 @@ class _Limit:
         """Set the limit if nobody else has."""
         with self._lock:
             if self._inside == 0:
-                self._limiter: Any = _controller().limit(limits=1, user_api="blas")
-                _let_others_set()
+                is_single = all(one.num_threads == 1 for one in _controller().lib_controllers if one.user_api == "blas")
+                self._limiter: Any = None if is_single else _controller().limit(limits=1, user_api="blas")
+                if not is_single:
+                    _let_others_set()
             self._inside += 1
 
     def leave(self) -> None:
         """Restore the numbers if nobody else needs the limit."""
         with self._lock:
             self._inside -= 1
-            if self._inside == 0:
+            if self._inside == 0 and self._limiter is not None:
                 self._limiter.restore_original_limits()
                 _let_others_set()
 

@@ -101,7 +101,7 @@ def crps(y: Any, prediction: GaussianDistribution) -> float:
     """
     observed = _scored(gaussian_of(prediction).observed())
     if _is_mixture(observed):
-        return _crps_of_mixture(_matching(y, observed.mean_tensor()), list(observed.parts()))
+        return _crps_of_mixture(_matching(y, observed.mean_tensor()), observed.marginals())
     if getattr(observed, "likelihood", None) is not None or _has_scales(observed):
         return _crps_of_draws(y, prediction.observed())
     mean, deviation = observed.mean_tensor(), observed.variance_tensor().sqrt()
@@ -124,8 +124,9 @@ def _mean_distance(mean: Tensor, deviation: Tensor) -> Tensor:
     return out
 
 
-def _crps_of_mixture(y: Tensor, parts: Any) -> float:
+def _crps_of_mixture(y: Tensor, mixture: Any) -> float:
     """Return the mean of E |Y - y| - E |Y - Y'| / 2 from absolute moments of Gaussians."""
+    parts = list(zip(mixture.weights, mixture.means, mixture.variances, strict=True))
     score = torch.zeros_like(y)
     for weight, mean, variance in parts:
         score = score + weight * _mean_distance(y - mean, variance.sqrt())
@@ -253,7 +254,7 @@ def _scored(observed: Any) -> Any:
 
 def _is_mixture(observed: Any) -> bool:
     """Return whether a distribution is a mixture of Gaussians."""
-    return getattr(observed, "parts", None) is not None
+    return getattr(observed, "is_mixture", False)
 
 
 def _has_scales(observed: Any) -> bool:

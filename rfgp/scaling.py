@@ -39,6 +39,8 @@ def moments(
 
 BLOCK_ROWS = 2**16
 """The largest number of rows whose moments are computed at once, with copies of the rows."""
+BLOCK_ENTRIES = 2**20
+"""The number of entries of the columns whose quartiles are computed at once. At least one column is."""
 
 
 def _moments(
@@ -96,17 +98,18 @@ _ROUNDING = 1e-14
 
 
 def _quartiles(
-    column: Tensor,  # (n,)
+    x: Tensor,  # (n, d)
     weight: Tensor | None,  # (n,)
-) -> NDArray[np.float64]:  # (3,)
-    """Return the first values whose cumulative weights reach 1/4, 1/2 and 3/4 of the total, (3,)."""
-    values, shares = column.double().cpu().numpy(), np.array([0.25, 0.5, 0.75])
+) -> NDArray[np.float64]:  # (3, d)
+    """Return the first values whose cumulative weights reach 1/4, 1/2 and 3/4 of the total, (3, d)."""
+    values, shares = x.double().cpu().numpy(), np.array([0.25, 0.5, 0.75])
     if weight is None:
         ranks = np.ceil(shares * len(values)).astype(int) - 1
-        return np.asarray(np.partition(values, ranks)[ranks])
-    order = values.argsort()
-    below = weight.detach().double().cpu().numpy()[order].cumsum()
-    return np.asarray(values[order[np.searchsorted(below, shares * below[-1])]])
+        return np.asarray(np.partition(values, ranks, axis=0)[ranks])
+    order = values.argsort(axis=0)
+    below = weight.detach().double().cpu().numpy()[order].cumsum(axis=0)
+    reached = [np.searchsorted(column, shares * column[-1]) for column in below.T]
+    return np.take_along_axis(values, np.take_along_axis(order, np.stack(reached, axis=1), axis=0), axis=0)
 
 
 def freedom(total: float, num_rows: int) -> float:
@@ -191,8 +194,9 @@ class Affine:
             >>> units.location.item(), round(units.scale.item(), 3)
             (3.0, 2.222)
         """
-        columns = x.detach().reshape(len(x), -1).unbind(1)
-        quartiles = np.array([_quartiles(column, weight) for column in columns]).reshape(-1, 3).T
+        columns = x.detach().reshape(len(x), -1)
+        parts = torch.split(columns, max(1, BLOCK_ENTRIES // max(len(x), 1)), dim=1)
+        quartiles = np.concatenate([_quartiles(part, weight) for part in parts], axis=1)
         low, median, high = (torch.from_numpy(q).reshape(self.scale.shape).to(self.scale) for q in quartiles)
         scale = (high - low) / NORMAL_RANGE
         ratio = self.scale / scale

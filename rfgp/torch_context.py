@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,43 @@ class CachedWithoutLock(cached_property[T]):
     def __init__(self, compute: Callable[[Any], T]) -> None:
         super().__init__(compute)
         self.lock = nullcontext()
+
+
+class Recent(Generic[T]):
+    """A cache of the results for the last few keys. Threads may share it, and a copy in a file is empty.
+
+    Args:
+        size: The largest number of results.
+
+    Examples:
+        >>> recent = Recent(1)
+        >>> [recent.find(key, lambda key=key: print("computed") or key) for key in (2, 2)]
+        computed
+        [2, 2]
+    """
+
+    def __init__(self, size: int = 2) -> None:
+        self._size = size
+        self._kept: tuple[tuple[Any, T], ...] = ()  # replaced, never changed
+
+    def find(self, key: Any, compute: Callable[[], T], *, keep: bool = True) -> T:
+        """Return the result of a key.
+
+        Args:
+            key: The key. It is compared by equality.
+            compute: Computes the result if it is not in the cache.
+            keep: Whether a new result is put into the cache.
+        """
+        for known, result in self._kept:
+            if known == key:
+                return result
+        result = compute()
+        if keep:
+            self._kept = (*self._kept[len(self._kept) + 1 - self._size :], (key, result))
+        return result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recent, (self._size,)
 
 
 @contextmanager

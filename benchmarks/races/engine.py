@@ -2,7 +2,7 @@
 
 Protocol. Each case runs in a process of its own, on one thread. It prepares its data, runs a tenth of itself once for
 compilers and caches, and then `--repeats` times in full, each time with a new model on the same data. Seconds are of
-the processor (`time.process_time`), since other processes may share the cores; the median is reported. Memory is the
+the processor, since other processes may share the cores; the median is reported. Memory is the
 peak of the process less what it held before the first full run. `value` is a number that a case computes: of two
 versions it should be the same but for rounding. Real data are read from `--folder`; without it the rows of "learned"
 are drawn.
@@ -80,6 +80,60 @@ def likelihood(scale: Scale) -> Run:
 
     def run() -> float:
         return with_gradient(rfgp.SparseSpectrumGP(lengthscale=[3.0] * 8, noise=0.1, **options).condition(X, y))
+
+    return run
+
+
+def dense(scale: Scale) -> Run:
+    """Return the case of ten likelihoods with their gradients by an exact process of 1,000 rows."""
+    X, y = table(scale(1000))
+    return lambda: sum(with_gradient(exact_model().condition(X, y)) for _ in range(10))
+
+
+def bordered(scale: Scale) -> Run:
+    """Return the case of a likelihood with its gradient: 100,000 cells of a grid plus 64 frequencies of columns."""
+    import graphs
+    import rfgp
+    from rfgp import kernels as k
+
+    side = round(scale(100_000) ** 0.5)
+    graph, nodes = graphs.Graph.from_grid((side, side)), np.arange(side * side)
+    seen, y = wave(nodes // side, nodes % side, scale(20_000))
+    columns = table(len(seen), 4)[0]
+    X = {"node": seen, "a": columns[:, 0], "b": columns[:, 1]}
+    field = graphs.kernels.RegularizedLaplacian(1, 5.0)
+    kernel = k.Nodes(graph, field, name="nodes") + k.RBF(["a", "b"], name="rest")
+    ways = {"nodes": rfgp.SparsePrecision(), "rest": rfgp.RandomFeatures(32)}
+    return lambda: with_gradient(rfgp.GP(kernel, "gaussian", ways, start={"noise": 0.1}, seed=0).condition(X, y))
+
+
+def equispaced(scale: Scale) -> Run:
+    """Return the case of a likelihood with its gradient by equispaced frequencies: a million rows, two columns."""
+    import rfgp
+
+    X, y = table(scale(1_000_000), 4)
+    kernel = rfgp.kernels.Matern(nu=1.5, lengthscale=[1.0, 1.0])
+    model = rfgp.EquispacedFourier()
+    return lambda: with_gradient(rfgp.GP(kernel, approximation=model, start={"noise": 0.1}).condition(X[:, :2], y))
+
+
+def small(scale: Scale) -> Run:
+    """Return the case of conditioning an exact process on 60 rows, hundreds of times."""
+    X, y = table(60)
+    return lambda: sum(float(exact_model().condition(X, y).num_observations) for _ in range(scale(300)))
+
+
+def start(scale: Scale) -> Run:
+    """Return the case of `import rfgp` and of the first name that needs torch, in new processes.
+
+    The seconds are of this process's children, which `measure` adds.
+    """
+    commands = ("import rfgp", "import rfgp; rfgp.GP")
+
+    def run() -> float:
+        for command in commands:
+            subprocess.run([sys.executable, "-c", command], check=True)
+        return 0.0
 
     return run
 
@@ -216,19 +270,19 @@ def laplace(scale: Scale) -> Run:
     return lambda: with_gradient(rfgp.SparseSpectrumGP(lengthscale=[3.0] * 8, **options).condition(X, labels))
 
 
-def often(gp: Any, points: Array, count: int) -> float:
-    """Return the sum over `count` predictions of ten points each."""
-    return sum(total(gp.predict(points[i % 50 : i % 50 + 10])) for i in range(count))
+def often(gp: Any, points: Array, count: int, size: int = 10) -> float:
+    """Return the sum over `count` predictions of `size` points each."""
+    return sum(total(gp.predict(points[i % 50 : i % 50 + size])) for i in range(count))
 
 
-def predict(make: Callable[[], Any], rows: int) -> Callable[[Scale], Run]:
+def predict(make: Callable[[], Any], rows: int, size: int = 10) -> Callable[[Scale], Run]:
     """Return the case of many small predictions by a table's model."""
 
     def case(scale: Scale) -> Run:
         X, y = table(rows)
         gp = make().condition(X, y)
         gp.predict(X[:1]).std  # noqa: B018
-        return lambda: often(gp, X[:60] + 0.01, scale(1000))
+        return lambda: often(gp, X[:60] + 0.01, scale(1000), size)
 
     return case
 
@@ -257,6 +311,11 @@ def predict_roads(scale: Scale) -> Run:
 
 CASES: dict[str, Callable[[Scale], Run]] = {
     "likelihood": likelihood,
+    "dense": dense,
+    "bordered": bordered,
+    "equispaced": equispaced,
+    "small": small,
+    "import": start,
     "learned": learned,
     "streamed": streamed,
     "grid": grid,
@@ -266,6 +325,7 @@ CASES: dict[str, Callable[[Scale], Run]] = {
     "laplace": laplace,
     "predict-features": predict(features_model, 5000),
     "predict-exact": predict(exact_model, 1500),
+    "predict-small": predict(exact_model, 60, 5),
     "predict-roads": predict_roads,
     "predict-local": predict(local_model, 5000),
 }
@@ -283,6 +343,11 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
+def of_processes() -> float:
+    """Return the seconds that this process and its children took of the processor."""
+    return time.process_time() + sum(os.times()[2:4])
+
+
 def measure(name: str, scale: Scale, repeats: int) -> dict[str, Any]:
     """Return the seconds of each repeat, the peak of the memory in bytes, and the value, of a case in this process."""
     import torch
@@ -296,9 +361,9 @@ def measure(name: str, scale: Scale, repeats: int) -> dict[str, Any]:
     forget_peak()
     before, seconds, value = status("VmRSS"), [], 0.0
     for _ in range(repeats):
-        begin = time.process_time()
+        begin = of_processes()
         value = run()
-        seconds.append(time.process_time() - begin)
+        seconds.append(of_processes() - begin)
     memory = max(0, status("VmHWM") - before)
     return {"seconds": seconds, "memory": memory, "value": value, "version": version(Path(rfgp.__file__).parent)}
 

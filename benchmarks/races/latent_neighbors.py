@@ -30,7 +30,7 @@ def problem(count, columns, neighbors=30, lengthscale=0.5, seed=0):
     y = f + NOISE * torch.randn(count, generator=generator, dtype=torch.float64)
     lengthscale = torch.full((columns,), lengthscale, dtype=torch.float64, requires_grad=True)
     variance = torch.ones((), dtype=torch.float64, requires_grad=True)
-    block = VecchiaBlock("matern32", lengthscale, variance, neighbors, seed, "latent")
+    block = VecchiaBlock.stationary("matern32", lengthscale, variance, neighbors, seed, "latent")
     noise = torch.tensor(NOISE**2, dtype=torch.float64, requires_grad=True)
     return Prior(neighbors=block), Block(x, y[:, None]), torch.zeros(1, dtype=torch.float64), noise
 

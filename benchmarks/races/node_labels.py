@@ -4,8 +4,7 @@ Protocol. cora of the community graphs (gml, the class of a node is its "gt"; th
 component, edges without direction or loops. At each seed twenty random nodes of each class are learned from, the others
 are judged. Figures: accuracy, the mean log density of the true class, seconds of the fit. One thread.
 
-- rfgp: `rfgp.sklearn.GraphGPClassifier` with its defaults. rfgp-exact: with the exact kernel. rfgp-laplace: with the
-  exact kernel, by Laplace's approximation.
+- rfgp: `rfgp.sklearn.GraphGPClassifier` with its defaults. rfgp-exact: with the exact kernel.
 
     python -m benchmarks.races.node_labels FOLDER [SEEDS]
 """
@@ -43,7 +42,6 @@ def racers(graph: graphs.Graph, seed: int) -> dict[str, Any]:
     return {
         "rfgp": GraphGPClassifier(graph, random_state=seed),
         "rfgp-exact": GraphGPClassifier(graph, random_state=seed, features="exact"),
-        "rfgp-laplace": GraphGPClassifier(graph, random_state=seed, features="exact", inference="laplace"),
     }
 
 

@@ -50,7 +50,8 @@ def likeness(block: VecchiaBlock, pairs: tuple[Tensor, Tensor], features: tuple[
     if features is None:
         return matrix
     left, right = features
-    spread = [(block.variance - phi.square().sum(1)).clamp_min(1e-10 * block.variance).sqrt() for phi in features]
+    variance = block.parameters[1]
+    spread = [(variance - phi.square().sum(1)).clamp_min(1e-10 * variance).sqrt() for phi in features]
     return ((matrix - left @ right.mT) / spread[0][:, None] / spread[1]).abs()
 
 

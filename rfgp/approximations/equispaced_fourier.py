@@ -2,20 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.approximations.role import (
+    Approximation,
+    TermCost,
+    TermData,
+    TermPrior,
+    parameter_names,
+    scale_name,
+    variance_at,
+)
 from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import Residual
+from rfgp.blocks.role import NewLevels, Residual
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
 from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
-from rfgp.lattices.design import LatticeDesign
-from rfgp.lattices.lattice import CUT_PER_TOLERANCE, Floats, active_modes, supports
+from rfgp.lattices.design import CUT_PER_TOLERANCE, Floats, LatticeDesign, active_modes, supports
 from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
@@ -130,25 +138,18 @@ class EquispacedFourier(Approximation):
             f"{self.max_features:,} would omit {omitted:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return True: the lattice depends on lengthscales, variance and noise."""
-        return True
-
-    def cost(self, data: TermData) -> TermCost:
-        """Return the cost of the features and of their sums over the rows."""
-        plan = self._plan(data)
-        return _cost(plan.modes, plan.residual_variance, plan.num_wanted)
-
-    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
-        """Return the cost of the modes of a term, with the variance that they omit."""
-        assert isinstance(prior, LatticeTerm)
-        design, product = prior.design, spectral_product(data.term)
-        wanted = active_modes(
-            product, data.values, design.lattice, self._min_mode_variance(data), self.max_features
-        ).num_wanted
-        return _cost(
-            design.modes, float(design.residual_variance(*(data.values[name] for name in design.names))), wanted
-        )
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
+        """Return the cost of the features and of their sums over the rows, with the variance that they omit."""
+        plan = self._plan(data) if prior is None else self._active(data, prior.basis.lattice)
+        modes, omitted = plan.modes, plan.residual_variance
+        if prior is not None:
+            design = prior.basis
+            modes, omitted = design.modes, design.residual_variance(*(data.values[name] for name in design.names))
+        size = modes.num_features
+        note = f"{size:,} equispaced Fourier features, which omit {float(omitted):.1g} of the variance"
+        if plan.num_wanted > size:
+            note += f" ({plan.num_wanted:,} reach the tolerance)"
+        return TermCost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term on a lattice for its hyperparameters."""
@@ -159,28 +160,31 @@ class EquispacedFourier(Approximation):
 
         The modes are on the same lattice if possible.
         """
-        if not isinstance(prior, LatticeTerm):
+        if not isinstance(prior.basis, LatticeDesign):
             return self.build(data, seed)
-        product, lattice, level = prior.design.product, prior.design.lattice, self._min_mode_variance(data)
+        product, lattice, level = prior.basis.product, prior.basis.lattice, self._min_mode_variance(data)
         low, high = self._box(data)
         is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
         if not is_inside or not supports(product, data.values, lattice, level, self.tolerance):
             return self.build(data, seed)
         redrawn = self.on_lattice(data, lattice)
-        return prior if np.array_equal(redrawn.design.modes.indices, prior.design.modes.indices) else redrawn
+        return prior if np.array_equal(redrawn.basis.modes.indices, prior.basis.modes.indices) else redrawn
 
-    def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
+    def on_lattice(self, data: TermData, lattice: Lattice) -> TermPrior:
         """Return the term with the modes of a lattice that its hyperparameters need.
 
         Args:
             data: The term and the rows.
             lattice: The lattice.
         """
-        product = spectral_product(data.term)
-        plan = active_modes(product, data.values, lattice, self._min_mode_variance(data), self.max_features)
-        return self.with_modes(data, plan.modes)
+        return self.with_modes(data, self._active(data, lattice).modes)
 
-    def with_modes(self, data: TermData, modes: Modes) -> "LatticeTerm":
+    def _active(self, data: TermData, lattice: Lattice) -> LatticePlan:
+        """Return the modes of a lattice that a term needs."""
+        product, level = spectral_product(data.term), self._min_mode_variance(data)
+        return active_modes(product, data.values, lattice, level, self.max_features)
+
+    def with_modes(self, data: TermData, modes: Modes) -> TermPrior:
         """Return the term with the modes of a lattice.
 
         Args:
@@ -189,7 +193,8 @@ class EquispacedFourier(Approximation):
         """
         product = spectral_product(data.term)
         design = LatticeDesign(modes, product, parameter_names(data, with_scale=False))
-        return LatticeTerm(data.term, design, scale_name(data.term, data.values), data.is_gaussian)
+        scale = scale_name(data.term, data.values)
+        return TermPrior("lattice", partial(_lattice_prior, data.term, scale, data.is_gaussian), design)
 
     def _plan(self, data: TermData) -> LatticePlan:
         """Return the plan of a term, before its features are allocated."""
@@ -217,40 +222,26 @@ class EquispacedFourier(Approximation):
         return min(max(variance / noise, 1e-6), 1e12)
 
 
-@dataclass(frozen=True, eq=False)
-class LatticeTerm(TermPrior):
-    """A term with features on a lattice.
-
-    Attributes:
-        term: The term.
-        design: The features and their prior standard deviations.
-        scale: The path of the variance. If None, it is 1.
-        has_residual: Whether the variance of omitted modes is added to the noise of observations.
-    """
-
-    term: BoundTerm
-    design: LatticeDesign
-    scale: str | None
-    has_residual: bool
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior of the weights at hyperparameters by path."""
-        design = self.design
-        block = WeightBlock(
-            design.features,
-            design.num_features,
-            tuple(values[name] for name in design.names),
-            None if self.scale is None else values[self.scale].reshape(()),
-            Residual(True, design.kernel, design.total) if self.has_residual else None,
-            name=self.term.name,
-            new_levels=design,
-            design=design,
-        )
-        return Prior(weights=(block,))
-
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same modes."""
-        return isinstance(other, LatticeTerm) and other.design is self.design
+def _lattice_prior(
+    term: BoundTerm,
+    scale: str | None,
+    has_residual: bool,
+    design: LatticeDesign,
+    values: Values,
+    columns: ColumnSummary,
+) -> Prior:
+    """Return the prior of the weights, with the variance of omitted modes as a noise if it has a residual."""
+    block = WeightBlock(
+        design.features,
+        design.num_features,
+        tuple(values[name] for name in design.names),
+        variance_at(scale, values),
+        Residual(True, design.kernel, design.total) if has_residual else None,
+        name=term.name,
+        new_levels=NewLevels(design.is_outside, design.between, design.variances),
+        design=design,
+    )
+    return Prior(weights=(block,))
 
 
 def with_shared_lattices(
@@ -264,16 +255,16 @@ def with_shared_lattices(
         approximations: The approximations of the terms by name.
     """
     shared, joined = list(priors), dict[tuple[int, ...], Lattice]()
-    on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior, LatticeTerm)]
+    on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior.basis, LatticeDesign)]
     for _, prior in on_lattices:
-        lattice = prior.design.lattice
+        lattice = prior.basis.lattice
         present = joined.get(lattice.column_indices)
         joined[lattice.column_indices] = (
             lattice if present is None or present.same_as(lattice) else present.joined(lattice)
         )
     for i, prior in on_lattices:
-        lattice, approximation = joined[prior.design.lattice.column_indices], approximations[data[i].term.name]
-        if not lattice.same_as(prior.design.lattice) and isinstance(approximation, EquispacedFourier):
+        lattice, approximation = joined[prior.basis.lattice.column_indices], approximations[data[i].term.name]
+        if not lattice.same_as(prior.basis.lattice) and isinstance(approximation, EquispacedFourier):
             shared[i] = approximation.on_lattice(data[i], lattice)
     return tuple(shared)
 
@@ -303,15 +294,6 @@ def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
     return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 
-def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> TermCost:
-    """Return the cost of modes that omit part of the variance."""
-    size = modes.num_features
-    note = f"{size:,} equispaced Fourier features, which omit {residual_variance:.1g} of the variance"
-    if num_wanted > size:
-        note += f" ({num_wanted:,} reach the tolerance)"
-    return TermCost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)
-
-
 def _unsupported_spectrum_reason(measure: Any, num_columns: int) -> str | None:
     """Return why a spectrum has no lattice, or None."""
     if isinstance(measure, RationalQuadratic) and measure.alpha <= num_columns / 2:
@@ -319,6 +301,3 @@ def _unsupported_spectrum_reason(measure: Any, num_columns: int) -> str | None:
     if not isinstance(measure, Gaussian | Matern | RationalQuadratic):
         return "has no spectral density in closed form. Use RandomFeatures()."
     return None
-
-
-__all__ = ["EquispacedFourier", "LatticeTerm"]

@@ -2,7 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,15 +12,15 @@ from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
     Approximation,
-    FinitePart,
+    Given,
     TermCost,
     TermCovariance,
     TermData,
     TermGram,
     TermPrior,
-    WeightTermPrior,
     parameter_names,
     weights_memory,
+    weights_term,
 )
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.role import MAX_CELLS, Side
@@ -69,7 +70,7 @@ class Exact(Approximation):
         """Return None: all terms have a covariance."""
         return None
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of a covariance matrix, or of weights."""
         size = _num_functions(data)
         if size is not None:
@@ -105,8 +106,8 @@ class Exact(Approximation):
             return node_term(data, ExactFeatures(graph, kernel))
         if _num_functions(data) is None:
             grid = _grid_of(data)
-            return KernelTerm(data.term, parameter_names(data, with_scale=True), grid[0] if grid else None)
-        return WeightTermPrior.of(data, [FinitePart(*factor) for factor in data.term.parts()])
+            return kernel_term(data, grid[0] if grid else None)
+        return weights_term(data, finite=data.term.parts())
 
     def vfe_counterpart(self, term: TermPrior) -> TermPrior:
         """Return the term itself, because its residual is 0."""
@@ -119,47 +120,50 @@ def _num_functions(data: TermData) -> int | None:
     The result is None if the number is infinite or too large.
     """
     product = 1
-    for factor, indices, _ in data.term.parts():
-        functions = factor.functions(data.columns.select(indices))
+    for part in data.term.parts():
+        functions = part.functions(data.columns)
         if functions is None or product * functions.size > MAX_FUNCTIONS:
             return None
         product *= functions.size
     return product
 
 
-@dataclass(frozen=True, eq=False)
-class KernelTerm(TermPrior):
-    """A term with its covariance.
+def kernel_term(data: TermData, split: Split | None = None) -> TermPrior:
+    """Return a term with its covariance.
 
-    Attributes:
-        term: The term.
-        names: The paths of its hyperparameters.
+    Args:
+        data: The term.
         split: The factors on both sides of the grid of the rows, by their positions. If None, there is no grid.
     """
+    prior = partial(_kernel_prior, data.term, parameter_names(data, with_scale=True))
+    return TermPrior("kernel", prior, split, partial(_stationary_gram, data.term))
 
-    term: BoundTerm
-    names: tuple[str, ...]
-    split: Split | None = None
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        constants = constants_of([self.term], columns)
-        function = TermCovariance(self.term, self.names, constants)
-        parameters = tuple(values[name] for name in self.names)
-        sides = None if self.split is None else _sides(self.term, self.names, constants, self.split)
-        kernel = KernelBlock(
-            function, function.variances, parameters, name=self.term.name, sides=sides, own_gram=function.gram
-        )
-        return Prior(kernels=(kernel,))
+def _kernel_prior(
+    term: BoundTerm, names: tuple[str, ...], split: Split | None, values: Values, columns: ColumnSummary
+) -> Prior:
+    """Return the prior at hyperparameters by path, given all columns."""
+    function = TermCovariance(term, Given(names, constants_of([term], columns)))
+    kernel = KernelBlock(
+        function,
+        function.variances,
+        tuple(values[name] for name in names),
+        name=term.name,
+        sides=None if split is None else (_side(function, split[0], term.name), _side(function, split[1], "")),
+        own_gram=function.gram,
+    )
+    return Prior(kernels=(kernel,))
 
-    def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) of one stationary factor, or None."""
-        measure, scale = self.term.measure, self.term.outputscale
-        if measure is None or not measure.has_slope or scale is None:
-            return None
-        x, lengthscale = inputs[:, self.term.column_indices[0]], f"{self.term.prefixes[0]}lengthscale"
-        names = (lengthscale, scale)
-        return TermGram(names, lambda values: stationary_gram(measure, x, values[lengthscale], values[scale]))
+
+def _stationary_gram(term: BoundTerm, split: Split | None, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
+    """Return the covariance of rows (n, D) of one stationary factor, or None."""
+    measure, scale = term.measure, term.outputscale
+    if measure is None or not measure.has_slope or scale is None:
+        return None
+    x, lengthscale = inputs[:, term.column_indices[0]], f"{term.prefixes[0]}lengthscale"
+    return TermGram(
+        (lengthscale, scale), lambda values: stationary_gram(measure, x, values[lengthscale], values[scale])
+    )
 
 
 # --- rows on a grid --------------------------------------------------------------------------------
@@ -205,30 +209,19 @@ def splits_of(term: BoundTerm) -> Iterator[Split]:
 
 def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
     """Return the number of distinct positions of rows in the columns of factors, or 1."""
-    return len(torch.unique(data.columns.sample[:, _column_indices(data.term, side)], dim=0)) if side else 1
+    columns = sorted({index for number in side for index in data.term.column_indices[number]})
+    return len(torch.unique(data.columns.sample[:, columns], dim=0)) if side else 1
 
 
-def _column_indices(term: BoundTerm, side: tuple[int, ...]) -> list[int]:
-    """Return the columns that some factors read."""
-    return sorted({index for number in side for index in term.column_indices[number]})
-
-
-def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Split) -> tuple[Side, Side]:
-    """Return the kernels of both sides. The first has the variance of the term."""
-    pairs = zip(split, (term.name, ""), strict=True)
-    first, second = (_side(term, names, constants, factors, name) for factors, name in pairs)
-    return first, second
-
-
-def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, factors: tuple[int, ...], name: str) -> Side:
-    """Return the product of some factors, with the variance of the term `name`."""
+def _side(function: TermCovariance, factors: tuple[int, ...], name: str) -> Side:
+    """Return the product of some factors of a term, with the variance of the term `name`."""
     if not factors:
         return Side(_ones, ())
-    product = Term(tuple(term.term.factors[i] for i in factors), name)
-    bound = BoundTerm(product, tuple(term.column_indices[i] for i in factors), tuple(term.prefixes[i] for i in factors))
-    unit_variance = torch.ones((), dtype=torch.float64)
-    function = TermCovariance(bound, names, {**constants, f"{name}.{OUTPUTSCALE}": unit_variance})
-    return Side(function, tuple(_column_indices(term, factors)))
+    parts = [function.term.parts()[i] for i in factors]
+    product = Term(tuple(part.factor for part in parts), name)
+    bound = BoundTerm(product, tuple(part.indices for part in parts), tuple(part.prefix for part in parts))
+    constants = {**function.given.constants, f"{name}.{OUTPUTSCALE}": torch.ones((), dtype=torch.float64)}
+    return Side(TermCovariance(bound, replace(function.given, constants=constants)), tuple(bound.columns))
 
 
 def _ones(a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Inducing points with or without a residual, and Vecchia approximations."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,24 +11,30 @@ from rfgp.approximations.role import (
     MIN_NOISE_OF_LATENT_NEIGHBORS,
     MIN_NOISE_OF_MATRICES,
     Approximation,
-    NewLevels,
+    Given,
     TermCost,
     TermCovariance,
     TermData,
     TermEmbedding,
     TermPrior,
+    new_levels,
     num_weights,
     parameter_names,
     scale_name,
+    unit_constants,
+    variance_at,
     weights_memory,
 )
-from rfgp.blocks import KernelBlock, KernelVecchiaBlock, Prior, Residual, VecchiaBlock, WeightBlock
+from rfgp.autograd import is_differentiated
+from rfgp.blocks import KernelBlock, Prior, Residual, VecchiaBlock, WeightBlock
+from rfgp.blocks.role import NewLevels
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error, whitening_of
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, constants_of
 from rfgp.local.kinds import kind_of
+from rfgp.torch_context import Recent
 
 # --- Vecchia approximations: each row is conditioned on its nearest predecessors -------------------------------------
 
@@ -100,7 +106,7 @@ class Vecchia(Approximation):
             return "condition_on='responses' requires a Gaussian likelihood. Use condition_on='latent'."
         return None
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the neighbors."""
         count = min(self.num_neighbors, data.num_rows)
         is_blocked = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
@@ -113,11 +119,11 @@ class Vecchia(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
-        kind, row_seed = loops_of(data.term), seed if self.seed is None else self.seed
-        if kind is not None:
-            return NeighborTerm(data.term, kind, self.num_neighbors, row_seed, self.condition_on, self.block_size)
-        names = parameter_names(data, with_scale=True)
-        return KernelNeighborTerm(data.term, names, self.num_neighbors, row_seed, self.condition_on)
+        kind = "neighbors of a kernel" if loops_of(data.term) is None else "neighbors"
+        approximation = replace(self, seed=seed if self.seed is None else self.seed)
+        return TermPrior(
+            kind, partial(_neighbors_prior, data.term, parameter_names(data, with_scale=True), approximation)
+        )
 
 
 def loops_of(term: BoundTerm) -> str | None:
@@ -132,73 +138,31 @@ def loops_of(term: BoundTerm) -> str | None:
     return "gaussian" if all(isinstance(measure, spectra.Gaussian) for measure in measures) else None
 
 
-@dataclass(frozen=True, eq=False)
-class NeighborTerm(TermPrior):
-    """A term with nearest neighbors.
+def _neighbors_prior(
+    term: BoundTerm,
+    names: tuple[str, ...],
+    approximation: Vecchia,
+    basis: None,
+    values: Values,
+    columns: ColumnSummary,
+) -> Prior:
+    """Return the prior at hyperparameters by path.
 
-    Attributes:
-        term: The term. The columns and the lengthscales of several Gaussian factors are stacked.
-        kind: The name of the kernel.
-        num_neighbors: The maximum number of neighbors of a row.
-        seed: The seed of the order of the rows.
-        condition_on: The option of `Vecchia`.
-        block_size: The maximum number of rows of a block that shares its neighbors.
+    For compiled loops the columns and the lengthscales of several Gaussian factors are stacked.
     """
-
-    term: BoundTerm
-    kind: str
-    num_neighbors: int
-    seed: int
-    condition_on: str
-    block_size: int
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        indices = [index for _, group, _ in self.term.parts() for index in group]
-        lengthscales = [values[f"{prefix}lengthscale"].expand(len(group)) for _, group, prefix in self.term.parts()]
-        assert self.term.outputscale is not None
-        block = VecchiaBlock(
-            self.kind,
-            torch.cat(lengthscales),
-            values[self.term.outputscale],
-            self.num_neighbors,
-            self.seed,
-            self.condition_on,
-            name=self.term.name,
-            columns=tuple(indices),
-            block_size=min(self.block_size, self.num_neighbors // 2 + 1),  # few are not shared by many
-        )
-        return Prior(neighbors=block)
-
-
-@dataclass(frozen=True, eq=False)
-class KernelNeighborTerm(TermPrior):
-    """A term with nearest neighbors and any covariance function.
-
-    Attributes:
-        term: The term.
-        names: The paths of its hyperparameters.
-        num_neighbors: The maximum number of neighbors of a row.
-        seed: The seed of the order of the rows.
-        condition_on: The option of `Vecchia`.
-    """
-
-    term: BoundTerm
-    names: tuple[str, ...]
-    num_neighbors: int
-    seed: int
-    condition_on: str
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        constants = constants_of([self.term], columns)
-        function = TermCovariance(self.term, self.names, constants)
-        parameters = tuple(values[name] for name in self.names)
-        kernel = KernelBlock(function, function.variances, parameters, name=self.term.name)
-        embedding = TermEmbedding(self.term, self.names, constants, columns.spread)
-        indices = tuple(sorted({index for _, group, _ in self.term.parts() for index in group}))
-        options = self.num_neighbors, self.seed, self.condition_on, indices, self.term.name
-        return Prior(neighbors=KernelVecchiaBlock((kernel,), (embedding,), *options))
+    kind, count = loops_of(term), approximation.num_neighbors
+    options = count, approximation.seed, approximation.condition_on
+    if kind is None:
+        given = Given(names, constants_of([term], columns))
+        function, embedding = TermCovariance(term, given), TermEmbedding(term, given, columns.spread)
+        kernel = KernelBlock(function, function.variances, tuple(values[name] for name in names), name=term.name)
+        return Prior(neighbors=VecchiaBlock((kernel,), (embedding,), *options, tuple(term.columns), term.name))
+    indices = tuple(index for part in term.parts() for index in part.indices)
+    lengthscales = [values[f"{part.prefix}lengthscale"].expand(len(part.indices)) for part in term.parts()]
+    assert term.outputscale is not None
+    block_size = min(approximation.block_size, count // 2 + 1)  # few neighbors are not shared by many rows
+    stationary = kind, torch.cat(lengthscales), values[term.outputscale]
+    return Prior(neighbors=VecchiaBlock.stationary(*stationary, *options, indices, term.name, block_size))
 
 
 # --- Inducing points of terms, with or without an approximation of the residual --------------------------------------
@@ -310,24 +274,10 @@ class InducingPoints(Approximation):
             )
         return residual.unsupported_reason(data)
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether points depend on the hyperparameters.
-
-        They do unless all rows are points.
-        """
-        return self.num_points < data.num_rows
-
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
-        return self._cost(data, min(self.num_points, data.num_rows))
-
-    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
-        """Return the cost of the points of a term."""
-        return self._cost(data, num_weights(data, prior))
-
-    def _cost(self, data: TermData, size: int) -> TermCost:
-        """Return the cost of `size` points."""
         count = data.num_rows
+        size = min(self.num_points, count) if prior is None else num_weights(data, prior)
         if self.residual is None:
             return TermCost(size, weights_memory(size, count), f"{size} inducing points")
         near = self.residual.cost(data)
@@ -335,21 +285,20 @@ class InducingPoints(Approximation):
         return TermCost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other points if the lengthscales have changed enough.
+        """Return the term with other points if the lengthscales have changed enough, and not all rows are points.
 
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
-        if self.depends_on_hyperparameters(data) and isinstance(prior, PointTerm) and prior.lengthscales is not None:
-            change = _lengthscales(data, prior.points) / prior.lengthscales
-            if not self._needs_reselection(change[_column_indices(data.term)]):
+        basis = prior.basis
+        if self.num_points >= data.num_rows:
+            return prior
+        if isinstance(basis, Points) and basis.lengthscales is not None:
+            change = (_lengthscales(data, basis.points) / basis.lengthscales)[data.term.columns]
+            is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * RESELECTION_RATIO < 1
+            if not is_shorter and not bool(change.max() > RESELECTION_RATIO * change.min()):
                 return prior
-        return super().rebuild(data, seed, prior)
-
-    def _needs_reselection(self, change: Tensor) -> bool:
-        """Return whether ratios (c,) of lengthscales differ so much that points should be selected again."""
-        is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * RESELECTION_RATIO < 1
-        return is_shorter or bool(change.max() > RESELECTION_RATIO * change.min())
+        return self.build(data, seed)
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with points selected for the hyperparameters.
@@ -363,18 +312,17 @@ class InducingPoints(Approximation):
         max_rows = max(MIN_SAMPLE, SAMPLED[init] * self.num_points)
         sample = data.columns.sample.double()
         rows = torch.zeros_like(sample)
-        indices = _column_indices(data.term)
-        rows[:, indices] = sample[:, indices]
+        rows[:, data.term.columns] = sample[:, data.term.columns]
         rows = rows[torch.from_numpy(generator.permutation(len(rows))[:max_rows])]
         if lengthscales is not None and init == "kmeans":
             points = by_k_means(rows / lengthscales, self.num_points, generator) * lengthscales
         else:
-            constants = _unit_constants(data.term, scale_name(data.term, data.values), data.columns)
-            covariance = TermCovariance(data.term, (), {**data.values, **constants})
+            constants = unit_constants(data.term, scale_name(data.term, data.values), data.columns)
+            covariance = TermCovariance(data.term, Given((), {**data.values, **constants}))
             points = by_pivots(rows, self.num_points, covariance, generator, covariance.variances)
         return self.with_points(data, points, seed, lengthscales)
 
-    def with_points(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> "PointTerm":
+    def with_points(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> TermPrior:
         """Return the term with given points.
 
         Args:
@@ -386,18 +334,12 @@ class InducingPoints(Approximation):
         names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
         near = None if self.residual is None else self.residual.build(data, seed if self.seed is None else self.seed)
-        assert near is None or isinstance(near, NeighborTerm)
-        return PointTerm(data.term, points, names, scale, self.method_for(data), path, near, lengthscales)
+        basis = Points(points, self.method_for(data), path, near, lengthscales)
+        return TermPrior("points", partial(_points_prior, data.term, names, scale), basis)
 
     def vfe_counterpart(self, term: TermPrior) -> TermPrior:
         """Return the term with a VFE residual and without neighbors."""
-        assert isinstance(term, PointTerm)
-        return replace(term, method="vfe", neighbors=None)
-
-
-def _column_indices(term: BoundTerm) -> list[int]:
-    """Return the indices of the columns that a term reads, in order."""
-    return sorted({index for _, indices, _ in term.parts() for index in indices})
+        return replace(term, basis=replace(term.basis, method="vfe", neighbors=None))
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
@@ -409,23 +351,12 @@ def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
     return shortest.where(shortest.isfinite(), 1.0)
 
 
-def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the constants (...) of a term by path, with a variance of 1."""
-    constants = constants_of([term], columns)
-    if scale is not None:
-        constants[scale] = torch.ones((), dtype=torch.float64)
-    return constants
-
-
 @dataclass(frozen=True, eq=False)
-class PointTerm(TermPrior):
-    """A term that is projected to its values at inducing points.
+class Points:
+    """The inducing points of a term.
 
     Attributes:
-        term: The term.
         points: The points Z, (M, D), standardized, 0 in columns that the term does not read.
-        names: The paths of the hyperparameters that the covariance depends on.
-        scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
         path: The path of the points. If None, a fit does not change them.
         neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
@@ -433,13 +364,10 @@ class PointTerm(TermPrior):
             kernel is not stationary.
     """
 
-    term: BoundTerm
     points: Tensor
-    names: tuple[str, ...]
-    scale: str | None
     method: str
     path: str | None = None
-    neighbors: NeighborTerm | None = None
+    neighbors: TermPrior | None = None
     lengthscales: Tensor | None = None
 
     @property
@@ -447,38 +375,31 @@ class PointTerm(TermPrior):
         """The points (M, D), if a fit may change them."""
         return {} if self.path is None else {self.path: self.points}
 
-    def with_learned(self, values: Values) -> "PointTerm":
-        """Return the term with other points (M, D), if they are among the values."""
+    def with_learned(self, values: Values) -> "Points":
+        """Return other points (M, D), if they are among the values."""
         return self if self.path not in values else replace(self, points=values[str(self.path)])
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior of the weights at hyperparameters by path, given all columns."""
-        constants = _unit_constants(self.term, self.scale, columns)
-        covariance = TermCovariance(self.term, self.names, constants)
-        features = PointFeatures(covariance, self.points)
-        new_levels = None
-        if any(factor.kind is ColumnKind.LEVEL for factor in self.term.term.factors):
-            new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
-        residual = _ResidualCovariance(covariance, features, new_levels)
-        block = WeightBlock(
-            features,
-            len(self.points),
-            (*(values[name] for name in self.names), *([values[str(self.path)]] if self.path in values else [])),
-            None if self.scale is None else values[self.scale].reshape(()),
-            None if self.method == "sor" else Residual(self.method == "fitc", residual.covariance, residual.variances),
-            features.rounding,
-            name=self.term.name,
-            new_levels=new_levels,
-        )
-        return Prior(weights=(block,), neighbors=self._residual(values, columns))
 
-    def _residual(self, values: Values, columns: ColumnSummary) -> VecchiaBlock | None:
-        """Return the nearest neighbors of the residual, or None."""
-        if self.neighbors is None:
-            return None
-        near, name = self.neighbors.at(values, columns).neighbors, self.term.name
-        assert isinstance(near, VecchiaBlock)
-        return replace(near, residual_of=name)
+def _points_prior(
+    term: BoundTerm, names: tuple[str, ...], scale: str | None, basis: Points, values: Values, columns: ColumnSummary
+) -> Prior:
+    """Return the prior of the weights at hyperparameters by path, with the neighbors of the residual if it has any."""
+    covariance = TermCovariance(term, Given(names, unit_constants(term, scale, columns)))
+    features = PointFeatures(covariance, basis.points)
+    parts = new_levels(term, columns, covariance.given, features.unexplained)
+    residual = _ResidualCovariance(covariance, parts)
+    block = WeightBlock(
+        features,
+        len(basis.points),
+        (*(values[name] for name in names), *([values[str(basis.path)]] if basis.path in values else [])),
+        variance_at(scale, values),
+        None if basis.method == "sor" else Residual(basis.method == "fitc", residual.covariance, residual.variances),
+        features.rounding,
+        name=term.name,
+        new_levels=parts,
+    )
+    near = None if basis.neighbors is None else basis.neighbors.at(values, columns).neighbors
+    return Prior(weights=(block,), neighbors=None if near is None else replace(near, residual_of=term.name))
 
 
 class PointFeatures:
@@ -495,7 +416,7 @@ class PointFeatures:
 
     def __init__(self, covariance: TermCovariance, points: Tensor) -> None:
         self.covariance, self.points = covariance, points
-        self._last: tuple[tuple[Tensor, ...], Tensor] | None = None
+        self._recent = Recent[tuple[tuple[Tensor, ...], Tensor]](1)
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, M) of rows (n, D)."""
@@ -504,6 +425,11 @@ class PointFeatures:
         out: Tensor = cross @ self._whitening(parameters).mT.to(cross)
         return out.to(x.dtype)
 
+    def unexplained(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D) given the values at the points."""
+        explained = self(a.double(), *parameters) @ self(b.double(), *parameters).mT
+        return self.covariance(a, b, *parameters) - explained
+
     def rounding(self, *parameters: Tensor) -> float:
         """Return the mean of |phi_32(x) - phi(x)|^2 over inducing points x."""
         fixed = [parameter.detach() for parameter in parameters]
@@ -511,22 +437,21 @@ class PointFeatures:
 
     def _whitening(self, parameters: tuple[Tensor, ...]) -> Tensor:
         """Return L^-1, (M, M), float64."""
-        if self._last is not None and all(a is b for a, b in zip(self._last[0], parameters, strict=True)):
-            return self._last[1]
-        points, parameters_of_k = self._divided(parameters)
-        z = points.double()
-        kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters_of_k)).double()
-        whitening = whitening_of(kernel, JITTER[torch.float64] * kernel.diagonal().mean().detach())
-        self._last = None if whitening.requires_grad else (parameters, whitening)
-        return whitening
+
+        def computed() -> tuple[tuple[Tensor, ...], Tensor]:
+            points, parameters_of_k = self._divided(parameters)
+            z = points.double()
+            kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters_of_k)).double()
+            whitening = whitening_of(kernel, JITTER[torch.float64] * kernel.diagonal().mean().detach())
+            return parameters, whitening  # the tensors stay alive with their identities
+
+        keep = not is_differentiated(self.points, *parameters)
+        return self._recent.find(tuple(map(id, parameters)), computed, keep=keep)[1]
 
     def _divided(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the points (M, D) and the parameters of the covariance."""
-        count = len(self.covariance.names)
+        count = len(self.covariance.given.names)
         return (parameters[count] if len(parameters) > count else self.points), parameters[:count]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PointFeatures, (self.covariance, self.points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -537,20 +462,18 @@ class _ResidualCovariance:
 
     Attributes:
         covariance_of: The covariance for a variance of 1.
-        features: The features.
         new_levels: The variance of new levels. If None, there is none.
     """
 
     covariance_of: TermCovariance
-    features: PointFeatures
     new_levels: NewLevels | None
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
-        total = self.covariance_of(a.double(), b.double(), *parameters[: len(self.covariance_of.names)])
+        total = self.covariance_of(a.double(), b.double(), *parameters[: len(self.covariance_of.given.names)])
         return total if self.new_levels is None else total - self.new_levels.covariance(a, b, *parameters)
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D)."""
-        total = self.covariance_of.variances(a.double(), *parameters[: len(self.covariance_of.names)])
+        total = self.covariance_of.variances(a.double(), *parameters[: len(self.covariance_of.given.names)])
         return total if self.new_levels is None else total - self.new_levels.variances(a, *parameters)

@@ -1,43 +1,42 @@
-"""Approximations of kernels on the nodes of a graph, and of their products with kernels on columns."""
+"""Approximations of kernels on the nodes of a graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.advice import Advice
+from graphs.advice import (
+    Advice,
+    Candidate,
+    exact_block,
+    feature_matrix,
+    node_sample,
+    precision_candidate,
+    sparse_factor_candidate,
+)
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from rfgp import features as feature_maps
 from rfgp import random
-from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import (
-    Approximation,
-    TermCost,
-    TermData,
-    TermPrior,
-    WeightTermPrior,
-    scale_name,
-    weights_memory,
-)
-from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
-from rfgp.blocks.role import NewLevels
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
+from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
-from rfgp.errors import InvalidArgumentError
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
-from rfgp.kernels.role import BoundTerm, ColumnSummary, Term, Values, label_of
+from rfgp.kernels.role import ColumnSummary, Values, label_of
 from rfgp.limits import limits
-from rfgp.sparse import SparseValues, gram
+from rfgp.sparse import SparseValues, selection
+from rfgp.torch_context import Recent
 
 # --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
 
@@ -45,9 +44,6 @@ FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "pre
 """The kinds of features. "auto" selects one by a rule or by its measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
-
-_RECENT = 2
-"""The number of sets of positions whose features are cached."""
 
 
 class NodeFeatures(ABC):
@@ -80,13 +76,23 @@ class NodeFeatures(ABC):
         return None
 
     @abstractmethod
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d.
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
+        """Return the prior of rows at kernel parameters.
 
         Args:
             theta: The parameters of the graph kernel, (p,).
             outputscale: The output scale, 0-d.
+            column: The index of the column of rows (n, D) that has the positions of nodes.
+            name: The name of the term.
         """
+
+    def suffices(self, other: "NodeFeatures") -> bool:
+        """Return whether features of the same kind for other hyperparameters need not replace these.
+
+        Args:
+            other: The other features.
+        """
+        return True
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if these features are expected to be poor for a kernel."""
@@ -111,121 +117,93 @@ class ExactFeatures(NodeFeatures):
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
         self._graph, self._kernel = graph, kernel
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
-        vectors = torch.from_numpy(eigenvectors)
         values = outputscale * spectral_values(theta, self._kernel, eigenvalues)
-        covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
-        functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
-        return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
+        kernel = _SpectralKernel(torch.from_numpy(eigenvectors), column, values.detach().clamp_min(0))
+        return Prior(kernels=(KernelBlock(kernel.covariance, kernel.variances, (values,), kernel, name),))
 
 
-def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
-    """Return the covariance (n_a, n_b) of a kernel from its eigendecomposition.
+class _SpectralKernel(NamedTuple):
+    """A kernel V values V^T on nodes, and functions drawn from its prior."""
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return (vectors[a] * values) @ vectors[b].mT
+    vectors: Tensor  # (N, N)
+    column: int  # of the nodes of rows (n, D)
+    values: Tensor  # (N,) of the functions, without gradients
 
+    def covariance(self, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of rows at eigenvalues (N,)."""
+        return (self._at(a) * values) @ self._at(b).mT
 
-def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
-    """Return the variances (n_a,) of a kernel from its eigendecomposition.
+    def variances(self, a: Tensor, values: Tensor) -> Tensor:
+        """Return the variances (n_a,) of rows at eigenvalues (N,)."""
+        return self._at(a).square() @ values
 
-    The eigenvectors are (N, N) and the eigenvalues (N,).
-    """
-    return vectors[a].square() @ values
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n rows, (n, count)."""
+        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
+        weights *= self.values.sqrt()[:, None]
+        return lambda x: self._at(x) @ weights
 
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        weights = self.values[:, None] * (self._at(inputs).mT @ coefficients)
+        return lambda x: self._at(x) @ weights
 
-class PrecisionFeatures(NodeFeatures):
-    """The exact kernel, by its sparse precision."""
-
-    name = "precision"
-
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
-        self._graph, self._kernel = graph, kernel
-        self._field = resolvent_field(graph, precision_order(kernel))
-
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
-        shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_selection, self._graph.num_nodes)
-        return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PrecisionFeatures, (self._graph, self._kernel)
+    def _at(self, inputs: Tensor) -> Tensor:
+        """Return the eigenvectors (n, N) at the nodes of rows (n, D)."""
+        return self.vectors[position_of(self.column, inputs)]
 
 
-def _selection(num_nodes: int, positions: Tensor) -> sp.csr_array:
-    """Return the matrix (n, N) that selects the values at positions (n,)."""
-    count = len(positions)
-    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, num_nodes))
-
-
-class RationalFeatures(NodeFeatures):
-    """A kernel of fractional order as a sum of fields with sparse precisions.
+class FieldFeatures(NodeFeatures):
+    """A kernel by a sparse precision: exactly for an integer order, and by a sum of fields for a fractional one.
 
     Args:
+        name: "precision", or "rational" for a sum of fields.
         graph: The graph.
         kernel: The family.
-        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
+        terms: The number of fields of a sum. If None, `graphs.precisions.default_num_terms` for this kernel.
     """
 
-    name = "rational"
+    def __init__(self, name: str, graph: graphs.Graph, kernel: GraphKernel, terms: int | None = None) -> None:
+        self.name, self._graph, self._kernel = name, graph, kernel
+        self._field: Any = None
+        if name == "precision":
+            self._field = resolvent_field(graph, precision_order(kernel))
+        else:
+            order, shift, *_ = kernel.resolvent()
+            self._field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
-    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
-        self._graph, self._kernel = graph, kernel
-        order, shift, *_ = kernel.resolvent()
-        self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
-
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior of the sum at theta (p,)."""
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
+        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
         shift, amplitude = resolvent_values(theta, self._kernel)
-        projector = partial(_sum_of_fields, self.field)
-        return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
+        block = PrecisionBlock(self._field, shift, outputscale * amplitude, partial(self._projector, column), name=name)
+        return Prior(precisions=(block,))
 
-    @property
-    def terms(self) -> int:
-        """The number of fields."""
-        return self.field.terms
+    def _projector(self, column: int, inputs: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that reads the nodes of rows (n, D), with the sum of the values of all fields."""
+        positions = position_of(column, inputs)
+        if self.name == "precision":
+            return selection(positions, self._graph.num_nodes)
+        matrix: sp.csr_array = self._field.projector(positions.numpy())
+        return matrix
 
     @property
     def size_options(self) -> dict[str, int]:
-        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
-        return {"degree": self.terms}
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`, or an empty dict."""
+        return {"degree": self._field.terms} if self.name == "rational" else {}
 
-    def spectral_error(self, kernel: GraphKernel) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
-        return self.field.error(kernel.resolvent().shift)
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether other features have no more fields."""
+        return other.size_options.get("degree", 0) <= self.size_options.get("degree", 0)
+
+    def spectral_error(self, kernel: GraphKernel) -> float | None:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None for an exact precision."""
+        return float(self._field.error(kernel.resolvent().shift)) if self.name == "rational" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RationalFeatures, (self._graph, self._kernel, self.terms)
-
-
-def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
-    """Return the matrix that sums the values of all fields at positions (n,)."""
-    return field.projector(positions.numpy())
-
-
-class _SpectralFunctions(NamedTuple):
-    """Functions drawn from the prior V values V^T."""
-
-    vectors: Tensor  # (N, N)
-    values: Tensor  # (N,)
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of n positions, (n, count)."""
-        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
-        weights *= self.values.sqrt()[:, None]
-        return lambda x: self.vectors[x] @ weights
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        The inputs are positions (n,), and the coefficients (n, p).
-        """
-        weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
-        return lambda x: self.vectors[x] @ weights
+        return FieldFeatures, (self.name, self._graph, self._kernel, self.size_options.get("degree"))
 
 
 class DrawnFeatures(NodeFeatures):
@@ -243,17 +221,16 @@ class DrawnFeatures(NodeFeatures):
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
         self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
-        self._recent: tuple[
-            tuple[bytes, feature_maps.WalkFeatures], ...
-        ] = ()  # replaced, never changed: threads may share it
+        self._recent = Recent[feature_maps.WalkFeatures]()
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
         times = None
         if isinstance(self.draw, graphs.SeriesFeatures):
             times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
-        size = self.draw.graph.num_nodes, self._seed
-        return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
+        size, position = (self.draw.graph.num_nodes, self._seed), partial(position_of, column)
+        block = SparseWeightBlock(self._values, outputscale, *size, (theta,), times, name, position)
+        return Prior(graph_features=(block,))
 
     @property
     def size_options(self) -> dict[str, int]:
@@ -264,6 +241,12 @@ class DrawnFeatures(NodeFeatures):
     def walks(self) -> graphs.Walks | None:
         """The walks of the features, without nodes, or None."""
         return self.draw if isinstance(self.draw, graphs.Walks) else None
+
+    def suffices(self, other: NodeFeatures) -> bool:
+        """Return whether the exact hops of other walks follow the same rule."""
+        hops = [walks.settings.exact_hops for walks in (self.walks, other.walks) if walks is not None]
+        rules = [rule.limits.tolist() if isinstance(rule, graphs.HopRule) else rule for rule in hops]
+        return rules[:1] == rules[1:]
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if walks have a large or infinite variance for a kernel."""
@@ -279,17 +262,10 @@ class DrawnFeatures(NodeFeatures):
         return SparseValues(features(theta), features.walks.pattern)
 
     def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
-        key = positions.numpy().tobytes()
-        for other, features in self._recent:
-            if other == key:
-                return features
-        features = self._map.at(self.draw.graph.as_nodes(positions.numpy()))
-        if keep:
-            self._recent = (*self._recent[1 - _RECENT :], (key, features))
-        return features
+        def draw() -> feature_maps.WalkFeatures:
+            return self._map.at(self.draw.graph.as_nodes(positions.numpy()))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_recent": ()}
+        return self._recent.find(positions.numpy().tobytes(), draw, keep=keep)
 
 
 def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
@@ -313,18 +289,19 @@ class SpectrumFeatures(NodeFeatures):
         self.draw, self._kernel = draw, kernel
         self._vectors = torch.as_tensor(draw.eigenvectors)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+    def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of V root(eigenvalues) at theta (p,)."""
-        return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
+        features = partial(self._features, column)
+        return Prior(weights=(WeightBlock(features, self._vectors.shape[1], (theta,), outputscale, name=name),))
 
     @property
     def size_options(self) -> dict[str, int]:
         """{"rank": number of eigenvectors}."""
         return {"rank": len(self.draw.eigenvalues)}
 
-    def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
+    def _features(self, column: int, inputs: Tensor, theta: Tensor) -> Tensor:
         root = function_of_kernel(theta, self._kernel, self.draw.weights, self.draw.weights_jacobian)
-        return self._vectors[positions] * root
+        return self._vectors[position_of(column, inputs)] * root
 
 
 def make_features(
@@ -347,10 +324,8 @@ def make_features(
     )
     if name == "exact":
         return ExactFeatures(graph, kernel)
-    if name == "precision":
-        return PrecisionFeatures(graph, kernel)
-    if name == "rational":
-        return RationalFeatures(graph, kernel, degree)
+    if name in ("precision", "rational"):
+        return FieldFeatures(name, graph, kernel, degree)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
@@ -380,20 +355,6 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
     return chosen
 
 
-def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
-    """Return whether exact hops of features and of walks follow the same rule.
-
-    Args:
-        features: The features. Only walks have a rule.
-        walks: The walks.
-    """
-    if features.walks is None:
-        return False
-    hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)
-    first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
-    return bool(first == second)
-
-
 # --- Terms of kernels on the nodes of a graph, by features of nodes --------------------------------------------------
 
 
@@ -419,112 +380,36 @@ def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = No
         features: The features.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
-    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
+    ((_, (column,), _),) = data.term.parts()
+    given = data.term.name, column, nodes_of(data)[2], scale_name(data.term, data.values)
+    return NodeTerm("nodes", partial(_node_prior, *given), features, advice=advice)
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTerm(TermPrior):
-    """A kernel on nodes by features.
+    """A kernel on nodes by features, which are its basis.
 
     Attributes:
-        term: The term.
-        features: The features.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        scale: The path of the variance. If None, it is 1.
         advice: The measured errors that selected the features. If None, they were not measured.
     """
 
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    scale: str | None
     advice: Advice | None = None
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path. It does not depend on the columns."""
-        theta = kernel_parameters(self.paths, values)
-        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
-        prior = self.features.prior(theta, scale)
-        ((_, (column,), _),) = self.term.parts()
-        name = self.term.name
-        return Prior(
-            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, column, name) for b in prior.kernels),
-            tuple(
-                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
-                for b in prior.graph_features
-                if isinstance(b, SparseWeightBlock)
-            ),
-            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
-        )
 
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        return isinstance(other, NodeTerm) and other.features is self.features
-
-
-def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
-    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
-
-    Args:
-        paths: The paths of the parameters, in the order of the kernel.
-        values: The hyperparameters by path.
-    """
+def _node_prior(
+    name: str,
+    column: int,
+    paths: tuple[str, ...],
+    scale: str | None,
+    features: NodeFeatures,
+    values: Values,
+    columns: ColumnSummary,
+) -> Prior:
+    """Return the prior at hyperparameters by path, with those of the graph kernel in the order of `paths`."""
     parameters = [values[path].double() for path in paths]
-    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
-
-
-def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
-    """Return a block of a covariance of positions as a block of rows.
-
-    The block gets the name of a term.
-    """
-    functions = block.functions
-    return replace(
-        block,
-        covariance=partial(_between_nodes, block.covariance, column),
-        variances=partial(at_nodes, block.variances, column),
-        functions=None if functions is None else NodeFunctions(functions, column),
-        name=name,
-    )
-
-
-def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(position_of(column, a), position_of(column, b), *parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeFunctions:
-    """Functions drawn from a prior over positions, as functions of rows.
-
-    Attributes:
-        functions: The functions of positions.
-        column: The column of the nodes.
-    """
-
-    functions: Any
-    column: int
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of rows (n, D), (n, count).
-
-        Args:
-            count: The number of functions.
-            generator: The generator of their weights.
-        """
-        return partial(at_nodes, self.functions.draw(count, generator), self.column)
-
-    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients.
-
-        Args:
-            inputs: The rows, (n, D).
-            coefficients: The coefficients, (n, p).
-        """
-        return partial(
-            at_nodes, self.functions.kernel_expansion(position_of(self.column, inputs), coefficients), self.column
-        )
+    theta = torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
+    variance = variance_at(scale, values)
+    return features.prior(theta, torch.ones(()).double() if variance is None else variance.double(), column, name)
 
 
 def position_of(column: int, inputs: Tensor) -> Tensor:
@@ -537,318 +422,47 @@ def position_of(column: int, inputs: Tensor) -> Tensor:
     return inputs[:, column].long()
 
 
-def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
-
-    Args:
-        function: The function of positions.
-        column: The index of the column of the nodes.
-        inputs: The rows, (n, D).
-        rest: Further arguments of the function.
-        options: Further arguments of the function by name.
-
-    Returns:
-        The result of the function.
-    """
-    return function(position_of(column, inputs), *rest, **options)
-
-
-# --- Products of a kernel on the nodes of a graph and kernels on columns, by features of both ------------------------
-
-MAX_FUNCTIONS = 4096
-"""The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-BYTES_OF_DRAWS = 512.0
-"""The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
-
-
-def columns_of(data: TermData) -> TermData:
-    """Return the product of the factors of a term that are on columns.
-
-    Factors on nodes are omitted.
-
-    Args:
-        data: The term and the rows.
-    """
-    parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
-    term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
-    return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
-
-
-def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str | None:
-    """Return why a product of kernels on columns has no features, or None.
-
-    The result is a clause after "because".
-
-    Args:
-        columns: The random features of stationary kernels.
-        data: The product.
-    """
-    all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
-    reason = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
-    if reason is not None:
-        return reason
-    size = columns.cost(data).num_features
-    if size > MAX_FUNCTIONS:
-        return (
-            f"its kernels on columns have {size:,} functions, and at most {MAX_FUNCTIONS:,} are multiplied by "
-            "features of nodes. Use SparsePrecision(), InducingPoints() or Exact()."
-        )
-    return None
-
-
-def build_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-    """Return a product with features of nodes and of columns.
-
-    Args:
-        data: The term.
-        features: The features of nodes.
-        columns: The random features of stationary kernels on columns.
-        seed: The seed of the features of nodes. The seed of the columns is derived from it.
-    """
-    columns_term = columns.build(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
-    assert isinstance(columns_term, WeightTermPrior)
-    return NodeProductTerm(data.term, features, nodes_of(data)[2], columns_term)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeProductTerm(TermPrior):
-    """A product of a kernel on nodes and kernels on columns.
-
-    It has the products of their features.
-
-    Attributes:
-        term: The term.
-        features: The features of nodes.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        columns: The product of the kernels on columns with their features, and with the variance of the term.
-    """
-
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    columns: WeightTermPrior
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        theta = kernel_parameters(self.paths, values)
-        nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
-        (dense,) = self.columns.at(values, columns).weights
-        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
-        block = nodes.graph_features[0] if nodes.graph_features else nodes.weights[0]
-        assert not isinstance(block, SparseProductBlock)
-        new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)
-        if isinstance(block, WeightBlock):
-            features = ProductFeatures(partial(at_nodes, block.features, column), dense.features)
-            size, parameters = block.num_features * dense.num_features, (theta, *dense.parameters)
-            product = replace(dense, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
-            return Prior(weights=(product,))
-        at, position = partial(at_nodes, block.at, column), partial(position_of, column)
-        block = replace(block, at=at, times=None, position=position, variance=dense.prior_variance)
-        rest = dense.parameters, new_levels, self.term.name
-        sparse = SparseProductBlock(block, dense.features, dense.num_features, *rest)
-        return Prior(graph_features=(sparse,))
-
-    def has_basis_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        if not isinstance(other, NodeProductTerm) or other.features is not self.features:
-            return False
-        return other.columns is self.columns
-
-    def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-        """Return the term with the harmonics that other hyperparameters need.
-
-        Args:
-            data: The term, at the other hyperparameters.
-            columns: The random features of stationary kernels on columns.
-            seed: The seed of the features of nodes.
-        """
-        column_data = columns_of(data)
-        if not columns.depends_on_hyperparameters(column_data):
-            return self
-        redrawn = build_product(data, self.features, columns, seed)
-        sizes = [[part.functions(data.columns).size for part in term.columns.parts] for term in (self, redrawn)]
-        return self if sizes[0] == sizes[1] else redrawn
-
-
-@dataclass(frozen=True, eq=False)
-class ProductFeatures:
-    """Products of dense features of nodes and of columns.
-
-    Attributes:
-        nodes: Maps rows (n, D), and the parameters of the graph kernel, to the features (n, r) of their nodes.
-        columns: Maps rows, and all other parameters, to the features (n, F) of their columns.
-    """
-
-    nodes: Callable[..., Tensor]
-    columns: Callable[..., Tensor]
-
-    def __call__(self, x: Tensor, theta: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the products (n, r F) for rows (n, D), parameters theta (p,) and others."""
-        left, right = self.nodes(x, theta), self.columns(x, *parameters)
-        return (left[:, :, None] * right[:, None, :]).flatten(1)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLevels:
-    """The covariance of a product between rows with new levels.
-
-    The kernel on nodes is approximated by its features.
-
-    Attributes:
-        nodes: The features of positions, without a variance.
-        column: The index of the column of the nodes.
-        others: The covariance of new levels of the product of the kernels on columns.
-    """
-
-    nodes: SparseWeightBlock | WeightBlock
-    column: int
-    others: NewLevels
-
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1.
-
-        Args:
-            a: The rows, (n, D).
-            b: The rows, (m, D).
-            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
-        """
-        out = self.others.covariance(a, b, *parameters[1:])
-        rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
-        if not len(rows):
-            return out
-        node_covariance = self._between(a[rows], b[columns], parameters[0])
-        return out.index_put((rows[:, None], columns), out[rows][:, columns] * node_covariance)
-
-    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of rows a (n, D), for a variance of 1.
-
-        Args:
-            a: The rows, (n, D).
-            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
-        """
-        out = self.others.variances(a, *parameters[1:])
-        rows = out.nonzero()[:, 0]
-        if not len(rows):
-            return out
-        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.column, a[rows]))
-        return out.index_put((rows,), out[rows] * nodes)
-
-    def _between(self, a: Tensor, b: Tensor, theta: Tensor) -> Tensor:
-        """Return the covariance (n, m) of the nodes of rows."""
-        left, right = (position_of(self.column, x) for x in (a, b))
-        block: Any = self.nodes
-        if isinstance(block, WeightBlock):
-            node_covariance: Tensor = block.features(left, theta) @ block.features(right, theta).mT
-            return node_covariance
-        left_features, right_features = (block.at(x, False, theta) for x in (left, right))
-        return gram(left_features.values, left_features.pattern, right_features.values, right_features.pattern)
-
-
-def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> TermCost:
-    """Return the cost of the products of features of nodes and of columns.
-
-    Args:
-        columns: The random features of stationary kernels on columns.
-        data: The term.
-        kind: The kind of features of nodes.
-        budget: The number of features of a node.
-    """
-    size, n = columns.cost(columns_of(data)).num_features, data.num_rows
-    nodes = nodes_of(data)[0].num_nodes
-    if kind == "spectrum":
-        rank = min(budget, nodes)
-        return TermCost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
-    memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
-    memory += BYTES_OF_DRAWS * size * nodes if n > limits().max_dense else 8.0 * n**2
-    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
-    return TermCost(n, memory, note)
-
-
 # --- Approximations of kernels on the nodes of a graph ---------------------------------------------------------------
-
-_NO_OPTIONS = ("seed", "columns")
-"""The fields that are not options of the features of nodes."""
-
-
-COLUMNS = RandomFeatures(32)
-"""The default random features of columns.
-
-On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point."""
 
 
 class NodeApproximation(Approximation):
-    """An approximation of a kernel on nodes, alone or times kernels on columns.
+    """An approximation of a kernel on nodes.
 
     Attributes:
         kind: The kind of features, of `rfgp.approximations.nodes`.
         count: The name of the option that is a positive integer.
-        columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
-            finitely many functions use these, and periodic kernels their harmonics. If None, products raise.
     """
 
     kind: ClassVar[str]
     count: ClassVar[str] = "degree"
-    columns: RandomFeatures | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        value, columns = getattr(self, self.count), self.columns
+        value = getattr(self, self.count)
         if value is not getattr(type(self), self.count):
             object.__setattr__(self, self.count, check_count(self.count, value))
-        has_columns = any(entry.name == "columns" for entry in fields(self))
-        if has_columns and (not isinstance(columns, RandomFeatures) or columns.learn_frequencies):
-            raise InvalidArgumentError(
-                f"columns must be rfgp.RandomFeatures whose frequencies are not learned, got {columns!r}."
-            )
-
-    @property
-    def budget(self) -> int:
-        """The maximum number of features per node."""
-        return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features of nodes: all except the seed and those of columns."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NO_OPTIONS}
+        """The options of the features of nodes: all except the seed."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "seed"}
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
             return "it has no factor on the nodes of exactly one graph."
-        others = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
-        return self.unsupported_product_reason(data) if others else None
+        others = [factor for factor, _, _ in data.term.parts() if factor.kind is not ColumnKind.NODE]
+        return f"it is multiplied by {label_of(others[0])}. Use SparsePrecision() or Exact()." if others else None
 
-    def unsupported_product_reason(self, data: TermData) -> str | None:
-        """Return why kernels on nodes times kernels on columns are not supported, or None.
-
-        Args:
-            data: The term and the rows.
-        """
-        others = columns_of(data)
-        if self.columns is not None:
-            return unsupported_columns_reason(self.columns, others)
-        label = label_of(others.term.term.factors[0])
-        return f"it is multiplied by {label}. Use RandomWalks(), SparsePrecision() or Exact()."
-
-    def cost(self, data: TermData) -> TermCost:
-        """Return the cost of the features, or of their products."""
-        if self.columns is not None and len(data.term.column_indices) > 1:
-            return cost_of_product(self.columns, data, self.kind, self.budget)
-        return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
+        """Return the cost of the features."""
+        most = int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)  # features of a node
+        return TermCost(data.num_rows, 12.0 * most * data.num_rows, f"{self.kind} of the nodes")
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features for the graph and the kernel."""
-        features = self.make(data, self.kind, seed, self.options)
-        if self.columns is None or len(data.term.column_indices) == 1:
-            return node_term(data, features)
-        return build_product(data, features, self.columns, self.seed_of(seed))
-
-    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with as many harmonics as other hyperparameters need."""
-        if isinstance(prior, NodeProductTerm) and self.columns is not None:
-            return prior.with_columns(data, self.columns, self.seed_of(seed))
-        return prior
+        return node_term(data, self.make(data, self.kind, seed, self.options))
 
     def make(self, data: TermData, kind: str, seed: int, options: Mapping[str, Any]) -> NodeFeatures:
         """Return features of a kind for the graph and the kernel of a term.
@@ -860,44 +474,23 @@ class NodeApproximation(Approximation):
             options: The options of the features.
         """
         graph, kernel, _ = nodes_of(data)
-        return make_features(kind, graph, kernel, self.seed_of(seed), options)
+        own_seed = seed if self.seed is None else random.resolve_seed(self.seed)
+        return make_features(kind, graph, kernel, own_seed, options)
 
-    def seed_of(self, seed: int) -> int:
-        """Return the seed of the features, given that of the term.
+    def renewed(self, data: TermData, seed: int, prior: NodeTerm) -> NodeTerm:
+        """Return a term with new features for other hyperparameters, or the term if its features suffice.
 
         Args:
+            data: The term, at the other hyperparameters.
             seed: The seed for the term.
+            prior: The term.
         """
-        return seed if self.seed is None else random.resolve_seed(self.seed)
+        features = self.make(data, prior.basis.name, seed, self.options)
+        return prior if prior.basis.suffices(features) else replace(prior, basis=features)
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that only some couplings of their lengths have."""
-
-
-WalkTermT = TypeVar("WalkTermT", NodeTerm, NodeProductTerm)
-
-
-def with_exact_hops_of(prior: WalkTermT, features: NodeFeatures) -> WalkTermT:
-    """Return the term with the new walks if their rule for exact hops differs.
-
-    Args:
-        prior: The term.
-        features: Features of walks for the new hyperparameters.
-    """
-    walks = prior.features.walks
-    return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
-
-
-def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return the term with the new features if they have more fields.
-
-    Args:
-        prior: The term.
-        features: Features of a rational precision for the new hyperparameters.
-    """
-    is_enough = features.size_options["degree"] <= prior.features.size_options["degree"]
-    return prior if is_enough else replace(prior, features=features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -917,7 +510,6 @@ class RandomWalks(NodeApproximation):
         permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, it is chosen for the kernel.
         num_quantiles: The number of permuted quantiles. If None, the default of `graphs.sample_walks`.
         tuples: The table of quantiles of the lengths "learned".
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: The seed of the walks. If None, that of the model.
 
     Raises:
@@ -939,7 +531,6 @@ class RandomWalks(NodeApproximation):
     permutation: Any = field(default=None, kw_only=True)
     num_quantiles: int | None = field(default=None, kw_only=True)
     tuples: Any = field(default=None, kw_only=True)
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "walks"
     count: ClassVar[str] = "num_walkers"
 
@@ -949,21 +540,14 @@ class RandomWalks(NodeApproximation):
 
         Options of some couplings are included only if given.
         """
-        options_by_name = dict(super().options)
-        return {
-            name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
-        }
+        return {n: value for n, value in super().options.items() if value is not None or n not in _OF_COUPLINGS}
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops and harmonics for other hyperparameters."""
-        prior = super().rebuild(data, seed, prior)
+        """Return the term with exact hops for other hyperparameters."""
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
-        features = self.make(data, self.kind, seed, self.options)
-        if isinstance(prior, NodeProductTerm):
-            return with_exact_hops_of(prior, features)
         assert isinstance(prior, NodeTerm)
-        return with_exact_hops_of(prior, features)
+        return self.renewed(data, seed, prior)
 
 
 @dataclass(frozen=True, repr=False)
@@ -974,7 +558,6 @@ class Chebyshev(NodeApproximation):
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -984,7 +567,6 @@ class Chebyshev(NodeApproximation):
     """
 
     degree: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "chebyshev"
 
 
@@ -994,7 +576,6 @@ class Taylor(NodeApproximation):
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -1004,7 +585,6 @@ class Taylor(NodeApproximation):
     """
 
     degree: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "taylor"
 
 
@@ -1014,7 +594,6 @@ class TruncatedSpectrum(NodeApproximation):
 
     Attributes:
         rank: The number r of eigenvectors. If None, 64, or all nodes if they are fewer.
-        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -1024,7 +603,6 @@ class TruncatedSpectrum(NodeApproximation):
     """
 
     rank: int | None = None
-    columns: RandomFeatures = field(default=COLUMNS, kw_only=True)
     kind: ClassVar[str] = "spectrum"
     count: ClassVar[str] = "rank"
 
@@ -1067,4 +645,156 @@ class RationalPrecision(NodeApproximation):
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)
-        return with_more_fields(prior, self.make(data, self.kind, seed, self.options))
+        return self.renewed(data, seed, prior)
+
+
+# --- Selection of features of nodes by their measured error on a sample of nodes -------------------------------------
+
+MAX_SAMPLED = 128
+"""The maximum number of nodes of the sample."""
+MAX_ENTRIES = 2**25
+"""The maximum number of entries of the kernel columns of the sampled nodes. At least 16 nodes are sampled."""
+MAX_EIGENVECTOR_ENTRIES = 2_500_000
+"""The maximum number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
+DRAWS = 3
+"""The number of draws of walks over which the squared error is averaged."""
+SWITCH_ERROR_RATIO = 2.0
+"""The ratio of the present to the best error above which a fit changes its features."""
+
+
+@dataclass(frozen=True, repr=False)
+class MeasuredFeatures(NodeApproximation):
+    """The features of nodes with the smallest measured error.
+
+    Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
+    random walks and a Chebyshev series are compared, and on graphs of moderate size a truncated spectrum. The error
+    |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
+
+    Attributes:
+        walks: The options of the random walks.
+        degree: The degree of the series. If None, the largest with as many non-zero features as the walks.
+        rank: The rank of the truncated spectrum. If None, four for each walker.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.MeasuredFeatures(rfgp.RandomWalks(16))
+        MeasuredFeatures(walks=RandomWalks(num_walkers=16))
+    """
+
+    walks: RandomWalks = field(default_factory=RandomWalks)
+    degree: int | None = None
+    rank: int | None = None
+    kind: ClassVar[str] = "measured features"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the features of all kinds."""
+        return {**self.walks.options, "degree": self.degree, "rank": self.rank}
+
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with the features of the smallest error.
+
+        On few nodes it has the kernel itself.
+        """
+        graph, kernel, _ = nodes_of(data)
+        if graph.num_nodes <= limits().max_exact_nodes:
+            return node_term(data, ExactFeatures(graph, kernel))
+        return self._built(data, seed, self.measured(data))
+
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with other features if their error is less than half.
+
+        Otherwise its exact hops or its number of fields follow the new hyperparameters.
+        """
+        assert isinstance(prior, NodeTerm)
+        if not nodes_of(data)[2] or prior.basis.name == "exact":
+            return prior
+        try:
+            advice = self.measured(data)
+        except graphs.InvalidArgumentError:  # no series converges to this kernel
+            return prior
+        errors, present = {one.features: one.error for one in advice.candidates}, prior.basis.name
+        is_other = advice.best.features != present
+        if is_other and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error:
+            return self._built(data, seed, advice)
+        follows = {"walks": self.walks.exact_hops == "auto", "rational": self.degree is None}
+        prior = self.renewed(data, seed, prior) if follows.get(present, False) else prior
+        return replace(prior, advice=advice)
+
+    def measured(self, data: TermData) -> Advice:
+        """Measure the errors of candidate features at the hyperparameters of a term.
+
+        A sparse precision with a small Cholesky factor is the only candidate if it exists. Otherwise a Chebyshev
+        series and random walks are measured. A truncated spectrum is measured if its eigenvectors have at most
+        2,500,000 entries.
+
+        Args:
+            data: The term.
+
+        Returns:
+            The best features, all candidates with their errors |Phi Phi^T - K| / |K| on a sample, and the reason.
+
+        Raises:
+            graphs.InvalidArgumentError: If the graph has more than 2,000 nodes and no Chebyshev series resolves the
+                kernel. Also if the kernel overflows or underflows.
+        """
+        graph, kernel, _ = nodes_of(data)
+        sparse = sparse_factor_candidate(graph, kernel)
+        if sparse is not None:
+            accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
+            words = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
+            return Advice(sparse, (sparse,), words)
+        sample = sample_of(graph)
+        exact = exact_block(graph, kernel, sample)
+        rank = min(self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers), graph.num_nodes)
+        kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
+        candidates = [self._measured(data, kind, sample, exact) for kind in kinds]
+        candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+        best, second = candidates[0], candidates[1]
+        reason = (
+            f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
+            f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
+        )
+        return Advice(best, tuple(candidates), reason)
+
+    def _measured(
+        self,
+        data: TermData,
+        kind: str,
+        sample: NDArray[np.int64],  # (n,)
+        exact: NDArray[np.float64],  # (n, n)
+    ) -> Candidate:
+        """Return features of one kind with their error |Phi Phi^T - K| / |K| for the kernel K of a sample of nodes."""
+        errors, nonzeros, options, maker = [], 0.0, dict[str, Any](), replace(self, seed=None)
+        for seed in range(DRAWS if kind == "walks" else 1):
+            features = maker.make(data, kind, seed, self.options)
+            assert isinstance(features, DrawnFeatures | SpectrumFeatures)
+            phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), nodes_of(data)[1])
+            errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
+            nonzeros, options = phi.nnz / len(sample), features.size_options
+            if features.walks is not None:
+                settings = features.walks.settings
+                options = {"num_walkers": settings.num_walkers, "p_halt": settings.halting.p_halt}
+        return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
+
+    def _built(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
+        return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
+
+
+def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
+    """Return the positions (n,) over which features are measured.
+
+    Args:
+        graph: The graph.
+    """
+    return node_sample(graph, max(16, min(MAX_SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
+
+
+def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
+    """Return whether a kernel of many nodes has a precision with a small factor.
+
+    Args:
+        graph: The graph. With at most 2,000 nodes the result is False.
+        kernel: The kernel.
+    """
+    return graph.num_nodes > limits().max_exact_nodes and precision_candidate(graph, kernel) is not None

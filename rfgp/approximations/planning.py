@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
-from rfgp.approximations.measured import MeasuredFeatures
-from rfgp.approximations.nodes import Chebyshev, RandomWalks, RationalPrecision, Taylor, TruncatedSpectrum
+from rfgp.approximations.nodes import (
+    Chebyshev,
+    MeasuredFeatures,
+    RandomWalks,
+    RationalPrecision,
+    Taylor,
+    TruncatedSpectrum,
+)
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
@@ -130,23 +135,25 @@ def assign(
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in supported}
     assigned = {**(others or {}), **chosen}
-    automatic = [name for name in names if name not in assigned]
+    automatic = [data for data in terms if data.term.name not in assigned]
     has_neighbors = _has_neighbors(assigned)
-    for data in terms:
-        is_alone = len(terms) == 1 and not others and data.is_gaussian
-        if data.term.name not in assigned and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
-            assigned[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(used, AVOIDS_COVARIANCE_MATRIX) for used in assigned.values())
-    in_memory = partial(default_approximation, needs_weights=needs_weights, has_neighbors=has_neighbors)
-    default = default_weight_approximation if in_blocks else in_memory
-    used = {data.term.name: assigned.get(data.term.name) or default(data) for data in terms}
-    return prefer_fast_stationary(used, terms, automatic, in_blocks=in_blocks)
+    if in_blocks:
+        assigned |= {data.term.name: _by_weights(data) for data in automatic}
+    else:
+        is_alone = len(terms) == 1 and not others and terms[0].is_gaussian
+        sparse = [data.term.name for data in automatic if _is_sparse(data, has_neighbors, is_alone=is_alone)]
+        assigned |= dict.fromkeys(sparse, SparsePrecision())
+        needs_weights = any(isinstance(used, AVOIDS_COVARIANCE_MATRIX) for used in assigned.values())
+        defaults = {data.term.name: _default(data, needs_weights, has_neighbors) for data in automatic}
+        assigned = {**defaults, **assigned}
+    used = {name: assigned[name] for name in names}
+    return {**used, **_faster_stationary(used, terms, [data.term.name for data in automatic], in_blocks=in_blocks)}
 
 
-def prefer_fast_stationary(
-    chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str], *, in_blocks: bool = False
+def _faster_stationary(
+    chosen: Mapping[str, Approximation], terms: Sequence[TermData], automatic: Sequence[str], *, in_blocks: bool
 ) -> dict[str, Approximation]:
-    """Replace random frequencies by equispaced ones, or by neighbors, if faster.
+    """Return equispaced frequencies, or neighbors, of stationary terms for which they are faster.
 
     Equispaced frequencies also replace Markov processes of sums. This requires many rows, other terms with few
     functions, and lattices on the same columns or on at most three columns in total. A Markov process without other
@@ -157,66 +164,46 @@ def prefer_fast_stationary(
     Args:
         chosen: The approximations of all terms by name.
         terms: The terms.
-        names: The names of terms whose approximations are not given.
+        automatic: The names of terms whose approximations are not given.
         in_blocks: Whether rows are read in blocks.
     """
-    result = dict(chosen)
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
-    if stationary and not stationary[0].is_gaussian:
-        return result if in_blocks else {**result, **_of_one_column(result, terms, stationary, names)}
-    equispaced, can_have_neighbors = EquispacedFourier(), len(stationary) == 1 and not in_blocks
-    if can_have_neighbors:
-        max_features = max(MIN_EQUISPACED, terms[0].num_rows // ROWS_PER_EQUISPACED)
+    names = [data.term.name for data in stationary]
+    if not stationary or not {*names} <= {*automatic}:
+        return {}
+    columns = {column_indices_of(data.term) for data in stationary}
+    num_rows, equispaced = terms[0].num_rows, EquispacedFourier()
+    if not terms[0].is_gaussian:
+        few = replace(equispaced, max_features=max(1, num_rows // ROWS_PER_EQUISPACED))
+        are_replaced = (
+            not in_blocks
+            and num_rows > MAX_EXACT_OBSERVED
+            and [len(indices) for indices in columns] == [1]
+            and all(isinstance(chosen[name], Exact) for name in names)
+            and all(chosen[data.term.name].cost(data).has_weights for data in terms if data.term.name not in names)
+            and all(few.unsupported_reason(data) is None for data in stationary)
+        )
+        return dict.fromkeys(names, equispaced) if are_replaced else {}
+    kept = {**chosen}
+    if len(terms) > 1 and num_rows > MAX_MARKOV:
+        kept = {name: approximation for name, approximation in chosen.items() if name not in names}
+    exact = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
+    if (
+        num_rows <= limits().max_exact_rows
+        or not all(isinstance(use, RandomFeatures | Exact) for use in kept.values())
+        or not all(chosen[data.term.name].cost(data).has_weights for data in exact)
+    ):
+        return {}
+    if len(stationary) == 1 and not in_blocks:
+        max_features = max(MIN_EQUISPACED, num_rows // ROWS_PER_EQUISPACED)
         equispaced = replace(equispaced, max_features=min(max_features, equispaced.max_features))
-    others = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
-    replaces_markov = len(terms) > 1 and terms[0].num_rows > MAX_MARKOV
-    replaced = [data.term.name for data in stationary] if replaces_markov else []
-    have_weights = all(isinstance(use, RandomFeatures | Exact) for name, use in chosen.items() if name not in replaced)
-    have_weights = have_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
-    if not stationary or not have_weights or stationary[0].num_rows <= limits().max_exact_rows:
-        return result
-    if any(data.term.name not in names for data in stationary):
-        return result
-    if can_have_neighbors and terms[0].num_rows <= MAX_IN_MEMORY and equispaced.is_truncated(stationary[0]):
-        name = stationary[0].term.name
-        return {**result, name: Vecchia()} if isinstance(result[name], RandomFeatures) else result
-    if any(equispaced.unsupported_reason(data) is not None for data in stationary):
-        return result
-    columns_of_terms = {column_indices_of(data.term) for data in stationary}
-    pairs = [(set(a), set(b)) for a in columns_of_terms for b in columns_of_terms if a != b]
-    sizes = [MAX_COLUMNS + 1 if a & b else len(a | b) for a, b in pairs]
-    if max(sizes, default=0) > MAX_COLUMNS:
-        return result
-    return {**result, **{data.term.name: equispaced for data in stationary}}
-
-
-def _of_one_column(
-    chosen: Mapping[str, Approximation],
-    terms: Sequence[TermData],
-    stationary: Sequence[TermData],
-    names: Sequence[str],
-) -> dict[str, Approximation]:
-    """Return equispaced frequencies for exact kernels of one column, if all terms then have weights.
-
-    Args:
-        chosen: The approximations of all terms by name.
-        terms: All terms.
-        stationary: The stationary terms.
-        names: The names of terms whose approximations are not given.
-    """
-    equispaced, num_rows = EquispacedFourier(), stationary[0].num_rows
-    few = replace(equispaced, max_features=max(1, num_rows // ROWS_PER_EQUISPACED))
-    replaced = [data.term.name for data in stationary]
-    if num_rows <= MAX_EXACT_OBSERVED or len({column_indices_of(data.term) for data in stationary}) > 1:
+        if num_rows <= MAX_IN_MEMORY and equispaced.is_truncated(stationary[0]):
+            return {names[0]: Vecchia()} if isinstance(chosen[names[0]], RandomFeatures) else {}
+    pairs = [(set(a), set(b)) for a in columns for b in columns if a != b]
+    if any(a & b or len(a | b) > MAX_COLUMNS for a, b in pairs):
         return {}
-    if any(name not in names or not isinstance(chosen[name], Exact) for name in replaced):
-        return {}
-    others = [data for data in terms if data.term.name not in replaced]
-    if not all(chosen[data.term.name].cost(data).has_weights for data in others):
-        return {}
-    if any(len(column_indices_of(data.term)) > 1 or few.unsupported_reason(data) is not None for data in stationary):
-        return {}
-    return dict.fromkeys(replaced, equispaced)
+    are_supported = all(equispaced.unsupported_reason(data) is None for data in stationary)
+    return dict.fromkeys(names, equispaced) if are_supported else {}
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
@@ -279,8 +266,8 @@ def with_budget(
     return result
 
 
-def default_approximation(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
-    """Return the default approximation of a term, without measurements.
+def _default(data: TermData, needs_weights: bool, has_neighbors: bool) -> Approximation:
+    """Return the default approximation of a term for rows in memory, without measurements.
 
     Args:
         data: The term and the rows.
@@ -305,12 +292,8 @@ def default_approximation(data: TermData, *, needs_weights: bool = False, has_ne
     return exact if exact.has_grid(data) and not needs_weights else InducingPoints()
 
 
-def default_weight_approximation(data: TermData) -> Approximation:
-    """Return the default approximation with dense weights, for rows in blocks.
-
-    Args:
-        data: The term and the rows.
-    """
+def _by_weights(data: TermData) -> Approximation:
+    """Return the default approximation with dense weights, for rows in blocks."""
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()

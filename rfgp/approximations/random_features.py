@@ -9,19 +9,18 @@ from rfgp import features as feature_maps
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
     Approximation,
-    FactorFeatures,
-    FinitePart,
     SpectralPart,
     TermCost,
     TermData,
     TermPrior,
-    WeightTermPrior,
     num_weights,
     weights_memory,
+    weights_term,
 )
 from rfgp.counts import check_count, check_flag
+from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.role import Factor, label_of, of_prefix
+from rfgp.kernels.role import BoundFactor, label_of, of_prefix
 
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""
@@ -75,10 +74,10 @@ class RandomFeatures(Approximation):
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no random features, or None."""
         measures = [factor.measure for factor in data.term.term.factors if factor.measure is not None]
-        others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
+        others = [part.factor for part in data.term.parts() if part.factor.measure is None and not _finite(data, part)]
         if others:
-            return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
-        if all(factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()):
+            return f"{label_of(others[0])} has no spectral measure. Use InducingPoints() or Exact()."
+        if all(part.functions(data.columns) for part in data.term.parts()):
             return "it consists of finitely many functions. Use Exact(), which uses their weights."
         if self._coupling.needs_isotropy and not all(measure.is_isotropic for measure in measures):
             return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
@@ -92,26 +91,18 @@ class RandomFeatures(Approximation):
         """Return the smallest noise. It is larger if frequencies are learned on batches of rows."""
         return super().least_noise(data) if self.learn_frequencies else MIN_NOISE_OF_MATRICES
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether a factor has a series. Its length depends on the hyperparameters."""
-        return any(
-            factor.measure is None and factor.functions(data.columns.select(indices)) is None
-            for factor, indices, _ in data.term.parts()
-        )
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with series of other lengths, if a factor has a series."""
+        others = [part for part in data.term.parts() if part.factor.measure is None]
+        return self.build(data, seed) if any(part.functions(data.columns) is None for part in others) else prior
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
-        return self._cost(data, size * math.prod(part.functions(data.columns).size for part in others))
-
-    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
-        """Return the cost of the features of a term."""
-        return self._cost(data, num_weights(data, prior))
-
-    def _cost(self, data: TermData, size: int) -> TermCost:
-        """Return the cost of `size` features."""
-        others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
+        functions = [part.functions(data.columns) for part in others]
+        size *= math.prod(part.size for part in functions if part is not None)
+        size = size if prior is None else num_weights(data, prior)
         kind = "features of random frequencies" if has_frequencies else "functions of a series"
         if has_frequencies and others:
             kind += " times functions of other factors"
@@ -119,22 +110,28 @@ class RandomFeatures(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
-        spectral = [(factor, indices, prefix) for factor, indices, prefix in data.term.parts() if factor.measure]
-        parts: list[FactorFeatures] = [*self._others(data)]
-        if spectral:
-            generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
-            factors = [(factor.measure, len(indices)) for factor, indices, _ in spectral if factor.measure]
-            frequencies = self._coupling.sample_product(self.num_frequencies, factors, generator=generator)
-            feature_map = feature_maps.by_name(self.kind)(frequencies)
-            indices, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
-            path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
-            parts.insert(0, SpectralPart(indices, prefixes, feature_map, path))
-        return WeightTermPrior.of(data, parts)
+        factors = [(part.factor.measure, len(part.indices)) for part in data.term.parts() if part.factor.measure]
+        if not factors:
+            return weights_term(data, finite=self._others(data))
+        generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
+        frequencies = self._coupling.sample_product(self.num_frequencies, factors, generator=generator)
+        return weights_term(data, self.spectral(data, frequencies), self._others(data))
 
-    def _others(self, data: TermData) -> list[FinitePart]:
-        """Return the features of factors without a spectral measure."""
-        factors = [(finite_factor(data, *part), *part[1:]) for part in data.term.parts() if part[0].measure is None]
-        return [FinitePart(factor, indices, prefix) for factor, indices, prefix in factors if factor is not None]
+    def spectral(self, data: TermData, frequencies: Frequencies) -> SpectralPart:
+        """Return the features of the stationary factors of a term.
+
+        Args:
+            data: The term.
+            frequencies: The frequencies of all stationary factors, (m, d).
+        """
+        factors = tuple(part for part in data.term.parts() if part.factor.measure)
+        path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
+        return SpectralPart(factors, feature_maps.by_name(self.kind)(frequencies), path)
+
+    def _others(self, data: TermData) -> list[BoundFactor]:
+        """Return the factors without a spectral measure, or their series."""
+        parts = [_finite(data, part) for part in data.term.parts() if part.factor.measure is None]
+        return [part for part in parts if part is not None]
 
     @property
     def _coupling(self) -> couplings.Coupling:
@@ -144,15 +141,9 @@ class RandomFeatures(Approximation):
         return couplings.for_features(self.coupling, self.kind)
 
 
-def finite_factor(data: TermData, factor: Factor, indices: list[int], prefix: str) -> Factor | None:
-    """Return a factor with finitely many functions, its series, or None.
-
-    Args:
-        data: The rows and the hyperparameters.
-        factor: The factor.
-        indices: The indices of its columns.
-        prefix: The prefix of its hyperparameters.
-    """
-    if factor.functions(data.columns.select(indices)) is not None:
-        return factor
-    return factor.series(of_prefix(data.values, prefix))
+def _finite(data: TermData, part: BoundFactor) -> BoundFactor | None:
+    """Return a factor with finitely many functions, its series, or None."""
+    if part.functions(data.columns) is not None:
+        return part
+    series = part.factor.series(of_prefix(data.values, part.prefix))
+    return None if series is None else part._replace(factor=series)

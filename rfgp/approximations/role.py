@@ -2,16 +2,17 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rfgp import random
 from rfgp.blocks import Prior, WeightBlock
+from rfgp.blocks.role import NewLevels
 from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -19,9 +20,9 @@ from rfgp.features import Fourier, Laplace
 from rfgp.grams import Gram
 from rfgp.kernels.role import (
     OUTPUTSCALE,
+    BoundFactor,
     BoundTerm,
     ColumnSummary,
-    Factor,
     FourierFunctions,
     Functions,
     Values,
@@ -119,19 +120,31 @@ class TermGram(NamedTuple):
     at: Callable[[Values], Gram | None]
 
 
-class TermPrior(ABC):
-    """Interface: a term with fixed random draws, as a function of the hyperparameters.
+@dataclass(frozen=True, eq=False)
+class TermPrior:
+    """A term with fixed draws, as a function of the hyperparameters.
+
+    Attributes:
+        kind: The kind of the term in files.
+        function: Maps the basis, hyperparameters by path and the summary of all columns to the prior of the term.
+        basis: The draws of the term, such as features or points. If None, there are none.
+        gram_function: Maps the basis, rows (n, D) and the summary of columns to the covariance of rows as a function of
+            the hyperparameters, or to None. If None, its gradient has no closed form.
 
     Examples:
         >>> import rfgp
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
         >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> prior = rfgp.RandomFeatures(8).build(data, seed=0)
-        >>> isinstance(prior, TermPrior), prior.has_basis_of(prior)
-        (True, True)
+        >>> prior.at(data.values, data.columns).num_features, prior.has_basis_of(prior)
+        (16, True)
     """
 
-    @abstractmethod
+    kind: str
+    function: Callable[[Any, Values, ColumnSummary], Prior]
+    basis: Any = None
+    gram_function: Callable[[Any, Tensor, ColumnSummary], TermGram | None] | None = None
+
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the term.
 
@@ -140,6 +153,7 @@ class TermPrior(ABC):
                 those of the term.
             columns: The summary of all columns, with all present levels.
         """
+        return self.function(self.basis, values, columns)
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
         """Return the covariance of rows as a function of the hyperparameters.
@@ -151,7 +165,7 @@ class TermPrior(ABC):
         Returns:
             The function, or None if its gradient has no closed form.
         """
-        return None
+        return None if self.gram_function is None else self.gram_function(self.basis, inputs, columns)
 
     def has_basis_of(self, other: "TermPrior") -> bool:
         """Return whether another prior of the same term has the same draws.
@@ -159,20 +173,21 @@ class TermPrior(ABC):
         Args:
             other: Another prior of the same term.
         """
-        return self is other
+        return self.basis is other.basis
 
     @property
     def learnable(self) -> Values:
         """The draws (...) that a fit may change, by path."""
-        return {}
+        learnable: Values = getattr(self.basis, "learnable", {})
+        return learnable
 
-    def with_learned(self, values: Values) -> Self:
+    def with_learned(self, values: Values) -> "TermPrior":
         """Return the term with other draws (...) by path.
 
         Args:
             values: The draws (...) by path. Other paths have no effect.
         """
-        return self
+        return replace(self, basis=self.basis.with_learned(values)) if self.learnable else self
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,23 +222,13 @@ class Approximation(ABC):
         """
 
     @abstractmethod
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the predicted cost without allocating anything.
 
         Args:
             data: The term and the rows.
+            prior: The term from `build`, whose features may differ from those of a new one. If None, a new one.
         """
-
-    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
-        """Return the cost of a built term.
-
-        Its features may differ from those of a new one.
-
-        Args:
-            data: The term and the rows.
-            prior: The term from `build`.
-        """
-        return self.cost(data)
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise for accurate means, in variances of the target.
@@ -233,25 +238,17 @@ class Approximation(ABC):
         """
         return MIN_NOISE
 
-    def depends_on_hyperparameters(self, data: TermData) -> bool:
-        """Return whether the result of `build` depends on the hyperparameters.
-
-        Args:
-            data: The term and the rows.
-        """
-        return False
-
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term for other hyperparameters.
 
-        It is the same term if nothing changes.
+        It is the same term if nothing changes, which is the default.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
             seed: The seed for the term.
             prior: The term from `build`.
         """
-        return self.build(data, seed) if self.depends_on_hyperparameters(data) else prior
+        return prior
 
     @abstractmethod
     def build(self, data: TermData, seed: int) -> TermPrior:
@@ -295,18 +292,6 @@ class Approximation(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed_arguments(self))})"
 
-    def checked_cost(self, data: TermData) -> TermCost:
-        """Return the predicted cost, after checking that the term is supported.
-
-        Args:
-            data: The term and the rows.
-
-        Raises:
-            InvalidArgumentError: If the approximation does not support the term.
-        """
-        self.check(data)
-        return self.cost(data)
-
 
 def num_weights(data: TermData, prior: TermPrior) -> int:
     """Return the number of weights of a built term.
@@ -341,87 +326,15 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
         with_scale: Whether the term's own variance is among them.
     """
     term = data.term
-    names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
-    of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
+    of_factors = {f"{prefix}{name}" for prefix in term.prefixes for name in of_prefix(data.values, prefix)}
     scale = scale_name(term, data.values)
-    others = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    others = [path for path in data.values if path in of_factors - {scale} and not path.endswith(f".{OUTPUTSCALE}")]
     return (*others, *([scale] if with_scale and scale is not None else []))
-
-
-def _rest(path: str, prefixes: tuple[str, ...]) -> str:
-    return min((path[len(prefix) :] for prefix in prefixes if path.startswith(prefix)), key=len)
 
 
 # --- Features of terms as products of the features of their factors --------------------------------------------------
 
-CHUNK = 1000
-"""The number of rows with new levels whose variances are computed at once."""
-
 FeatureMap = Fourier | Laplace
-
-
-class FactorFeatures(Protocol):
-    """Interface: functions of one or several factors of a term."""
-
-    def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the functions of rows (n, D) and of values by path, given all columns."""
-
-    @property
-    def learnable(self) -> Values:
-        """The draws (...) that a fit may change, by path."""
-
-    def with_learned(self, values: Values) -> "FactorFeatures":
-        """Return the part with other draws (...) by path."""
-
-
-@dataclass(frozen=True, eq=False)
-class FinitePart:
-    """The functions of a factor of finitely many functions.
-
-    Attributes:
-        factor: The factor.
-        indices: The indices of its columns.
-        prefix: The prefix of its hyperparameters.
-    """
-
-    factor: Factor
-    indices: list[int]
-    prefix: str
-
-    @property
-    def learnable(self) -> Values:
-        """No draws (...), an empty dict."""
-        return {}
-
-    def with_learned(self, values: Values) -> "FinitePart":
-        """Return the part itself, because it has no draws (...)."""
-        return self
-
-    def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the functions of rows (n, D) and of values by path, given all columns."""
-        functions = self.factor.functions(columns.select(self.indices))
-        assert functions is not None
-        features = partial(_of_columns, functions.features, self.indices, self.prefix)
-        if not self.factor.hyperparameters(columns.select(self.indices)):
-            return Functions(functions.size, features, features)
-        if functions.design is None or functions.scale is None:
-            return Functions(functions.size, features)
-        design = partial(_of_columns, functions.design, self.indices, self.prefix)
-        scale = partial(_at_prefix, functions.scale, self.prefix)
-        reads = tuple(self.prefix + name for name in functions.reads)
-        return Functions(functions.size, features, design, scale, reads)
-
-
-def _at_prefix(scale: Callable[[Values], Tensor], prefix: str, values: Values) -> Tensor:
-    """Return factors (F,) at the values of a prefix."""
-    return scale(of_prefix(values, prefix))
-
-
-def _of_columns(
-    features: Callable[[Tensor, Values], Tensor], indices: list[int], prefix: str, x: Tensor, values: Values
-) -> Tensor:
-    """Return features (n, F) of some columns of rows (n, D)."""
-    return features(x[:, indices], of_prefix(values, prefix))
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,14 +342,12 @@ class SpectralPart:
     """Random features of stationary factors with stacked frequencies.
 
     Attributes:
-        indices: The indices of the columns of each factor.
-        prefixes: The prefixes of their hyperparameters.
+        factors: The factors.
         feature_map: The map of rows (n, d), divided by the lengthscales, to features.
         path: The path of the frequencies (m, d). If None, a fit does not change them.
     """
 
-    indices: tuple[list[int], ...]
-    prefixes: tuple[str, ...]
+    factors: tuple[BoundFactor, ...]
     feature_map: FeatureMap
     path: str | None = None
 
@@ -456,31 +367,58 @@ class SpectralPart:
         weights = self.feature_map.frequencies.weights
         return type(self.feature_map)(Frequencies(values[self.path], weights))
 
-    def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the features as functions of rows (n, D) and of values by path.
-
-        They do not depend on the summary of the columns.
-        """
+    def functions(self) -> Functions:
+        """Return the features as functions of rows (n, D) and of values by path."""
         fourier = self._fourier if self.feature_map.is_trigonometric else None
         return Functions(self.feature_map.num_features, self._features, fourier=fourier)
 
     def _fourier(self, values: Values) -> FourierFunctions:
         """Return the frequencies (m, c) in the units of the columns."""
         frequencies = self._map_at(values).frequencies
-        lengthscales = [
-            values[f"{prefix}lengthscale"].double().expand(len(indices))
-            for indices, prefix in zip(self.indices, self.prefixes, strict=True)
-        ]
+        lengthscales = [values[f"{part.prefix}lengthscale"].double().expand(len(part.indices)) for part in self.factors]
         amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
-        indices = [index for group in self.indices for index in group]
+        indices = [index for part in self.factors for index in part.indices]
         return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), indices, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        pairs = zip(self.indices, self.prefixes, strict=True)
-        scaled = [x[:, indices] / values[f"{prefix}lengthscale"].to(x.dtype) for indices, prefix in pairs]
+        scaled = [x[:, part.indices] / values[f"{part.prefix}lengthscale"].to(x.dtype) for part in self.factors]
         features: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
         return features
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The values of a function of a term: constants, and hyperparameters that it takes as tensors after the rows.
+
+    Attributes:
+        names: The paths of the hyperparameters.
+        constants: Constants by path.
+    """
+
+    names: tuple[str, ...] = ()
+    constants: Values = field(default_factory=dict)
+
+    def at(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """Return all values by path.
+
+        Args:
+            parameters: The hyperparameters (...), in the order of their names.
+        """
+        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+
+
+def row_products(parts: Iterable[Tensor]) -> Tensor:
+    """Return the row-wise Kronecker product of matrices.
+
+    Args:
+        parts: The matrices, (n, F_i) each, at least one.
+
+    Examples:
+        >>> row_products([torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])]).tolist()
+        [[3.0, 4.0, 6.0, 8.0]]
+    """
+    return reduce(lambda left, right: (left[:, :, None] * right[:, None, :]).flatten(1), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,13 +429,11 @@ class TermFeatures:
 
     Attributes:
         parts: The functions of each part.
-        names: The paths of the hyperparameters that `__call__` takes after the rows.
-        constants: Constants by path.
+        given: The values of the functions.
     """
 
     parts: tuple[Functions, ...]
-    names: tuple[str, ...]
-    constants: Values
+    given: Given
 
     @property
     def size(self) -> int:
@@ -505,26 +441,18 @@ class TermFeatures:
         return math.prod(part.size for part in self.parts)
 
     @property
-    def is_fourier(self) -> bool:
-        """Whether the features are cosines and sines."""
-        return len(self.parts) == 1 and self.parts[0].fourier is not None
+    def fourier(self) -> "Callable[..., FourierFunctions] | None":
+        """The frequencies (m, c) of features that are cosines and sines, as a function of parameters, or None."""
+        return self._fourier if len(self.parts) == 1 and self.parts[0].fourier is not None else None
 
-    def fourier(self, *parameters: Tensor) -> FourierFunctions:
-        """Return the frequencies (m, c) of features that are cosines and sines."""
-        (part,) = self.parts
-        assert part.fourier is not None
-        return part.fourier(self._values(parameters))
-
-    def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+    def _fourier(self, *parameters: Tensor) -> FourierFunctions:
+        assert self.parts[0].fourier is not None
+        return self.parts[0].fourier(self.given.at(parameters))
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        values = self._values(parameters)
-        first, *others = (part.features(x, values) for part in self.parts)
-        out = first
-        for features in others:
-            out = (out[:, :, None] * features[:, None, :]).flatten(1)
+        values = self.given.at(parameters)
+        out = row_products(part.features(x, values) for part in self.parts)
         return out.to(x.dtype) if x.dtype == torch.float32 else out
 
 
@@ -535,13 +463,13 @@ class FixedFeatures:
     Two designs of one term on the same columns, at the same fixed values, compare equal.
 
     Attributes:
-        term: The term with its draws.
+        basis: The draws of the term.
         columns: The summary of all columns.
         fixed: The fixed values that the features depend on, by path.
         functions: The features.
     """
 
-    term: Any
+    basis: Any
     columns: ColumnSummary
     fixed: tuple[tuple[str, float], ...]
     functions: TermFeatures = field(compare=False)
@@ -553,22 +481,19 @@ class FixedFeatures:
 
     def fixed_features(self, x: Tensor) -> Tensor:
         """Return the features of rows (n, D), (n, F), float64."""
-        values = {**self.functions.constants, **{path: x.new_tensor(value).double() for path, value in self.fixed}}
-        out = torch.ones(len(x), 1, dtype=torch.float64)
-        for part in self.functions.parts:
-            assert part.design is not None
-            part_features = part.design(x.double(), values).double()
-            out = (out[:, :, None] * part_features[:, None, :]).flatten(1)
-        return out
+        fixed = {path: x.new_tensor(value).double() for path, value in self.fixed}
+        values = {**self.functions.given.constants, **fixed}
+        designs = (part.design for part in self.functions.parts)
+        return row_products(design(x.double(), values).double() for design in designs if design is not None)
 
     def scale(self, *parameters: Tensor) -> Tensor:
         """Return the factors (F,), for a variance of 1."""
-        values = {**self.functions.constants, **dict(zip(self.functions.names, parameters, strict=True))}
-        out = torch.ones(1, dtype=torch.float64)
-        for part in self.functions.parts:
-            factors = torch.ones(part.size, dtype=torch.float64) if part.scale is None else part.scale(values).double()
-            out = (out[:, None] * factors).reshape(-1)
-        return out
+        values = self.functions.given.at(parameters)
+        ones = (torch.ones(part.size, dtype=torch.float64) for part in self.functions.parts)
+        pairs = zip(self.functions.parts, ones, strict=True)
+        return row_products((one if part.scale is None else part.scale(values).double())[None] for part, one in pairs)[
+            0
+        ]
 
     def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the term."""
@@ -589,28 +514,23 @@ class TermCovariance:
 
     Attributes:
         term: The term.
-        names: The paths of the hyperparameters that are passed after the rows.
-        constants: Constants by path.
+        given: The values of the covariance.
     """
 
     term: BoundTerm
-    names: tuple[str, ...]
-    constants: Values
+    given: Given
 
     def __call__(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
-        return self.term.covariance(a, b, self._values(parameters))
+        return self.term.covariance(a, b, self.given.at(parameters))
 
     def gram(self, a: Tensor, *parameters: Tensor) -> Gram:
         """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient."""
-        return self.term.gram(a, self._values(parameters))
+        return self.term.gram(a, self.given.at(parameters))
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D)."""
-        return self.term.variances(a, self._values(parameters))
-
-    def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        return self.term.variances(a, self.given.at(parameters))
 
 
 LEVEL_DISTANCE = 5.0
@@ -625,213 +545,205 @@ class TermEmbedding:
 
     Attributes:
         term: The term.
-        names: The paths of the hyperparameters that `__call__` takes after the rows.
-        constants: Constants by path.
+        given: The values of the embedding.
         spread: The standard deviations of all columns, (D,).
     """
 
     term: BoundTerm
-    names: tuple[str, ...]
-    constants: Values
+    given: Given
     spread: Tensor
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the embedding (n, e) of rows (n, D)."""
-        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        values = self.given.at(parameters)
         scale = 1.0 if self.term.outputscale is None else values[self.term.outputscale].sqrt()
-        pairs = ((factor, indices, of_prefix(values, prefix)) for factor, indices, prefix in self.term.parts())
-        return scale * torch.cat([self._of_factor(factor, x, indices, own) for factor, indices, own in pairs], dim=1)
+        return scale * torch.cat([self._of_factor(part, x, values) for part in self.term.parts()], dim=1)
 
-    def _of_factor(self, factor: Factor, x: Tensor, indices: list[int], values: Values) -> Tensor:
+    def _of_factor(self, part: BoundFactor, x: Tensor, values: Values) -> Tensor:
         """Return the embedding (n, e) of rows (n, D) by a factor."""
-        inputs, lengthscale = x[:, indices], values.get("lengthscale")
+        factor, inputs, own = part.factor, x[:, part.indices], of_prefix(values, part.prefix)
+        lengthscale = own.get("lengthscale")
         if factor.kind is ColumnKind.LEVEL:
             return LEVEL_DISTANCE * inputs
         if factor.kind is ColumnKind.COORDINATE:
             return inputs
         if factor.embedding is not None:
-            embedding: Tensor = factor.embedding(inputs, values)
+            embedding: Tensor = factor.embedding(inputs, own)
             return embedding
         if lengthscale is not None and lengthscale.numel() in (1, inputs.shape[1]):
             return inputs / lengthscale.reshape(-1)
-        return inputs / self.spread[indices].to(inputs)
+        return inputs / self.spread[part.indices].to(inputs)
 
 
-@dataclass(frozen=True, eq=False)
-class NewLevels:
-    """The covariance of a term between rows with new levels.
+# --- The part of a term at levels that no training row has ------------------------------------------------------------
 
-    No training row has these levels. It is the covariance of the term minus the part that the features of the training
-    levels explain.
 
-    Attributes:
+def new_levels(
+    term: BoundTerm, columns: ColumnSummary, given: Given, unexplained: Callable[..., Tensor] | None = None
+) -> NewLevels | None:
+    """Return the part of a term at rows with new levels, or None if it reads no levels.
+
+    It is the covariance of the term minus the part that the features of the training levels explain.
+
+    Args:
         term: The term.
-        names: The paths of the hyperparameters that `__call__` takes after the rows.
-        constants: Constants by path.
-        num_levels: The number of training levels of each column, D of them.
-        of_levels: The functions of each factor on levels, None for other factors.
-        features: The features of rows (n, D) and hyperparameters. If None, they are products of functions of factors,
-            exact for levels.
+        columns: The summary of all columns, with the number of training levels.
+        given: The values of the covariance.
+        unexplained: Maps rows a (n, D) and b (m, D) with new levels, and parameters, to their covariance (n, m). If
+            None, features are products of functions of factors, which are exact for levels.
     """
+    parts = [part for part in term.parts() if part.factor.kind is ColumnKind.LEVEL]
+    if unexplained is None:
+        parts = [part for part in parts if part.functions(columns) is not None]
+        unexplained = partial(_unexplained_levels, term, given, columns, parts)
+    known = {index: columns.num_levels[index] for part in parts for index in part.indices}
+    return NewLevels(partial(_has_new_level, known), unexplained) if known else None
 
-    term: BoundTerm
-    names: tuple[str, ...]
-    constants: Values
-    num_levels: tuple[int, ...]
-    of_levels: tuple[Functions | None, ...] = ()
-    features: Callable[..., Tensor] | None = None
 
-    @classmethod
-    def for_term(
-        cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
-    ) -> "NewLevels | None":
-        """Return the covariance of new levels of a term, or None without levels."""
-        of_levels = [
-            factor.functions(columns.select(indices)) if factor.kind is ColumnKind.LEVEL else None
-            for factor, indices, _ in term.parts()
-        ]
-        has_levels = any(functions is not None for functions in of_levels)
-        return cls(term, names, constants, columns.num_levels, tuple(of_levels)) if has_levels else None
+def _has_new_level(num_levels: Mapping[int, int], x: Tensor) -> Tensor:
+    """Return whether rows (n, D) have a new level in one of the columns, (n,)."""
+    return torch.stack([x[:, index] >= count for index, count in num_levels.items()]).any(0)
 
-    def is_new(self, x: Tensor) -> Tensor:
-        """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
-        out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for factor, indices, _ in self.term.parts():
-            for index in indices if factor.kind is ColumnKind.LEVEL else []:
-                out |= x[:, index] >= self.num_levels[index]
-        return out
 
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1."""
-        out = torch.zeros(len(a), len(b), dtype=torch.float64, device=a.device)
-        rows, columns = (self.is_new(x).nonzero()[:, 0] for x in (a, b))
-        if len(rows) and len(columns):
-            out = out.index_put((rows[:, None], columns), self._between(a[rows], b[columns], parameters))
-        return out
-
-    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of rows a (n, D), for a variance of 1."""
-        out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
-        rows = self.is_new(a).nonzero()[:, 0]
-        for chunk in torch.split(rows, CHUNK) if len(rows) else ():
-            values = self._between(a[chunk], a[chunk], parameters).diagonal()
-            out = out.index_put((chunk,), values)
-        return out
-
-    def _between(self, a: Tensor, b: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
-        """Return the covariance (n, m) of rows with new levels."""
-        if self.features is not None:
-            left, right = (self.features(x.double(), *parameters) for x in (a, b))
-            return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
-        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-        exact = explained = torch.ones((), dtype=torch.float64, device=a.device)
-        others = values.get(str(self.term.outputscale), exact).double()
-        for (factor, indices, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
-            x, z, at_prefix = a[:, indices], b[:, indices], of_prefix(values, prefix)
-            if functions is not None:
-                exact = exact * factor.covariance(x, z, at_prefix)
-                explained = explained * (functions.features(x, at_prefix) @ functions.features(z, at_prefix).mT)
-            else:
-                others = others * factor.covariance(x, z, at_prefix)
-        return (exact - explained) * others
+def _unexplained_levels(
+    term: BoundTerm,
+    given: Given,
+    columns: ColumnSummary,
+    of_levels: list[BoundFactor],
+    a: Tensor,
+    b: Tensor,
+    *parameters: Tensor,
+) -> Tensor:
+    """Return the covariance (n, m) of rows with new levels that the functions of levels do not explain."""
+    values = given.at(parameters)
+    exact = explained = torch.ones((), dtype=torch.float64, device=a.device)
+    others = values.get(str(term.outputscale), exact).double()
+    for part in term.parts():
+        covariance = part.covariance(a, b, values)
+        functions = part.functions(columns) if part in of_levels else None
+        if functions is None:
+            others = others * covariance
+        else:
+            exact = exact * covariance
+            explained = explained * (functions.features(a, values) @ functions.features(b, values).mT)
+    return (exact - explained) * others
 
 
 # --- Terms by weights: f = s phi(x) w, with products of the features of the factors ----------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class WeightTermPrior(TermPrior):
-    """A term with the features of its factors.
+class Factors:
+    """The features of the factors of a term, which are multiplied.
 
     Attributes:
-        term: The term.
-        parts: The features of its factors, which are multiplied.
-        names: The paths of the hyperparameters that the features depend on.
-        scale: The path of the variance. If None, it is 1.
+        spectral: The random features of stationary factors. If None, there are none.
+        finite: The factors with finitely many functions.
     """
 
-    term: BoundTerm
-    parts: tuple[FactorFeatures, ...]
-    names: tuple[str, ...]
-    scale: str | None
+    spectral: SpectralPart | None
+    finite: tuple[BoundFactor, ...]
 
-    @classmethod
-    def of(cls, data: TermData, parts: Sequence[FactorFeatures]) -> "WeightTermPrior":
-        """Return a term with some features of its factors.
-
-        Args:
-            data: The term.
-            parts: The features of its factors, which are multiplied.
-        """
-        scale = scale_name(data.term, data.values)
-        return cls(data.term, tuple(parts), parameter_names(data, with_scale=False), scale)
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior of the weights at hyperparameters by path, given all columns."""
-        constants = self._constants(columns)
-        names = (*self.names, *(path for path in self.learnable if path in values))
-        features = TermFeatures(tuple(part.functions(columns) for part in self.parts), names, constants)
-        block = WeightBlock(
-            features,
-            features.size,
-            tuple(values[name] for name in names),
-            None if self.scale is None else values[self.scale].reshape(()),
-            name=self.term.name,
-            new_levels=NewLevels.for_term(self.term, names, constants, columns),
-            design=self._design(features, values, columns),
-            fourier=features.fourier if features.is_fourier else None,
-        )
-        return Prior(weights=(block,))
-
-    def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) if hyperparameters only scale features.
-
-        Otherwise it is None.
-        """
-        parts = tuple(part.functions(columns) for part in self.parts)
-        if self.learnable or any(part.design is None or part.reads for part in parts):
-            return None
-        features = TermFeatures(parts, self.names, self._constants(columns))
-        fixed = FixedFeatures(self, columns, (), features)
-        design, names = fixed.fixed_features(inputs), self.names
-        one = torch.ones((), dtype=torch.float64)
-
-        def at(values: Values) -> Gram:
-            with torch.enable_grad():
-                leaves = [values[name].detach().requires_grad_() for name in names]
-                scale = fixed.scale(*leaves)
-            variance = one if self.scale is None else values[self.scale].reshape(())
-            gram = Gram.of_design(design, scale, variance)
-
-            def pull_back(gradient: Tensor) -> list[Tensor | None]:
-                grad_scale, grad_variance = gram.pull_back(gradient)
-                gradients = list(torch.autograd.grad(scale, leaves, grad_scale)) if scale.requires_grad else []
-                return [*gradients, *([] if self.scale is None else [grad_variance])]
-
-            return replace(gram, pull_back=pull_back)
-
-        return TermGram((*names, *([] if self.scale is None else [self.scale])), at)
-
-    def _constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants (...) by path, given all columns."""
-        constants = constants_of([self.term], columns)
-        if self.scale is not None and self.scale != self.term.outputscale:
-            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # the variance of a factor scales the term
-        return constants
-
-    def _design(self, features: TermFeatures, values: Values, columns: ColumnSummary) -> FixedFeatures | None:
-        """Return the features that depend on no hyperparameter, or None."""
-        if any(part.design is None for part in features.parts):
-            return None
-        paths = dict.fromkeys(path for part in features.parts for path in part.reads)
-        fixed = tuple((path, float(values[path].detach())) for path in paths)
-        return FixedFeatures(self, columns, fixed, features)
+    def functions(self, columns: ColumnSummary) -> tuple[Functions, ...]:
+        """Return the features of each part, given all columns."""
+        finite = [part.functions(columns) for part in self.finite]
+        spectral = [] if self.spectral is None else [self.spectral.functions()]
+        return (*spectral, *(functions for functions in finite if functions is not None))
 
     @property
     def learnable(self) -> Values:
-        """The learnable frequencies (m, d) of the parts, by path."""
-        return {path: value for part in self.parts for path, value in part.learnable.items()}
+        """The learnable frequencies (m, d), by path."""
+        return {} if self.spectral is None else self.spectral.learnable
 
-    def with_learned(self, values: Values) -> "WeightTermPrior":
-        """Return the term with other frequencies (m, d) by path."""
-        return replace(self, parts=tuple(part.with_learned(values) for part in self.parts))
+    def with_learned(self, values: Values) -> "Factors":
+        """Return the features with other frequencies (m, d), if they are among the values."""
+        return self if self.spectral is None else replace(self, spectral=self.spectral.with_learned(values))
+
+
+def weights_term(data: TermData, spectral: SpectralPart | None = None, finite: Iterable[BoundFactor] = ()) -> TermPrior:
+    """Return a term by the weights of products of features.
+
+    Args:
+        data: The term.
+        spectral: The random features of its stationary factors. If None, there are none.
+        finite: Its other factors, or their series.
+    """
+    given = data.term, parameter_names(data, with_scale=False), scale_name(data.term, data.values)
+    functions = partial(_weights_prior, *given), partial(_weights_gram, *given)
+    return TermPrior("weights", functions[0], Factors(spectral, tuple(finite)), functions[1])
+
+
+def unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) -> dict[str, Tensor]:
+    """Return the constants (...) of a term by path, with a variance of 1.
+
+    Args:
+        term: The term.
+        scale: The path of the variance of the term, or of a factor of one column. If None, it is 1.
+        columns: The summary of all columns.
+    """
+    constants = constants_of([term], columns)
+    if scale is not None:
+        constants[scale] = torch.ones(() if scale == term.outputscale else 1, dtype=torch.float64)
+    return constants
+
+
+def variance_at(scale: str | None, values: Values) -> Tensor | None:
+    """Return the variance of a term, 0-d, or None if it is 1.
+
+    Args:
+        scale: The path of the variance. If None, it is 1.
+        values: The hyperparameters by path.
+    """
+    return None if scale is None else values[scale].reshape(())
+
+
+def _weights_prior(
+    term: BoundTerm, names: tuple[str, ...], scale: str | None, basis: Factors, values: Values, columns: ColumnSummary
+) -> Prior:
+    """Return the prior of the weights at hyperparameters by path."""
+    names = (*names, *(path for path in basis.learnable if path in values))
+    given = Given(names, unit_constants(term, scale, columns))
+    features = TermFeatures(basis.functions(columns), given)
+    design = None
+    if all(part.design is not None for part in features.parts):
+        paths = dict.fromkeys(path for part in features.parts for path in part.reads)
+        fixed = tuple((path, float(values[path].detach())) for path in paths)
+        design = FixedFeatures(basis, columns, fixed, features)
+    block = WeightBlock(
+        features,
+        features.size,
+        tuple(values[name] for name in names),
+        variance_at(scale, values),
+        name=term.name,
+        new_levels=new_levels(term, columns, given),
+        design=design,
+        fourier=features.fourier,
+    )
+    return Prior(weights=(block,))
+
+
+def _weights_gram(
+    term: BoundTerm, names: tuple[str, ...], scale: str | None, basis: Factors, inputs: Tensor, columns: ColumnSummary
+) -> TermGram | None:
+    """Return the covariance of rows (n, D) if hyperparameters only scale features, or None."""
+    parts = basis.functions(columns)
+    if basis.learnable or any(part.design is None or part.reads for part in parts):
+        return None
+    fixed = FixedFeatures(basis, columns, (), TermFeatures(parts, Given(names, unit_constants(term, scale, columns))))
+    design, one = fixed.fixed_features(inputs), torch.ones((), dtype=torch.float64)
+
+    def at(values: Values) -> Gram:
+        with torch.enable_grad():
+            leaves = [values[name].detach().requires_grad_() for name in names]
+            factors = fixed.scale(*leaves)
+        variance = variance_at(scale, values)
+        gram = Gram.of_design(design, factors, one if variance is None else variance)
+
+        def pull_back(gradient: Tensor) -> list[Tensor | None]:
+            in_factors, in_variance = gram.pull_back(gradient)
+            gradients = list(torch.autograd.grad(factors, leaves, in_factors)) if factors.requires_grad else []
+            return [*gradients, *([] if variance is None else [in_variance])]
+
+        return replace(gram, pull_back=pull_back)
+
+    return TermGram((*names, *([] if scale is None else [scale])), at)

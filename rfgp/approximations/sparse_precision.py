@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,24 @@ from graphs.checks import check_fits, machine_memory
 from graphs.precisions import ChainField, KroneckerField, ReplicatedField
 from rfgp.approximations.role import (
     Approximation,
-    FinitePart,
-    NewLevels,
+    Given,
     TermCost,
     TermData,
     TermFeatures,
     TermPrior,
+    new_levels,
     scale_name,
+    unit_constants,
+    variance_at,
 )
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
 from rfgp.blocks.precision import Slope
 from rfgp.columns import ColumnKind
 from rfgp.kernels.role import (
+    BoundFactor,
     BoundTerm,
     ColumnSummary,
-    Factor,
     LatentField,
     Projector,
     Values,
@@ -79,8 +81,7 @@ class FieldReader:
     @property
     def field(self) -> Any:
         """The copies, without rows among their values."""
-        product = product_of if self.is_refined else cached_product_of
-        return product(tuple(latent.field for latent in self.latents), self.copies)
+        return product_of(tuple(latent.field for latent in self.latents), self.copies)
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
@@ -110,7 +111,7 @@ class FieldReader:
                 BYTES_PER_VALUE * self.copies * math.prod(sizes),
                 "Use fewer points at once, or round the columns to fewer distinct values.",
             )
-        return cached_product_of(fields, self.copies), replace(self, projectors=projectors)
+        return product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection of single rows to refined copies.
@@ -260,8 +261,9 @@ def condition_of(field: Any, values: Array) -> float:
     return float((field.entries(values)[diagonal] * inverse).max())
 
 
+@lru_cache(maxsize=8)
 def product_of(fields: tuple[Any, ...], copies: int) -> Any:
-    """Return independent copies of the Kronecker product of fields.
+    """Return independent copies of the Kronecker product of fields, from a cache with the analyses of their patterns.
 
     Args:
         fields: At least one field.
@@ -269,10 +271,6 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
     """
     product = reduce(KroneckerField, fields)
     return product if copies == 1 else ReplicatedField(product, copies)
-
-
-cached_product_of = lru_cache(maxsize=8)(product_of)
-"""`product_of` with a cache of the last products and the symbolic analyses of their patterns."""
 
 
 def factors_of(product: Any, count: int) -> list[Any]:
@@ -317,9 +315,6 @@ def row_products(
 
 
 # --- Exact terms by the sparse precision of a field ------------------------------------------------------------------
-
-BoundFactor = tuple[Factor, list[int], str]
-"""A factor, the indices of its columns, and the prefix of its hyperparameters."""
 
 EPS = torch.finfo(torch.float64).eps
 """Machine epsilon."""
@@ -383,13 +378,14 @@ class SparsePrecision(Approximation):
             )
         return None
 
-    def cost(self, data: TermData) -> TermCost:
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the latent values, from a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
         if not len(data.columns.sample) and any(factor.kind is ColumnKind.NUMBER for factor, _, _ in chosen):
             return TermCost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
         sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
-        copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
+        features = _features(data.term, chosen, data.columns, {})
+        copies = 1 if features is None else features.size
         size = math.prod(sizes) * copies
         is_refined = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
         at_least = "at least " if is_refined and len(data.columns.sample) < data.num_rows else ""
@@ -401,7 +397,7 @@ class SparsePrecision(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. The seed is not used."""
-        return PrecisionTermPrior(data.term, scale_name(data.term, data.values))
+        return TermPrior("precision", partial(_precision_prior, data.term, scale_name(data.term, data.values)))
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[BoundFactor, ...]:
@@ -414,98 +410,79 @@ def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[BoundFactor, ...
     Returns:
         The factors, with the indices of their columns and their prefixes.
     """
-    parts = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
-    fields = [part for part in parts if part[0].kind is not ColumnKind.LEVEL]
-    fields.sort(key=lambda part: part[0].kind is ColumnKind.NUMBER)
+    parts = [part for part in term.parts() if part.latent_field(columns) is not None]
+    fields = [part for part in parts if part.factor.kind is not ColumnKind.LEVEL]
+    fields.sort(key=lambda part: part.factor.kind is ColumnKind.NUMBER)
     return tuple(fields or parts[:1])
 
 
 def _others(term: BoundTerm, chosen: tuple[BoundFactor, ...]) -> list[BoundFactor]:
     """Return the factors that multiply the fields."""
-    with_fields = {(id(factor), prefix) for factor, _, prefix in chosen}
-    return [part for part in term.parts() if (id(part[0]), part[2]) not in with_fields]
+    with_fields = {(id(part.factor), part.prefix) for part in chosen}
+    return [part for part in term.parts() if (id(part.factor), part.prefix) not in with_fields]
 
 
 def _latent(part: BoundFactor, columns: ColumnSummary, values: Values) -> LatentField:
     """Return the field of a factor, given hyperparameters and constants by path."""
-    factor, indices, prefix = part
-    latent = factor.latent_field(columns.select(indices))
+    latent = part.latent_field(columns)
     assert latent is not None
-    return latent.at(of_prefix(values, prefix))
+    return latent.at(of_prefix(values, part.prefix))
 
 
 def _field_at(part: BoundFactor, data: TermData) -> tuple[Any, Array]:
     """Return the field of a factor on the sample of rows, and its parameters (p,)."""
-    values, (_, indices, prefix) = {**data.constants, **data.values}, part
+    values = {**data.constants, **data.values}
     latent = _latent(part, data.columns, values)
-    field = latent.refine(data.columns.sample[:, indices])[0] if latent.is_refined else latent.field
-    return field, as_array(latent.parameters(of_prefix(values, prefix))[0])
+    field, _ = latent.refine(data.columns.sample[:, part.indices])
+    return field, as_array(latent.parameters(of_prefix(values, part.prefix))[0])
 
 
-def _functions(term: BoundTerm, chosen: tuple[BoundFactor, ...], columns: ColumnSummary) -> tuple[Any, ...]:
-    """Return the functions of the factors that multiply the fields."""
-    return tuple(FinitePart(*part).functions(columns) for part in _others(term, chosen))
+def _features(
+    term: BoundTerm, chosen: tuple[BoundFactor, ...], columns: ColumnSummary, constants: Values
+) -> TermFeatures | None:
+    """Return the functions of the factors that multiply the fields, or None."""
+    functions = [part.functions(columns) for part in _others(term, chosen)]
+    known = tuple(part for part in functions if part is not None)
+    return TermFeatures(known, Given((), constants)) if known else None
 
 
-@dataclass(frozen=True, eq=False)
-class PrecisionTermPrior(TermPrior):
-    """A term with the latent values of a field, or of a product of fields.
-
-    Attributes:
-        term: The term.
-        scale: The path of the variance. If None, it is 1.
-    """
-
-    term: BoundTerm
-    scale: str | None
-
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, given all columns."""
-        chosen = fields_of(self.term, columns)
-        constants = constants_of([self.term], columns)
-        all_values = {**constants, **values}
-        latents = [_latent(part, columns, all_values) for part in chosen]
-        pairs = zip(latents, chosen, strict=True)
-        parameters_of = [latent.parameters(of_prefix(all_values, prefix)) for latent, (_, _, prefix) in pairs]
-        unit_variance = {} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)}
-        functions = _functions(self.term, chosen, columns)
-        features = TermFeatures(functions, (), {**constants, **unit_variance}) if functions else None
-        projectors = tuple(latent.projector for latent in latents)
-        reader = FieldReader(tuple(latents), tuple(part[1] for part in chosen), features, projectors)
-        is_smooth = any(latent.slopes is not None for latent in latents) or _combines_copies(self.term, chosen)
-        variance = torch.stack([amplitude for _, amplitude in parameters_of]).prod()
-        block = PrecisionBlock(
-            reader.field,
-            torch.cat([parameters for parameters, _ in parameters_of]),
-            variance if self.scale is None else variance * values[self.scale].double().reshape(()),
-            reader,
-            reader.refine if reader.is_refined else None,
-            self.term.name,
-            residual=_zero_residual if reader.copies > 1 and _combines_copies(self.term, chosen) else None,
-            new_levels=self._new_levels(all_values, columns),
-            between=reader.between if reader.is_refined else None,
-            slopes=reader.slopes if is_smooth else None,
-            column=_column_of(self.term, columns),
-        )
-        return Prior(precisions=(block,))
-
-    def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
-        constants = {path: value.detach() for path, value in values.items()}
-        return NewLevels.for_term(self.term, (), constants, columns)
+def _precision_prior(term: BoundTerm, scale: str | None, basis: None, values: Values, columns: ColumnSummary) -> Prior:
+    """Return the prior of the latent values at hyperparameters by path, given all columns."""
+    chosen, constants = fields_of(term, columns), constants_of([term], columns)
+    all_values = {**constants, **values}
+    latents = tuple(_latent(part, columns, all_values) for part in chosen)
+    pairs = zip(latents, chosen, strict=True)
+    parameters, amplitudes = zip(
+        *(latent.parameters(of_prefix(all_values, part.prefix)) for latent, part in pairs), strict=True
+    )
+    features = _features(term, chosen, columns, unit_constants(term, scale, columns))
+    projectors = tuple(latent.projector for latent in latents)
+    reader = FieldReader(latents, tuple(part.indices for part in chosen), features, projectors)
+    combines_copies = any(part.factor.kind is not ColumnKind.LEVEL for part in _others(term, chosen))
+    variance, own = torch.stack(amplitudes).prod(), variance_at(scale, values)
+    block = PrecisionBlock(
+        reader.field,
+        torch.cat(parameters),
+        variance if own is None else variance * own.double(),
+        reader,
+        reader.refine if reader.is_refined else None,
+        term.name,
+        residual=_zero_residual if reader.copies > 1 and combines_copies else None,
+        new_levels=new_levels(term, columns, Given((), {path: value.detach() for path, value in all_values.items()})),
+        between=reader.between if reader.is_refined else None,
+        slopes=reader.slopes if combines_copies or any(latent.slopes is not None for latent in latents) else None,
+        column=_column_of(term, columns),
+    )
+    return Prior(precisions=(block,))
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
     """Return the column of a Matern process of one column, or None."""
-    (factor, indices, _), *others = term.parts()
-    latent = factor.latent_field(columns.select(indices))
-    if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
+    part, *others = term.parts()
+    latent = part.latent_field(columns)
+    if others or part.factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
         return None
-    return MaternColumn(indices[0], latent.field.alpha)
-
-
-def _combines_copies(term: BoundTerm, chosen: tuple[BoundFactor, ...]) -> bool:
-    """Return whether a row combines several copies of the field."""
-    return any(factor.kind is not ColumnKind.LEVEL for factor, _, _ in _others(term, chosen))
+    return MaternColumn(part.indices[0], latent.field.alpha)
 
 
 def _zero_residual(inputs: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors with linear projections to points."""
 
-from rfgp.blocks.neighbors import KernelVecchiaBlock as KernelVecchiaBlock
-from rfgp.blocks.neighbors import NeighborBlock as NeighborBlock
 from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
 from rfgp.blocks.neighbors import predecessors_in_blocks as predecessors_in_blocks
 from rfgp.blocks.precision import MaternColumn as MaternColumn
@@ -10,8 +8,6 @@ from rfgp.blocks.prior import Prior as Prior
 from rfgp.blocks.role import KernelBlock as KernelBlock
 from rfgp.blocks.role import LatentBlock as LatentBlock
 from rfgp.blocks.role import Residual as Residual
+from rfgp.blocks.role import SparseWeightBlock as SparseWeightBlock
 from rfgp.blocks.role import WeightBlock as WeightBlock
 from rfgp.blocks.role import Weights as Weights
-from rfgp.blocks.sparse_weights import SparseBlock as SparseBlock
-from rfgp.blocks.sparse_weights import SparseProductBlock as SparseProductBlock
-from rfgp.blocks.sparse_weights import SparseWeightBlock as SparseWeightBlock

@@ -8,10 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.blocks.neighbors import NeighborBlock, joined_neighbors
+from rfgp.blocks.neighbors import VecchiaBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
-from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, WeightBlock, Weights, detached
-from rfgp.blocks.sparse_weights import SparseBlock
+from rfgp.blocks.role import KernelBlock, LatentBlock, PriorFunctions, SparseWeightBlock, WeightBlock, Weights, detached
 from rfgp.grams import Gram
 
 B = TypeVar("B", bound=LatentBlock)
@@ -26,7 +25,7 @@ class Prior:
     Attributes:
         weights: Blocks of dense weights.
         kernels: Blocks with a covariance function.
-        graph_features: Blocks of sparse features, of nodes or of nodes times columns.
+        graph_features: Blocks of sparse features of nodes.
         precisions: Blocks with a sparse precision.
         neighbors: A block with nearest neighbors, or None.
         order: The names of the first terms in lists. Others follow.
@@ -42,9 +41,9 @@ class Prior:
 
     weights: tuple[WeightBlock, ...] = ()
     kernels: tuple[KernelBlock, ...] = ()
-    graph_features: tuple[SparseBlock, ...] = ()
+    graph_features: tuple[SparseWeightBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
-    neighbors: NeighborBlock | None = None
+    neighbors: VecchiaBlock | None = None
     order: tuple[str, ...] = ()
 
     @classmethod

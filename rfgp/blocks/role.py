@@ -1,4 +1,4 @@
-"""The role of a latent block, and blocks of dense weights and of covariance functions."""
+"""The role of a latent block, and blocks of dense weights, of covariance functions and of sparse weights."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -14,6 +14,7 @@ from torch import Tensor
 from rfgp.autograd import input_derivatives
 from rfgp.grams import Gram
 from rfgp.linalg import cholesky, half_solve
+from rfgp.sparse import SparseValues, gram, multiply, row_blocks
 
 # --- The role of a latent block: one term of a Gaussian process prior ------------------------------------------------
 
@@ -23,11 +24,26 @@ Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (n, p)."""
 
 
-class NewLevels(Protocol):
-    """Interface: the part of a term at levels without rows, for a variance of 1.
+CHUNK = 1000
+"""The number of rows with new levels whose variances are computed at once."""
 
-    It is independent of the rows. Inputs with the same new level share it.
+
+@dataclass(frozen=True, eq=False)
+class NewLevels:
+    """The part of a term at points of which the rows say nothing, for a variance of 1.
+
+    Points with levels without rows are an example. Inputs with the same new level share it.
+
+    Attributes:
+        is_new: Maps inputs (n, D) to whether they have such a part, (n,).
+        between: Maps such inputs a and b, and the parameters of the block, to the covariance (n_a, n_b) of the part.
+        own: Maps such inputs, and the parameters of the block, to the variances (n_a,). If None, they follow from
+            `between`.
     """
+
+    is_new: Callable[[Tensor], Tensor]
+    between: Callable[..., Tensor]
+    own: Callable[..., Tensor] | None = None
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) of inputs a and b. It is 0 without new levels.
@@ -37,6 +53,11 @@ class NewLevels(Protocol):
             b: The inputs of n_b points, (n_b, D).
             parameters: The parameters of the block.
         """
+        out = torch.zeros(len(a), len(b), dtype=torch.float64, device=a.device)
+        rows, columns = (self.is_new(x).nonzero()[:, 0] for x in (a, b))
+        if len(rows) and len(columns):
+            out = out.index_put((rows[:, None], columns), self.between(a[rows], b[columns], *parameters))
+        return out
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n_a,) of inputs a.
@@ -45,6 +66,13 @@ class NewLevels(Protocol):
             a: The inputs of n_a points, (n_a, D).
             parameters: The parameters of the block.
         """
+        out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
+        rows = self.is_new(a).nonzero()[:, 0]
+        for chunk in torch.split(rows, CHUNK) if len(rows) else ():
+            x = a[chunk]
+            values = self.between(x, x, *parameters).diagonal() if self.own is None else self.own(x, *parameters)
+            out = out.index_put((chunk,), values)
+        return out
 
 
 class LatentBlock(ABC):
@@ -503,26 +531,6 @@ def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBl
     return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
-def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-    """Return k_t(x_i, x_i) of the kernels of residuals, (T, n).
-
-    Values are for variances of 1, and 0 for other blocks. Return None if all of them are 1.
-
-    Args:
-        weights: The weights.
-        inputs: The n points.
-        parameters: The parameters of all blocks.
-    """
-    if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
-        return None
-    totals = []
-    for block, own in weights.with_parameters(*parameters):
-        diagonal = None if block.residual is None else block.residual.diagonal
-        default = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-        totals.append(default if diagonal is None else diagonal(inputs, *own).double())
-    return torch.stack(totals)
-
-
 # --- Blocks with a covariance function -------------------------------------------------------------------------------
 
 JITTER = 1e-8
@@ -649,3 +657,110 @@ class _RootFeatures:
             return factor
         cross = self.covariance(self.rows, x, *parameters).double()
         return half_solve(factor, cross).mT
+
+
+# --- Blocks of sparse features: f = s phi_x w with w ~ N(0, I) and few nonzero entries in each phi_x -----------------
+
+_CHUNK, _MANY = 2**15, 8
+
+
+@dataclass(frozen=True, eq=False)
+class SparseWeightBlock(LatentBlock):
+    """A process f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x.
+
+    Random walks on a graph are an example.
+
+    Attributes:
+        at: Maps positions (n,), whether to cache the draws, and `parameters` to phi (n, N).
+        variance: The variance s^2, 0-d.
+        num_columns: The number N of weights.
+        seed: The seed of probes and of pathwise draws.
+        parameters: The tensors that the entries of phi depend on.
+        times: Maps a matrix (N, p) to its product with Phi of all N positions. If None, products are computed row by
+            row.
+        name: The name of the term.
+        position: Maps n points to the positions of their nodes, (n,). If None, inputs are positions.
+
+    Examples:
+        >>> from rfgp.sparse import SparsityPattern
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> def at(nodes, keep, *parameters):
+        ...     own, entries = pattern.take(nodes.numpy())
+        ...     return SparseValues(torch.tensor([1.0, 2.0, 3.0]).double()[entries], own)
+        >>> block, nodes = SparseWeightBlock(at, torch.tensor(1.0), num_columns=2, seed=0), torch.tensor([0, 1])
+        >>> block.kernel(nodes, nodes).tolist()
+        [[1.0, 2.0], [2.0, 13.0]]
+    """
+
+    at: Callable[..., SparseValues]
+    variance: Tensor
+    num_columns: int
+    seed: int
+    parameters: tuple[Tensor, ...] = ()
+    times: Callable[[Any], Any] | None = None
+    name: str = "walks"
+    position: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def functions(self) -> PriorFunctions:
+        """The block itself. It draws functions from its prior."""
+        return self
+
+    def features(self, inputs: Tensor, *, keep: bool) -> SparseValues:
+        """Return phi (n, N) of positions (n,).
+
+        Args:
+            inputs: The positions.
+            keep: Whether to cache the draws.
+        """
+        return self.at(inputs if self.position is None else self.position(inputs), keep, *self.parameters)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense. Draws for b are cached."""
+        right = self.features(b, keep=True)
+        left = right if a is b else self.features(a, keep=False)
+        return self.variance * gram(left.values, left.pattern, right.values, right.pattern)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return s^2 |phi(a_i)|^2, (n_a,)."""
+        return self.variance * self.features(a, keep=False).squares()
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of n positions, (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of the weights.
+        """
+        weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
+        return self.of_weights(float(self.variance) ** 0.5 * weights)
+
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> s^2 phi_x Phi^T coefficients.
+
+        Args:
+            inputs: The positions, (n,).
+            coefficients: (n, p).
+        """
+        weights = self.features(inputs, keep=True).matrix().T @ coefficients.numpy()
+        return self.of_weights(float(self.variance) * torch.from_numpy(weights))
+
+    def of_weights(self, weights: Tensor) -> Functions:
+        """Return x -> phi_x @ weights, (n,) -> (n, p).
+
+        Args:
+            weights: The weights, (N, p).
+        """
+        array = np.ascontiguousarray(weights.numpy())
+        everywhere: list[Tensor] = []
+
+        def values(inputs: Tensor) -> Tensor:
+            if self.times is not None and _MANY * len(inputs) > self.num_columns:
+                if not everywhere:
+                    everywhere.append(torch.from_numpy(self.times(array)))
+                return everywhere[0][inputs if self.position is None else self.position(inputs)]
+            chunks = torch.split(inputs, _CHUNK)
+            parts = [multiply(row_blocks(self.features(part, keep=False).matrix()), array) for part in chunks]
+            return torch.from_numpy(np.concatenate(parts)) if len(inputs) else weights.new_zeros(0, array.shape[1])
+
+        return values

@@ -63,7 +63,8 @@ class Schema:
             >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
-        return cls(_each(merge_requests(requests), table, fit_column))
+        columns = tuple(merge_requests(requests))
+        return cls(columns if _floats(columns, table) is not None else _each(columns, table, fit_column))
 
     def extended(self, table: Table) -> "Schema":
         """Return the schema extended by the new levels of a table.
@@ -102,6 +103,8 @@ class Schema:
             ... ).tolist()
             [1.0, 2.0, 3.0, 2.0]
         """
+        if (floats := _floats(self.columns, table)) is not None:
+            return floats
         output_format = table.output_format
         columns = _each(self.columns, table, read_column)
         if not columns:
@@ -229,6 +232,12 @@ class Schema:
             True
         """
         return cls(serialization.decode(content, nodes))
+
+
+def _floats(columns: Sequence[ColumnSchema], table: Table) -> Tensor | None:
+    """Return the matrix (n, D) of a table that is an array of finite numbers, or None if columns need checks."""
+    is_plain = all(column.kind is ColumnKind.NUMBER and not column.is_date and not column.origin for column in columns)
+    return table.floats([column.key for column in columns]) if columns and is_plain else None
 
 
 def _each(

@@ -1,7 +1,7 @@
 """Tables: dataframes, dicts, arrays and sequences of labels, with keys for their columns."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Table:
         columns: The columns (n,) by key, in the user's container. A column may have two keys.
         source: "dataframe", "dict", "array" or "sequence".
         first: The number of the first row, for messages.
+        array: The array or tensor (n, d) with the columns of `keys`. If None, the table was made of something else.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -45,6 +46,7 @@ class Table:
     columns: Mapping[Key, Any]
     source: str
     first: int = 0
+    array: Any = None
 
     @classmethod
     def of(cls, X: Any, target: Key | None = None) -> "Table":
@@ -102,6 +104,28 @@ class Table:
         raise DataError(
             f"X has no column {short_repr(key)}{_read_by(term_name).removesuffix(',')}. {self._remedy(key)}"
         )
+
+    def floats(self, keys: Sequence[Key]) -> Tensor | None:
+        """Return columns of an array of finite floating numbers as a matrix (n, len(keys)), or None for other tables.
+
+        Args:
+            keys: The keys of the columns.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of(np.array([[0.5, 1.0, 2.0]])).floats([0, 2]).tolist()
+            [[0.5, 2.0]]
+        """
+        array, known = self.array, list(self.keys)
+        if array is None or array.shape[1] != len(known) or any(key not in known for key in keys):
+            return None
+        if isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64):
+            array = torch.from_numpy(np.array(array))
+        if type(array) is not Tensor or array.dtype not in (torch.float32, torch.float64):
+            return None
+        if not bool(torch.isfinite(array.detach()).all()):
+            return None
+        return array[:, [known.index(key) for key in keys]]
 
     def cells(self, key: Key, term_name: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.
@@ -279,7 +303,8 @@ def _of_array(
     if x.ndim != 2 or x.shape[1] == 0:
         remedy = " Use X.reshape(len(X), -1)." if x.ndim > 2 else ""
         raise DataError(f"X must have shape (n, d) with d >= 1, got {tuple(x.shape)}.{remedy}")
-    return _table({index: x[:, index] for index in range(x.shape[1])}, "array")
+    table = _table({index: x[:, index] for index in range(x.shape[1])}, "array")
+    return table if isinstance(x, np.ma.MaskedArray) else replace(table, array=x)
 
 
 def _of_list(rows: list[Any]) -> Table:

@@ -19,8 +19,7 @@ from graphs.advice import node_sample
 from rfgp import couplings, metrics
 from rfgp.approximations import Approximation, Chebyshev, InducingPoints, RandomFeatures, RandomWalks
 from rfgp.approximations import Exact as ExactTerm
-from rfgp.approximations.measured import has_small_precision
-from rfgp.approximations.nodes import NONZEROS_PER_WALKER
+from rfgp.approximations.nodes import NONZEROS_PER_WALKER, has_small_precision
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example

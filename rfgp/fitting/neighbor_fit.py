@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
+from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.frequencies import MAX_SCALE
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.likelihoods.real import normal_log_prob
@@ -218,14 +218,14 @@ class NeighborFit:
 
         def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
-            prior = Prior(neighbors=_of_full_kernel(neighbors_of(prior))) if alone else prior
+            prior = Prior(neighbors=replace(neighbors_of(prior), residual_of=None)) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
         return Objective(log_likelihood, len(rows), rows.count, self.state.scaling.targets.log_jacobian(rows.count))
 
 
-def neighbors_of(prior: Prior) -> NeighborBlock:
+def neighbors_of(prior: Prior) -> VecchiaBlock:
     """Return the block of neighbors of a prior that has one.
 
     Args:
@@ -233,8 +233,3 @@ def neighbors_of(prior: Prior) -> NeighborBlock:
     """
     assert prior.neighbors is not None
     return prior.neighbors
-
-
-def _of_full_kernel(block: NeighborBlock) -> NeighborBlock:
-    """Return a block of neighbors that approximates the full kernel, not a residual."""
-    return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block

@@ -14,7 +14,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from rfgp.blocks import Prior, SparseBlock, SparseProductBlock, WeightBlock
+from rfgp.blocks import Prior, SparseWeightBlock
 from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
 from rfgp.sparse import SparsityPattern
 
@@ -169,7 +169,7 @@ class BatchOfPriors:
             total = torch.zeros(len(x), len(z), dtype=torch.float64, device=x.device)
             total = sum((block.kernel(x, z) for block in blocks), start=total)
             if has_new_levels:
-                total = sum((block.new_covariance(x, z) for block in _with_levels(prior)), start=total)
+                total = sum((block.new_covariance(x, z) for block in prior.weights), start=total)
             return total
 
         return self.by_element(of_one, a, b)
@@ -190,7 +190,7 @@ class BatchOfPriors:
             total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
             total = sum((block.diagonal(rows) for block in (*prior.kernels, *prior.graph_features)), start=total)
             if has_new_levels:
-                total = sum((block.new_variance(rows) for block in _with_levels(prior)), start=total)
+                total = sum((block.new_variance(rows) for block in prior.weights), start=total)
             return total
 
         return self.by_element(of_one, x)
@@ -272,12 +272,7 @@ class InputPair:
         return x.reshape(*batch, *x.shape[1:]).to(self.dtype)
 
 
-def _with_levels(prior: Prior) -> list[WeightBlock | SparseProductBlock]:
-    """Return the blocks to which new levels can add."""
-    return [*prior.weights, *(block for block in prior.graph_features if isinstance(block, SparseProductBlock))]
-
-
-def _sparse_root(block: SparseBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
+def _sparse_root(block: SparseWeightBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
     """Return the sparse features of rows (n, D), with the prior scale, (n, N)."""
     values, pattern = block.features(x, keep=True)
     where = SparsityPattern(pattern.indptr, pattern.indices, pattern.shape)

@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,12 +14,16 @@ from torch.autograd.function import once_differentiable
 
 from graphs.checks import check_fits, counted
 from rfgp import random
+from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
+from rfgp.lattices.design import LatticeDesign
+from rfgp.likelihoods.real import normal_log_prob
+from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
+from rfgp.solvers.lowrank.posterior import Extensions
 from rfgp.solvers.role import LatentOperator
-from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 
 # --- Conversion of arguments and results of predictions between arrays and tensors -----------------------------------
@@ -215,24 +219,18 @@ class Distribution(ABC):
 
     Mean, variance, covariance and root are computed at the first call. They are cached unless gradients may be needed
     (`requires_grad`). They must not be changed in place.
+
+    Attributes:
+        noise: The distribution of the log noise at the points. If None, the noise is not a function of the inputs.
     """
 
+    noise: "Distribution | None" = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False, repr=False)
-
-    @property
-    @abstractmethod
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
 
     @property
     @abstractmethod
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
-
-    @property
-    def noise(self) -> "Distribution | None":
-        """The distribution of the log noise at the points, or None for constant noise."""
-        return None
 
     def mean(self) -> Tensor:
         """Return the mean, (n, k)."""
@@ -259,7 +257,8 @@ class Distribution(ABC):
         """
         root, mean = self.root(), self.mean()
         if len(root) != len(mean):
-            return mean + sample_functions_jointly(root, count, mean, generator)
+            standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
+            return mean + (standard @ root.mT).reshape(count, *mean.mT.shape).mT
         standard = torch.randn(count, mean.shape[1], root.shape[1], generator=generator, dtype=root.dtype)
         values: Tensor = mean + (standard.to(root.device) @ root.mT).mT
         return values
@@ -298,9 +297,46 @@ class Distribution(ABC):
     def _root(self) -> Tensor: ...
 
 
+LevelBlock = WeightBlock | PrecisionBlock
+"""A block that may have new levels."""
+CHUNK_SIZE = 2**14
+"""The number of points whose new levels are read at once."""
+FUNCTION_COST = 2**15
+"""The square of the number of points beyond which a draw as a function costs less than a root, per draw.
+
+A root of 300 points takes as long as 3 draws as functions, and one of 2,000 points as long as 120."""
+
+
+def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
+    """Return the blocks of a prior that may have new levels.
+
+    Args:
+        prior: The prior.
+        names: The names of the blocks. If None, all of them.
+    """
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions]
+    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
+
+
+def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs, (n, D) or (n,).
+        memory: The memory limit in bytes. If None, the memory of this machine.
+
+    Raises:
+        MemoryBudgetError: If the covariance does not fit into memory.
+    """
+    check_joint_fits(len(inputs), memory)
+    new = (block.new_covariance(inputs, inputs) for block in prior.weights)
+    return sum(new, start=prior.kernel(inputs, inputs))
+
+
 @dataclass(frozen=True, eq=False)
 class LatentDistribution(Distribution):
-    """The posterior distribution of the latent function at n points.
+    """The posterior distribution of the latent function at n points, plus independent effects of new levels.
 
     Points are read in chunks to bound the memory. If one chunk holds all points, its projection is cached. Otherwise
     the pass over the chunks that computes the variances also computes the mean.
@@ -309,30 +345,19 @@ class LatentDistribution(Distribution):
         posterior: The posterior.
         inputs: The points, a table (n, d) or positions (n,), or blocks of them.
         memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+        blocks: The blocks that may have levels without training rows, or points outside the box of a lattice.
     """
 
     posterior: Posterior
     inputs: Tensor | InputBlocks
     memory: float | None = None
-
-    @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if they are read in blocks."""
-        return len(self.inputs) if isinstance(self.inputs, Tensor) else None
+    blocks: tuple[LevelBlock, ...] = ()
 
     @property
     def requires_grad(self) -> bool:
         """Whether the points or parameters of the prior require a gradient."""
         is_input = isinstance(self.inputs, Tensor) and self.inputs.requires_grad
         return is_input or any(parameter.requires_grad for parameter in self.posterior.prior.parameters)
-
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        posterior = self.posterior.noise_process
-        if posterior is None:
-            return None
-        return self._cached("noise", lambda: LatentDistribution(posterior, self.inputs, self.memory))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, k), by weights if possible.
@@ -341,6 +366,9 @@ class LatentDistribution(Distribution):
             count: The number of draws.
             generator: A generator on the CPU.
         """
+        if self.blocks:
+            known = self._cached("without new levels", lambda: replace(self, blocks=()))
+            return self._with_new_effects(known.sample(count, generator), generator)
         values = self.posterior.sample_values(len(in_memory(self.inputs)), count, generator)
         if values is None:
             return super().sample(count, generator)
@@ -348,33 +376,101 @@ class LatentDistribution(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        return concatenated(self._over_chunks(self.posterior.function_covariance))
+        covariance = torch.cat(list(self._over_chunks(self.posterior.function_covariance)))
+        if not self.blocks:
+            return covariance
+        return covariance + torch.diag_embed(self._new_variance()[:, None].expand(covariance.shape[:2]))
 
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
     def _mean(self) -> Tensor:
-        return concatenated(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
+        return torch.cat(list(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected))))
 
     def _variance(self) -> Tensor:
         if self._is_one_chunk:
-            return self.posterior.variance(*self._joint())
-        means, variances = _Concatenator(), _Concatenator()
-        for mean, variance in self._over_chunks(self.posterior.moments):
-            means.add(mean)
-            variances.add(variance)
-        if not self.requires_grad:
-            self._cache.put("mean", means.tensor())
-        return variances.tensor()
+            variance = self.posterior.variance(*self._joint())
+        else:
+            means, variance = map(torch.cat, zip(*self._over_chunks(self.posterior.moments), strict=True))
+            if not self.requires_grad:
+                self._cache.put("mean", means)
+        if not self.blocks:
+            return variance
+        new = self._new_variance()
+        return variance + (new[:, None] if variance.ndim > 1 else new)
 
     def _covariance(self) -> Tensor:
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions)
-        return self.posterior.covariance(*self._joint())
+        covariance, rows = self.posterior.covariance(*self._joint()), self._new_rows()
+        if not len(rows):
+            return covariance
+        new = self._new_covariance(rows)
+        return covariance.index_put(
+            (rows[:, None], rows), new[..., None] if covariance.ndim > 2 else new, accumulate=True
+        )
 
     def _root(self) -> Tensor:
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions**2)
-        return self.posterior.root(*self._joint())
+        root, rows = self.posterior.root(*self._joint()), self._new_rows()
+        if not len(rows):
+            return root
+        part = self._new_root(rows)
+        new_root = part.new_zeros(len(in_memory(self.inputs)), part.shape[1]).index_put((rows,), part)
+        functions = torch.eye(len(root) // len(new_root), dtype=new_root.dtype)
+        return torch.cat([root, torch.kron(functions, new_root)], dim=1)
+
+    # --- the effects of new levels ----------------------------------------------------------------
+
+    def _new_variance(self) -> Tensor:
+        """Return the variances of new levels, (n,)."""
+        chunks = (self.inputs,) if isinstance(self.inputs, Tensor) else self.inputs.blocks(CHUNK_SIZE)
+        return torch.cat([torch.stack([block.new_variance(x) for block in self.blocks]).sum(0) for x in chunks])
+
+    def _new_rows(self) -> Tensor:
+        """Return the indices of the points with new levels, (r,)."""
+        return self._new_variance().detach().nonzero()[:, 0] if self.blocks else torch.zeros(0, dtype=torch.long)
+
+    def _new_covariance(self, rows: Tensor) -> Tensor:
+        """Return the covariance of new levels at some points, (r, r)."""
+        check_joint_fits(len(rows), self.memory)
+        x = in_memory(self.inputs)[rows]
+        first, *others = (block.new_covariance(x, x) for block in self.blocks)
+        return sum(others, start=first)
+
+    def _new_root(self, rows: Tensor) -> Tensor:
+        """Return a root (r, q) of the covariance of new levels at some points."""
+        covariance = self._new_covariance(rows)
+        if not self._on_lattices:
+            return covariance_root(covariance)
+        values, vectors = torch.linalg.eigh(covariance)  # a difference of two matrices, whose rounding may be negative
+        root: Tensor = vectors * values.clamp_min(0).sqrt()
+        return root
+
+    @property
+    def _on_lattices(self) -> list[WeightBlock]:
+        """The blocks with points outside the box of a lattice."""
+        weights = (block for block in self.blocks if isinstance(block, WeightBlock))
+        return [block for block in weights if isinstance(block.design, LatticeDesign)]
+
+    def _with_new_effects(self, values: Tensor, generator: torch.Generator) -> Tensor:
+        """Return draws (s, n, k) plus draws of the effects of new levels.
+
+        Effects of many points outside the box of a lattice are drawn as functions.
+        """
+        rows, lattices, (count, _, k) = self._new_rows(), self._on_lattices, values.shape
+        if not len(rows):
+            return values
+        if lattices and len(rows) ** 2 > FUNCTION_COST * count:
+            functions = Extensions.of_blocks(lattices, count, k, generator)
+            values = values.index_add(1, rows, functions.evaluate(in_memory(self.inputs)[rows]).to(values))
+            others = tuple(block for block in self.blocks if block not in lattices)
+            return replace(self, blocks=others)._with_new_effects(values, generator)
+        root = self._new_root(rows)
+        standard = torch.randn(count, k, root.shape[1], generator=generator, dtype=root.dtype)
+        return values.index_add(1, rows, (standard @ root.mT).mT.to(values))
+
+    # --- chunks of points -------------------------------------------------------------------------
 
     @property
     def _chunk_size(self) -> int:
@@ -416,11 +512,6 @@ class LinearFunctionals(Distribution):
     latent: Distribution
     weights: Tensor
     shift: Tensor
-
-    @property
-    def num_points(self) -> int:
-        """The number m of functionals."""
-        return len(self.weights)
 
     @property
     def requires_grad(self) -> bool:
@@ -468,7 +559,6 @@ class MarginalDistribution(Distribution):
     Attributes:
         means: The means (n, 1), or (n, C) of C functions.
         variances: The variances (n,), or the covariances (n, C, C) of C functions.
-        noise: The distribution of the log noise. If None, the noise is not a function of the inputs.
 
     Examples:
         >>> import torch
@@ -479,12 +569,6 @@ class MarginalDistribution(Distribution):
 
     means: Tensor
     variances: Tensor
-    noise: "MarginalDistribution | None" = None
-
-    @property
-    def num_points(self) -> int:
-        """The number n of points."""
-        return len(self.means)
 
     @property
     def requires_grad(self) -> bool:
@@ -506,38 +590,6 @@ class MarginalDistribution(Distribution):
 
     def _root(self) -> Tensor:
         return self._covariance()
-
-
-class _Concatenator:
-    """A concatenation of tensors (b, ...).
-
-    It holds few parts, because many small parts fragment the memory.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[Tensor] = []
-
-    def add(self, part: Tensor) -> None:
-        """Add a tensor (b, ...), and concatenate the last parts of similar lengths."""
-        self._parts.append(part)
-        while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
-            self._parts[-2:] = [torch.cat(self._parts[-2:])]
-
-    def tensor(self) -> Tensor:
-        """Return all parts as one tensor (n, ...)."""
-        return torch.cat(self._parts)
-
-
-def concatenated(parts: Iterable[Tensor]) -> Tensor:
-    """Return the concatenation (n, ...) of tensors (b, ...).
-
-    Args:
-        parts: The tensors. Few of them are in memory at a time.
-    """
-    result = _Concatenator()
-    for part in parts:
-        result.add(part)
-    return result.tensor()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
@@ -584,24 +636,6 @@ def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
     return inputs.blocks(size)
 
 
-def sample_functions_jointly(
-    root: Tensor,  # (C n, r)
-    count: int,
-    mean: Tensor,  # (n, C)
-    generator: torch.Generator,
-) -> Tensor:  # (count, n, C)
-    """Draw values of C functions with mean 0 from a root of their joint covariance.
-
-    Args:
-        root: The root, function by function.
-        count: The number of draws.
-        mean: A tensor with the shape of one draw.
-        generator: A generator on the CPU.
-    """
-    standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
-    return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
-
-
 def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
     """Return the probabilities (...) that N(0, deviation^2) is at most `difference`.
 
@@ -614,26 +648,53 @@ def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
     return torch.where(deviation > 0, probability, (difference >= 0).to(probability))
 
 
-def quantiles_by_bisection(
-    cdf: Callable[[Tensor], Tensor], p: Tensor, low: Tensor, high: Tensor, num_steps: int
-) -> Tensor:
-    """Return quantiles (...) by bisection, as upper ends of the last intervals.
-
-    Args:
-        cdf: A function that maps values (...) to the probabilities that a draw is at most each of them.
-        p: The probabilities (...).
-        low: The lower ends (...) of the initial intervals.
-        high: The upper ends (...) of the initial intervals.
-        num_steps: The number of bisection steps.
-    """
-    for _ in range(num_steps):
-        middle = (low + high) / 2
-        is_low = cdf(middle) < p
-        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
-    return high
+# --- Marginal distributions: normal, and mixtures of normal or Student-t distributions -------------------------------
 
 
-# --- Marginal distributions of observations: mixtures of normal or Student-t distributions ---------------------------
+class Marginals(Protocol):
+    """Interface: the marginal distributions of values (...)."""
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...).
+
+        Args:
+            y: The values, (...).
+        """
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...).
+
+        Args:
+            y: The values, (...).
+        """
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...).
+
+        Args:
+            p: The probabilities, (...).
+        """
+
+
+class NormalMarginals(NamedTuple):
+    """Normal distributions with means (...) and variances (...)."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...)."""
+        return normal_log_prob(y, self.mean, self.variance)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...)."""
+        return normal_cdf(y - self.mean, self.variance.clamp_min(0).sqrt())
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...)."""
+        standard: Tensor = torch.special.ndtri(p)
+        return self.mean + self.variance.clamp_min(0).sqrt() * standard
+
 
 NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
@@ -671,6 +732,7 @@ class MarginalMixture:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities at y, (n,)."""
+        y = y.to(self.means)
         parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
         return torch.logsumexp(torch.stack(parts), dim=0)
 
@@ -686,6 +748,7 @@ class MarginalMixture:
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of values up to y, (n,)."""
+        y = y.to(self.means)
         parts = (w * _cdf(y - mean, square.sqrt(), self.df) for w, mean, square in self._parts())
         return sum(parts, start=torch.zeros_like(y))
 
@@ -695,6 +758,7 @@ class MarginalMixture:
         The last step is differentiable.
         """
         with torch.no_grad():
+            p = p.to(self.means)
             standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
             ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
             low, high = ends.amin(0), ends.amax(0)
@@ -773,31 +837,3 @@ def _cdf(difference: Tensor, scale: Tensor, df: float) -> Tensor:
     student: Any = _StudentCdf
     out: Tensor = student.apply(difference / scale, df)
     return out
-
-
-class ByMarginals:
-    """Densities, probabilities and quantiles of a `Prediction` by its marginal distributions."""
-
-    @abstractmethod
-    def marginals(self) -> MarginalMixture:
-        """Return the marginal distributions of the values in the user's units."""
-
-    def cdf(self: Any, y: Any) -> Any:
-        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
-        mean = self.mean_tensor()
-        marginals, values = self.marginals(), check_values(y, mean, may_be_one=True).expand_as(mean)
-        return self._out(marginals.cdf(values.to(marginals.means)))
-
-    @computed
-    def quantile(self: Any, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        marginals, mean = self.marginals(), self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        levels = (level.to(marginals.means).expand_as(mean) for level in p.reshape(-1))
-        quantiles = torch.stack([marginals.quantile(level) for level in levels])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
-
-    def log_prob(self: Any, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution."""
-        marginals = self.marginals()
-        return self._out(marginals.log_prob(check_values(y, self.mean_tensor()).to(marginals.means)))

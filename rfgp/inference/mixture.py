@@ -1,32 +1,38 @@
-"""Gaussian processes given data: mixtures, posteriors of several functions, and new levels."""
+"""Gaussian processes given data: posteriors of several functions, mixtures, and integrals over boxes.
+
+The integral over a box is the sum over nodes x_q of v_q f(x_q). It is Gaussian with the mean sum_q v_q m(x_q) and the
+variance v^T C v, with C the covariance of the nodes. The residual variance of features is independent between points.
+It does not contribute to an integral, because sum_q v_q^2 vanishes as the nodes become dense. A rule is used if the
+prior variances of integrals change little from a rule with fewer nodes to it.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
+from scipy import special
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
+from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
-    ByMarginals,
     Distribution,
     InputBlocks,
     LatentDistribution,
+    LinearFunctionals,
     MarginalMixture,
+    blocks_with_new_levels,
     check_joint_fits,
-    concatenated,
     in_memory,
     read_draws,
 )
 from rfgp.inference.prediction import LogNormal, Prediction
-from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root
+from rfgp.parameters import ParameterValues
 from rfgp.solvers import Inference, Posterior
-from rfgp.solvers.lowrank.posterior import Extensions
-from rfgp.solvers.role import Functions, LatentOperator, Shape
+from rfgp.solvers.role import Functions, Shape, known_terms
 from rfgp.threads import computed
 
 # --- Posteriors composed of the posteriors of several functions ------------------------------------------------------
@@ -38,46 +44,58 @@ NOISE_PREFIX = "noise"
 
 
 @dataclass(frozen=True, eq=False)
-class IndependentFunctions(Posterior):
-    """The posterior of C independent functions.
+class SeveralPosteriors(Posterior):
+    """The posteriors of several functions, or of one function under several models.
 
     Attributes:
-        functions: The posterior of each function, with one output.
-        prior: The prior of the first function.
+        members: The posterior of each, with one output.
+        prior: The prior of the first.
     """
 
-    functions: tuple[Posterior, ...]
+    members: tuple[Posterior, ...]
     prior: Prior = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.functions[0].prior)
+        object.__setattr__(self, "prior", self.members[0].prior)
 
     @property
     def width(self) -> int:
-        """The number of entries of one point in memory, for all functions."""
-        return sum(function.width for function in self.functions)
+        """The number of entries of one point in memory, for all members."""
+        return sum(member.width for member in self.members)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of all members, with names such as "0.weights"."""
+        return numbered(member.tensors() for member in self.members)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all members by name."""
+        return numbered(member.shapes(n, 1) for member in self.members)
+
+
+class IndependentFunctions(SeveralPosteriors):
+    """The posterior of C independent functions, each of which is a member."""
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
         """Return the projections of n points, such as (n, F), one for each function."""
-        return tuple(function.project(inputs) for function in self.functions)
+        return tuple(function.project(inputs) for function in self.members)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
         """Return the posterior means, (n, C)."""
-        return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
+        return torch.cat([f.mean(reads) for f, reads in zip(self.members, projected, strict=True)], dim=1)
 
     def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the marginal posterior variances, (n, C)."""
-        pairs = zip(self.functions, projected, strict=True)
+        pairs = zip(self.members, projected, strict=True)
         return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
 
     def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the posterior covariances of each function between points, (n, n, C)."""
-        pairs = zip(self.functions, projected, strict=True)
+        pairs = zip(self.members, projected, strict=True)
         return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
-        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.functions, projected, strict=True))
+        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.members, projected, strict=True))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
@@ -85,12 +103,12 @@ class IndependentFunctions(Posterior):
         Returns:
             A map of the inputs of n points to (count, n, C).
         """
-        samples = [function.sample_functions(count, generator) for function in self.functions]
+        samples = [function.sample_functions(count, generator) for function in self.members]
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, C) at b of them, or None if a function has no weights."""
-        samples = [function.sample_values(num_points, count, generator) for function in self.functions]
+        samples = [function.sample_values(num_points, count, generator) for function in self.members]
         known = [sample for sample in samples if sample is not None]
         if len(known) < len(samples):
             return None
@@ -99,108 +117,38 @@ class IndependentFunctions(Posterior):
     @property
     def num_functions(self) -> int:
         """The number C of functions."""
-        return len(self.functions)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all functions, with names such as "0.weights"."""
-        return numbered(function.tensors() for function in self.functions)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all functions by name."""
-        return numbered(function.shapes(n, 1) for function in self.functions)
+        return len(self.members)
 
     def of(self, names: Sequence[str]) -> "IndependentFunctions":
         """Return the posterior of the sum of some terms of each function."""
-        return IndependentFunctions(tuple(function.of(names) for function in self.functions))
+        return IndependentFunctions(tuple(function.of(names) for function in self.members))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms of each function."""
-        parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
+        parts = [function.cross_covariance(inputs, first, second) for function in self.members]
         return torch.stack(parts, dim=2)
 
 
-@dataclass(frozen=True, eq=False)
-class HeteroscedasticPosterior(Posterior):
-    """The posterior of a function f and, independently, of its log noise g.
+def saved_tensors(posterior: Posterior) -> dict[str, Tensor]:
+    """Return the saved tensors (...) of a posterior and of its noise process, such as "noise.weights", by name.
 
-    Predictions are those of f. `LatentDistribution.noise` is the distribution of g.
-
-    Attributes:
-        function: The posterior of f.
-        noise_process: The posterior of g.
-        prior: The prior of f.
+    Args:
+        posterior: The posterior.
     """
+    noise = posterior.noise_process
+    return posterior.tensors() | ({} if noise is None else prefixed(NOISE_PREFIX, noise.tensors()))
 
-    function: Posterior
-    noise_process: Posterior = field()
-    prior: Prior = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.function.prior)
+def saved_shapes(posterior: Posterior, n: int, k: int) -> dict[str, Shape]:
+    """Return the shapes of the saved tensors by name, except those of inputs.
 
-    @property
-    def width(self) -> int:
-        """The number of entries of one point in memory."""
-        return self.function.width
-
-    def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n points for f, such as (n, F)."""
-        return self.function.project(inputs)
-
-    def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean of f, (n, 1)."""
-        return self.function.mean(projected)
-
-    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances of f, (n,)."""
-        return self.function.variance(inputs, projected)
-
-    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the posterior covariance of f, (n, n)."""
-        return self.function.covariance(inputs, projected)
-
-    def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance of f."""
-        return self.function.root(inputs, projected)
-
-    def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and the marginal variances (n,) of f."""
-        return self.function.moments(inputs, projected)
-
-    def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) of f as products and solves, or None if it must be formed."""
-        return self.function.operator(inputs)
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions f from the posterior.
-
-        Returns:
-            A map of the inputs of n points to (count, n, 1).
-        """
-        return self.function.sample_functions(count, generator)
-
-    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
-        """Draw weights for values of f at n points, (count, b, 1) at b of them, or None."""
-        return self.function.sample_values(num_points, count, generator)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of f and g by name.
-
-        Those of g have names such as "noise.weights".
-        """
-        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of f and g by name."""
-        return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
-
-    def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
-        """Return the posterior of the sum of some terms of f."""
-        return replace(self, function=self.function.of(names))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between two sums of terms of f."""
-        return self.function.cross_covariance(inputs, first, second)
+    Args:
+        posterior: The posterior.
+        n: The number of rows.
+        k: The number of outputs.
+    """
+    noise = posterior.noise_process
+    return posterior.shapes(n, k) | ({} if noise is None else prefixed(NOISE_PREFIX, noise.shapes(n, k)))
 
 
 def block_diagonal(
@@ -255,238 +203,43 @@ def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tens
     return by_prefix
 
 
-# --- Predictions at levels that are not in the training rows ---------------------------------------------------------
-
-LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
-"""A block that may have new levels."""
-CHUNK_SIZE = 2**14
-"""The number of rows of a block of inputs."""
-FUNCTION_COST = 2**15
-"""The square of the number of points beyond which a draw as a function costs less than a root, per draw.
-
-A root of 300 points takes as long as 3 draws as functions, and one of 2,000 points as long as 120."""
-
-
-class LevelEffects(Protocol):
-    """Interface: the effects of new levels."""
-
-    def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances at n inputs, (n,).
-
-        Args:
-            a: The inputs, (n, D).
-        """
-
-    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance of two sets of inputs, (n_a, n_b).
-
-        Args:
-            a: The first inputs, (n_a, D).
-            b: The second inputs, (n_b, D).
-        """
-
-
-def with_new_levels(
-    base: Distribution, prior: Prior, names: Sequence[str] | None, inputs: Tensor | InputBlocks, memory: float | None
-) -> Distribution:
-    """Return a distribution at n inputs that includes the effects of new levels.
-
-    Args:
-        base: The posterior distribution without new levels.
-        prior: The prior.
-        names: The names of the terms of the predicted sum. If None, all of them.
-        inputs: The inputs, (n, D), or blocks of them.
-        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
-    """
-    effects = blocks_with_new_levels(prior, names)
-    weights = (block for block in prior.weights if block in effects)
-    on_lattices = tuple(block for block in weights if isinstance(block.new_levels, LatticeDesign))
-    return WithNewLevels(base, effects, inputs, on_lattices, memory) if effects else base
-
-
-def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
-    """Return the blocks of a prior that may have new levels.
-
-    Args:
-        prior: The prior.
-        names: The names of the blocks. If None, all of them.
-    """
-    products = [block for block in prior.graph_features if isinstance(block, SparseProductBlock)]
-    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
-    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
-
-
-class HeteroscedasticDistribution(LatentDistribution):
-    """The posterior of a function with a log noise of its own, which has the prior variance of new levels."""
-
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        base, process = super().noise, self.posterior.noise_process
-        if base is None or process is None:
-            return base
-        return self._cached(
-            "noise of new levels", lambda: with_new_levels(base, process.prior, None, self.inputs, self.memory)
-        )
-
-
-def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
-    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
-
-    Args:
-        prior: The prior.
-        inputs: The inputs, (n, D) or (n,).
-        memory: The memory limit in bytes. If None, the memory of this machine.
-
-    Raises:
-        MemoryBudgetError: If the covariance does not fit into memory.
-    """
-    check_joint_fits(len(inputs), memory)
-    new = (block.new_covariance(inputs, inputs) for block in prior.weights)
-    return sum(new, start=prior.kernel(inputs, inputs))
-
-
-@dataclass(frozen=True, eq=False)
-class WithNewLevels(Distribution):
-    """The sum of a posterior distribution and independent effects of new levels.
-
-    Attributes:
-        base: The posterior distribution without new levels.
-        effects: The effects of new levels, one for each block with levels.
-        inputs: The points, (n, D), or blocks of them.
-        on_lattices: The effects that are those of points outside the box of a lattice.
-        memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
-    """
-
-    base: Distribution
-    effects: tuple[LevelEffects, ...]
-    inputs: Tensor | InputBlocks
-    on_lattices: tuple[WeightBlock, ...] = ()
-    memory: float | None = None
-
-    @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
-        return self.base.num_points
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether an input of the distribution requires a gradient."""
-        return self.base.requires_grad
-
-    @property
-    def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None for constant noise."""
-        return self.base.noise
-
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw values from the joint distribution, (count, n, k).
-
-        Effects of many points outside the box of a lattice are drawn as functions.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
-        """
-        values, rows = self.base.sample(count, generator), self._rows()
-        if not len(rows):
-            return values
-        k, rest = values.shape[2], self
-        if self.on_lattices and len(rows) ** 2 > FUNCTION_COST * count:
-            functions = Extensions.of_blocks(self.on_lattices, count, k, generator)
-            values = values.index_add(1, rows, functions.evaluate(in_memory(self.inputs)[rows]).to(values))
-            others = tuple(effect for effect in self.effects if effect not in self.on_lattices)
-            rest = replace(self, effects=others, on_lattices=())
-            rows = rest._rows() if others else rows[:0]
-        root = rest._new_root(rows)
-        standard = torch.randn(count, k, root.shape[1], generator=generator, dtype=root.dtype)
-        return values.index_add(1, rows, (standard @ root.mT).mT.to(values))
-
-    def function_covariance(self) -> Tensor:
-        """Return the covariances of C functions at each point, (n, C, C)."""
-        covariance, new = self.base.function_covariance(), self._new_variance()
-        return covariance + torch.diag_embed(new[:, None].expand(covariance.shape[:2]))
-
-    def _mean(self) -> Tensor:
-        return self.base.mean()
-
-    def _variance(self) -> Tensor:
-        base, new = self.base.variance(), self._new_variance()
-        return base + (new[:, None] if base.ndim > 1 else new)
-
-    def _covariance(self) -> Tensor:
-        base, rows = self.base.covariance(), self._rows()
-        if not len(rows):
-            return base
-        new = self._new_covariance(rows)
-        return base.index_put((rows[:, None], rows), new[..., None] if base.ndim > 2 else new, accumulate=True)
-
-    def _root(self) -> Tensor:
-        base, rows = self.base.root(), self._rows()
-        if not len(rows):
-            return base
-        part = self._new_root(rows)
-        new_root = part.new_zeros(len(in_memory(self.inputs)), part.shape[1]).index_put((rows,), part)
-        if len(base) == len(new_root):
-            return torch.cat([base, new_root], dim=1)
-        functions = torch.eye(len(base) // len(new_root), dtype=new_root.dtype)
-        copies = torch.kron(functions, new_root)
-        return torch.cat([base, copies], dim=1)
-
-    def _new_variance(self) -> Tensor:
-        return self._total(lambda effect, x: effect.new_variance(x))
-
-    def _rows(self) -> Tensor:
-        """Return the indices of the points with new levels, (r,)."""
-        return self._new_variance().detach().nonzero()[:, 0]
-
-    def _new_covariance(self, rows: Tensor) -> Tensor:
-        """Return the covariance of new levels at some points, (r, r)."""
-        check_joint_fits(len(rows), self.memory)
-        x = in_memory(self.inputs)[rows]
-        first, *others = (effect.new_covariance(x, x) for effect in self.effects)
-        return sum(others, start=first)
-
-    def _new_root(self, rows: Tensor) -> Tensor:
-        """Return a root (r, q) of the covariance of new levels at some points."""
-        if not len(rows):
-            return torch.zeros(0, 0, dtype=torch.float64)
-        covariance = self._new_covariance(rows)
-        if not self.on_lattices:
-            return covariance_root(covariance)
-        values, vectors = torch.linalg.eigh(covariance)  # a difference of two matrices, whose rounding may be negative
-        root: Tensor = vectors * values.clamp_min(0).sqrt()
-        return root
-
-    def _total(self, evaluate: Callable[[LevelEffects, Tensor], Tensor]) -> Tensor:
-        """Return the sum over the effects."""
-        if isinstance(self.inputs, Tensor):
-            return torch.stack([evaluate(effect, self.inputs) for effect in self.effects]).sum(0)
-        chunks = self.inputs.blocks(CHUNK_SIZE)
-        return concatenated(torch.stack([evaluate(effect, x) for effect in self.effects]).sum(0) for x in chunks)
-
-
 # --- Weighted mixtures of Gaussian processes with one output ---------------------------------------------------------
 
 NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
-NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
+NO_TERMS_OF_AVERAGE = (
+    "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
+)
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureMember:
-    """A Gaussian process of a mixture.
+class Member:
+    """A process with its weight in an average of posteriors.
 
     Attributes:
-        weight: The weight. The weights of all members sum to one.
-        prior: The prior of the latent function.
-        mean: The mean, (1,).
-        noise: The variance of one observation, 0-d.
+        weight: The weight. The weights of an average sum to one.
+        spec: The specification of the process.
+        values: Its hyperparameters.
     """
 
     weight: float
-    prior: Prior
-    mean: Tensor
-    noise: Tensor
+    spec: Any
+    values: ParameterValues
+
+    @property
+    def mean(self) -> Tensor:
+        """The standardized mean, (k,), float64."""
+        return self.values.standardized("mean").reshape(-1).double()
+
+    @property
+    def noise(self) -> Tensor:
+        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
+        return self.values.standardized("noise").double()
+
+    @property
+    def prior(self) -> Prior:
+        """The prior at these hyperparameters."""
+        prior: Prior = self.spec.prior(self.values)
+        return prior
 
 
 class MixtureInference(Inference):
@@ -497,7 +250,7 @@ class MixtureInference(Inference):
         infer: A function that returns the inference from the rows under one member, such as a `DenseSolver`.
     """
 
-    def __init__(self, members: Sequence[MixtureMember], infer: Callable[[MixtureMember], Inference]) -> None:
+    def __init__(self, members: Sequence[Member], infer: Callable[[Member], Inference]) -> None:
         self._members, self._infer, self._first = tuple(members), infer, infer(members[0])
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -507,16 +260,12 @@ class MixtureInference(Inference):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of each row given all others."""
         means, variances = zip(*(inference.leave_one_out() for inference in self._member_inferences()), strict=True)
-        return mixture_moments(self._weights, means, variances)
+        return mixture_moments([member.weight for member in self._members], means, variances)
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
         posteriors = [inference.posterior() for inference in self._member_inferences()]
         return MixturePosterior.from_members(self._members, posteriors)
-
-    @property
-    def _weights(self) -> tuple[float, ...]:
-        return tuple(member.weight for member in self._members)
 
     def _member_inferences(self) -> Iterator[Inference]:
         yield self._first
@@ -524,30 +273,23 @@ class MixtureInference(Inference):
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePosterior(Posterior):
+class MixturePosterior(SeveralPosteriors):
     """The posteriors of the members of a mixture, with the moments of the mixture.
 
     Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        members: The posterior of each member.
         weights: The weights of the members, which sum to one.
         shifts: The mean of each member minus that of the first, (1,).
         noises: The variance of one observation under each member, 0-d.
-        prior: The prior of the first member.
     """
 
-    members: tuple[Posterior, ...]
     weights: tuple[float, ...]
     shifts: tuple[Tensor, ...]
     noises: tuple[Tensor, ...]
-    prior: Prior = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", self.members[0].prior)
 
     @classmethod
-    def from_members(cls, members: Sequence[MixtureMember], posteriors: Sequence[Posterior]) -> "MixturePosterior":
+    def from_members(cls, members: Sequence[Member], posteriors: Sequence[Posterior]) -> "MixturePosterior":
         """Return the mixture of the posteriors of its members.
 
         Args:
@@ -569,15 +311,10 @@ class MixturePosterior(Posterior):
             memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
         """
         members = tuple(
-            with_new_levels(LatentDistribution(member, inputs, memory), member.prior, None, inputs, memory)
+            LatentDistribution(member, inputs, memory, blocks_with_new_levels(member.prior, None))
             for member in self.members
         )
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
-
-    @property
-    def width(self) -> int:
-        """The number of entries of one point in memory, for all members."""
-        return sum(member.width for member in self.members)
 
     def project(self, inputs: Tensor) -> "MixtureDistribution":
         """Return the distribution at n points, (n, d) or (n,)."""
@@ -602,14 +339,6 @@ class MixturePosterior(Posterior):
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(NO_FUNCTIONS)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all members, with names such as "0.factor"."""
-        return numbered(member.tensors() for member in self.members)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all members by name, for n rows and one output."""
-        return numbered(member.shapes(n, k) for member in self.members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -639,11 +368,6 @@ class MixtureDistribution(Distribution):
     noises: Sequence[Tensor]
 
     @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
-        return self.members[0].num_points
-
-    @property
     def requires_grad(self) -> bool:
         """Whether an input of a member requires a gradient."""
         return any(member.requires_grad for member in self.members)
@@ -656,8 +380,10 @@ class MixtureDistribution(Distribution):
         return mixture_moments(self.weights, self._means(), variances)[1]
 
     def _covariance(self) -> Tensor:
-        covariances = [member.covariance() for member in self.members]
-        return mixture_covariance(self.weights, self._means(), covariances)
+        means = self._means()
+        differences = torch.cat(means, dim=1) - _weighted_sum(self.weights, means)
+        between = differences * differences.new_tensor(self.weights) @ differences.mT
+        return _weighted_sum(self.weights, [member.covariance() for member in self.members]) + between
 
     def _root(self) -> Tensor:
         return covariance_root(self.covariance())
@@ -685,34 +411,13 @@ def mixture_moments(
     return mean, _weighted_sum(weights, squares)
 
 
-def mixture_covariance(
-    weights: Sequence[float],
-    means: Sequence[Tensor],  # (n, 1) each
-    covariances: Sequence[Tensor],  # (n, n) each
-) -> Tensor:  # (n, n)
-    """Return the covariance of a mixture.
-
-    Args:
-        weights: The weights of the members, (m,).
-        means: The means of the members, (n, 1) each.
-        covariances: The covariances of the members, (n, n) each.
-    """
-    differences = torch.cat(list(means), dim=1) - _weighted_sum(weights, means)
-    between = differences * differences.new_tensor(weights) @ differences.mT
-    return _weighted_sum(weights, covariances) + between
-
-
 def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     first, *others = (weight * value for weight, value in zip(weights, values, strict=True))
     return sum(others, start=first)
 
 
-Component = tuple[float, Tensor, Tensor]
-"""A component of a mixture: its weight, and its means and variances (n,)."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class MixturePrediction(ByMarginals, Prediction):
+class MixturePrediction(Prediction):
     """The joint distribution at n points of a mixture of Gaussian processes.
 
     Methods are those of `Prediction`. Moments, densities, probabilities, quantiles and draws are those of the mixture.
@@ -729,17 +434,24 @@ class MixturePrediction(ByMarginals, Prediction):
         array([-2.,  2.], dtype=float32)
     """
 
+    is_mixture = True
+    _no_terms = NO_TERMS_OF_AVERAGE
+
+    latent: Any
+
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
-        weights, means, variances = zip(*self.parts(), strict=True)
-        mean, variance = torch.stack(means), torch.stack(variances)
-        return MarginalMixture(mean.new_tensor(weights), mean, variance, torch.zeros_like(mean[:1]), math.inf)
+        members = list(self._members(self.template))
+        mean = torch.stack([member.mean_tensor() for member in members])
+        variance = torch.stack([member.variance_tensor().clamp_min(0) for member in members])
+        weights = mean.new_tensor(self.latent.weights)
+        return MarginalMixture(weights, mean, variance, torch.zeros_like(mean[:1]), math.inf)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n), each draw from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
-        weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
+        weights, like = torch.tensor(self.latent.weights, dtype=torch.float64), self.latent.mean()
         members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
         draws = like.new_empty(num_samples, *self.mean_tensor().shape)
         for number, member in enumerate(self._members(like)):
@@ -749,38 +461,15 @@ class MixturePrediction(ByMarginals, Prediction):
         return self._out(draws)
 
     @computed
-    def linear(self, weights: Any) -> "MixturePrediction":
+    def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals with weights (m, n) or (n,)."""
         functionals = super().linear(weights)
         members = [member.linear(weights) for member in self._members(self.template)]
-        shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
+        shifts = [torch.zeros_like(shift) for shift in self.latent.shifts]  # the functionals include them
         latent = MixtureDistribution(
-            [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
+            [member.latent for member in members], self.latent.weights, shifts, [member.noise for member in members]
         )
-        return replace(cast(MixturePrediction, functionals), latent=latent)
-
-    @property
-    def terms(self) -> NoReturn:
-        """Raise an error, because an average of models is not divided into terms.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError(NO_TERMS)
-
-    def of(self, *terms: str) -> NoReturn:
-        """Raise an InvalidArgumentError like `terms`."""
-        raise InvalidArgumentError(NO_TERMS)
-
-    def without(self, *terms: str) -> NoReturn:
-        """Raise an InvalidArgumentError like `terms`."""
-        raise InvalidArgumentError(NO_TERMS)
-
-    def parts(self) -> Iterator[Component]:
-        """Yield the weight of each member, with its means and variances (n,), float64."""
-        for weight, member in zip(self._mixture.weights, self._members(self.template), strict=True):
-            variance = member.variance_tensor().clamp_min(0)
-            yield weight, member.mean_tensor(), variance
+        return replace(functionals, latent=latent)
 
     def exp(self) -> LogNormal:
         """Return the log-normal distribution with these moments of the logarithm."""
@@ -789,13 +478,9 @@ class MixturePrediction(ByMarginals, Prediction):
 
     # --- in the user's units ---------------------------------------------------------------------
 
-    @property
-    def _mixture(self) -> MixtureDistribution:
-        return cast(MixtureDistribution, self.latent)
-
     def _members(self, template: Tensor) -> Iterator[Prediction]:
         """Yield the predictions of the members, with tensors like a template, (0,)."""
-        mixture = self._mixture
+        mixture = self.latent
         noises = mixture.noises if self.scales is None else self.scales.extra_noises().to(template.device)
         for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]
@@ -838,12 +523,11 @@ class ConditionedGP:
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs, self.memory)
-        latent = LatentDistribution(self.posterior, inputs, self.memory)
-        if self.derivative_column is not None:
-            return latent
-        if self.posterior.noise_process is not None:
-            latent = HeteroscedasticDistribution(self.posterior, inputs, self.memory)
-        return with_new_levels(latent, self.posterior.prior, self.names, inputs, self.memory)
+        noise = self.posterior.noise_process
+        of_noise = None if noise is None else ConditionedGP(noise, memory=self.memory).at(inputs)
+        is_slope = self.derivative_column is not None
+        blocks = () if is_slope else blocks_with_new_levels(self.posterior.prior, self.names)
+        return LatentDistribution(self.posterior, inputs, self.memory, blocks, noise=of_noise)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -854,8 +538,7 @@ class ConditionedGP:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        names = self._checked(terms)
-        return replace(self, posterior=self.posterior.of(names), names=tuple(names))
+        return replace(self, posterior=self.posterior.of(terms), names=terms)
 
     def differentiated(self, column: int) -> "ConditionedGP":
         """Return the process of the derivative of the function in a column.
@@ -878,7 +561,7 @@ class ConditionedGP:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
                 terms.
         """
-        left_out = self._checked(terms)
+        left_out = known_terms(self.posterior.prior, terms)
         return self.of(*(name for name in self.terms if name not in left_out))
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
@@ -895,7 +578,8 @@ class ConditionedGP:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
+        given = ([terms] if isinstance(terms, str) else terms for terms in (first, second))
+        names = [known_terms(self.posterior.prior, terms) for terms in given]
         check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
         both = [name for name in names[0] if name in names[1]]
         blocks = blocks_with_new_levels(self.posterior.prior, both)
@@ -903,34 +587,229 @@ class ConditionedGP:
         new = (block.new_covariance(inputs, inputs) for block in blocks)
         return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
 
-    def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw standardized functions from the posterior, without the prior mean.
 
-        Effects of levels without training rows are 0 in the draws. `at` includes their prior variance.
+# --- Integrals of the latent function over boxes, by products of Gauss-Legendre rules ---------------------------------
+
+RULES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+"""The numbers of nodes of a box, in the order in which they are tried."""
+ERRORS = ((256, 1e-7), (1024, 1e-5), (4096, 1e-3))
+"""The largest relative errors of prior variances, with the largest numbers of nodes for which they hold."""
+MIN_VARIANCE_FRACTION = 1e-6
+"""The smallest variance to which an error is relative, as a fraction of the upper bound of the variance."""
+MAX_JOINT = 2**13
+"""The maximum number of nodes of all boxes in total for which a joint covariance is formed."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoxRule:
+    """A product of Gauss-Legendre rules in the columns in which boxes extend.
+
+    Two corners (2, D) define a box. They agree in all other columns.
+
+    Attributes:
+        columns: The indices of the columns.
+        count: The number of nodes in each of them.
+        unit: The volume, in the user's units, of a box with standardized volume 1.
+
+    Examples:
+        >>> rule = BoxRule((0,), 4)
+        >>> nodes, weights = rule.of(torch.tensor([[[0.0], [2.0]]]))
+        >>> round(float((weights * nodes[..., 0] ** 2).sum()), 4)  # the integral of x^2 over [0, 2]
+        2.6667
+    """
+
+    columns: tuple[int, ...]
+    count: int
+    unit: float = 1.0
+
+    def of(self, corners: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes (m, Q, D) and their weights (m, Q), float64, of boxes.
 
         Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
+            corners: The corners of the boxes, (m, 2, D).
+        """
+        columns, low, sides = list(self.columns), corners[:, :1], corners[:, 1:] - corners[:, :1]
+        points, weights = (
+            torch.stack(torch.meshgrid(*[torch.from_numpy(part / 2)] * len(columns), indexing="ij"), dim=-1)
+            for part in special.roots_legendre(self.count)
+        )
+        fractions = points.new_zeros(self.count ** len(columns), corners.shape[2])
+        fractions[:, columns] = points.flatten(0, -2) + 0.5
+        volumes = self.unit * sides[:, 0, columns].double().prod(1)
+        return low + fractions.to(corners) * sides, volumes[:, None] * weights.prod(-1).flatten().to(corners.device)
 
-        Returns:
-            A function of the inputs (n, d), or positions (n,), to values (count, n, k), or (count, n, C) for C
-            functions.
+
+def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:
+    """Return the quadrature for boxes.
+
+    The error is that of the prior variance of the integral of each term, over the widest box of each column. It does
+    not depend on the targets.
+
+    Args:
+        priors: The priors of the members of a mixture, or one prior.
+        corners: The corners of the boxes, (m, 2, D), standardized.
+        columns: The indices of the columns in which boxes extend.
+        unit: The volume, in the user's units, of a box with standardized volume 1.
+
+    Raises:
+        InvalidArgumentError: If a box needs too many nodes.
+    """
+    corners = corners.detach().double()
+    sides = (corners[:, 1] - corners[:, 0])[:, list(columns)]
+    widest = corners[sorted(set(sides.argmax(0).tolist()))] if len(corners) else corners
+    parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
+    before = None
+    for size in RULES:
+        rule = BoxRule(columns, round(size ** (1 / len(columns))), unit)
+        boxes = list(zip(*rule.of(widest), strict=True))
+        with torch.no_grad():
+            moments = [_variance_of(part, *box) for part in parts for box in boxes] or [corners.new_ones(2)]
+        variances, bounds = torch.stack(moments).mT
+        if before is not None:
+            scale = torch.maximum(variances, MIN_VARIANCE_FRACTION * bounds)
+            error = float(((variances - before).abs() / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
+            if error <= next(largest for most, largest in ERRORS if size <= most):
+                return rule
+        before = variances
+    raise InvalidArgumentError(
+        f"A box must extend over few lengthscales, got one that needs more than {RULES[-1]:,} nodes. Divide it and add "
+        "up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
+    )
+
+
+def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:
+    """Return the prior variance of an integral and its upper bound, (2,)."""
+    again = nodes.clone()  # a copy: residuals that are independent between points do not contribute
+    new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior, None))
+    kernel = sum(new, start=prior.kernel(nodes, again).double())
+    return torch.stack([weights @ kernel @ weights, (weights @ kernel.diagonal().clamp_min(0).sqrt()).square()])
+
+
+@dataclass(frozen=True, eq=False)
+class BoxIntegrals(Distribution):
+    """The joint distribution of integrals over m boxes.
+
+    Attributes:
+        process: The process of the function.
+        nodes: The nodes of the boxes, (m, Q, D).
+        weights: Their weights, (m, Q).
+        shift: A constant that is added to the function, (k,) or ().
+    """
+
+    process: ConditionedGP
+    nodes: Tensor
+    weights: Tensor
+    shift: Tensor
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the corners or parameters of the prior require a gradient."""
+        return self._values.requires_grad
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each box, (m, C, C)."""
+        return torch.cat([box.function_covariance() for box in self._boxes()])
+
+    def _mean(self) -> Tensor:
+        values = (self._values.mean() + self.shift).reshape(*self.weights.shape, -1)
+        mean: Tensor = (self.weights[..., None] * values).sum(1)
+        return mean
+
+    def _variance(self) -> Tensor:
+        variance, residual = torch.cat([box.variance() for box in self._boxes()]), self._independent_variance()
+        return (variance - (residual[:, None] if variance.ndim > 1 else residual)).clamp_min(0)
+
+    def _covariance(self) -> Tensor:
+        covariance, residual = self._jointly().covariance(), self._independent_variance().diag()
+        return covariance - (residual[..., None] if covariance.ndim > 2 else residual)
+
+    def _root(self) -> Tensor:
+        return self._jointly().root()
+
+    @property
+    def _values(self) -> Distribution:
+        """The distribution of the function at all nodes."""
+        return self.process.at(self.nodes.flatten(0, 1))
+
+    def _boxes(self) -> list[LinearFunctionals]:
+        """Return the integral over each box."""
+        pairs = zip(self.nodes, self.weights, strict=True)
+        return [LinearFunctionals(self.process.at(nodes), weights[None], self.shift) for nodes, weights in pairs]
+
+    def _jointly(self) -> LinearFunctionals:
+        """Return the integrals over all boxes as functionals of all nodes.
 
         Raises:
-            InvalidArgumentError: If the posterior cannot draw functions, as with nearest neighbors, residuals, exact
-                kernels on tables, or averages of models.
+            InvalidArgumentError: If there are too many nodes.
         """
-        return self.posterior.sample_functions(count, generator)
+        return LinearFunctionals(self._values, joint_weights(self.weights), self.shift)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the saved tensors (...) by name."""
-        return self.posterior.tensors()
+    def _independent_variance(self) -> Tensor:
+        """Return the variances (m,) of weighted sums of residuals that are independent between nodes."""
+        posterior, names, points = self.process.posterior, self.process.names, self.nodes.flatten(0, 1)
+        blocks = [b for b in posterior.prior.weights if b.residual is not None and b.residual.is_noise]
+        total = torch.zeros_like(self.weights)
+        for block in blocks:
+            if names is None or block.name in names:
+                total = total + block.residual_variance(points, block.scaled(points)).reshape(total.shape)
+        return (self.weights.square() * total).sum(1)
 
-    def _checked(self, terms: Sequence[str]) -> list[str]:
-        unknown = [name for name in terms if name not in self.terms]
-        if unknown or not terms:
-            given = ", ".join(map(repr, unknown)) if unknown else "none"
-            raise InvalidArgumentError(
-                f"Terms must be among {', '.join(map(repr, self.terms))}, got {given}. Name at least one of them."
-            )
-        return list(terms)
+
+def joint_weights(weights: Tensor) -> Tensor:
+    """Return the matrix of weights of all nodes of m boxes, (m, m Q).
+
+    Args:
+        weights: The weights of the nodes, (m, Q).
+
+    Raises:
+        InvalidArgumentError: If the boxes have more than `MAX_JOINT` nodes in total.
+    """
+    if weights.numel() > MAX_JOINT:
+        raise InvalidArgumentError(
+            f"The boxes of a covariance of integrals must have at most {MAX_JOINT:,} nodes in total, got "
+            f"{len(weights):,} boxes with {weights.shape[1]:,} each. Use mean and std, or fewer boxes."
+        )
+    return block_diagonal(weights[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedGP(ConditionedGP):
+    """The process of integrals over boxes.
+
+    Attributes:
+        rule: The quadrature.
+        shift: A constant that is added to the function, (k,) or ().
+    """
+
+    rule: BoxRule = field(kw_only=True)
+    shift: Tensor = field(kw_only=True)
+
+    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
+        """Return the joint distribution of integrals over boxes.
+
+        Args:
+            inputs: The corners of the boxes, (m, 2, D).
+        """
+        (nodes, weights), posterior = self.rule.of(in_memory(inputs)), self.posterior
+        process = ConditionedGP(posterior, self.names, memory=self.memory)
+        if not isinstance(posterior, MixturePosterior):
+            return BoxIntegrals(process, nodes, weights, self.shift)
+        members = [
+            BoxIntegrals(replace(process, posterior=member), nodes, weights, self.shift + shift)
+            for member, shift in zip(posterior.members, posterior.shifts, strict=True)
+        ]
+        zeros = [torch.zeros_like(shift) for shift in posterior.shifts]  # the integrals include them
+        return MixtureDistribution(members, posterior.weights, zeros, posterior.noises)
+
+    def of(self, *terms: str) -> "IntegratedGP":
+        """Return the process of the sum of some terms, without the constant."""
+        return replace(self, posterior=super().of(*terms).posterior, names=terms, shift=0 * self.shift)
+
+    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
+        """Return the posterior covariance (m, m) or (m, m, C) between integrated sums of terms over m boxes."""
+        nodes, weights = self.rule.of(inputs)
+        joint = joint_weights(weights)
+        base = super().cross_covariance(nodes.flatten(0, 1), first, second)
+        if base.ndim == 2:
+            return joint @ base @ joint.mT
+        return (joint @ base.movedim(-1, 0) @ joint.mT).movedim(0, -1)

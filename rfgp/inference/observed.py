@@ -7,9 +7,9 @@ Gauss-Hermite rule is centered at it (adaptive Gauss-Hermite quadrature, Liu and
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,20 +20,17 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     Distribution,
+    Marginals,
     check_probabilities,
     check_values,
-    in_caller_form,
-    in_memory,
-    quantiles_by_bisection,
     read_draws,
+    read_real,
 )
-from rfgp.inference.mixture import ConditionedGP
-from rfgp.inference.prediction import NO_EXPOSURE, Prediction, raise_unsupported_terms
+from rfgp.inference.prediction import NO_EXPOSURE, Prediction
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 from rfgp.threads import computed
-from rfgp.torch_context import unlisted
 
 # --- Posterior predictive distributions, by integrals over the latent function ---------------------------------------
 
@@ -133,7 +130,8 @@ class HeteroscedasticPredictive:
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and the variances of observations, (n,) each."""
-        (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
+        mean, variance = latent_moments(self.latent, self.location)
+        log_mean, log_variance = self._noise_moments
         return mean, variance + self.base_noise * (log_mean + log_variance / 2).exp()
 
     def log_prob(self, y: Tensor) -> Tensor:
@@ -181,16 +179,12 @@ class HeteroscedasticPredictive:
         return self.latent.noise
 
     @property
-    def _function_moments(self) -> tuple[Tensor, Tensor]:
-        return latent_moments(self.latent, self.location)
-
-    @property
     def _noise_moments(self) -> tuple[Tensor, Tensor]:
         return latent_moments(self._noise, torch.zeros_like(self.location))
 
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield y (b, 1), E f (b, 1) and the variances (b, q) of observations, in chunks."""
-        mean, variance = self._function_moments
+        mean, variance = latent_moments(self.latent, self.location)
         for values, f, latent_variance, m, v in chunks(y, mean, variance, *self._noise_moments):
             noise = self.base_noise * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
             yield values[:, None], f[:, None], latent_variance[:, None] + noise
@@ -512,29 +506,13 @@ class ObservedPrediction(Prediction):
                 the model was fitted with exposures, and none are given here.
         """
         self.check_scored()
-        values = check_values(y, self._moments()[0]) / self._unit
-        if (wrong := self.likelihood.check(values)) is not None:
+        if (wrong := self.likelihood.check(check_values(y, self._moments()[0]) / self._unit)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
-        log_prob = self._predictive.log_prob(values)
-        return self._out(log_prob - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
+        return super().log_prob(y)
 
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities (n,) that observations are at most y, one number or (n,)."""
-        mean = self._moments()[0]
-        values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
-        return self._out(self._predictive.cdf(values))
-
-    @computed
-    def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of observations, (n,), or (q, n) for q probabilities.
-
-        A quantile is the smallest y with a cdf of at least the probability.
-        """
-        mean, predictive = self._moments()[0], self._predictive
-        p = check_probabilities("probability", probability, mean)
-        levels = (level.expand_as(mean) for level in p.reshape(-1))
-        quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
+    def marginals(self) -> Marginals:
+        """Return the distributions of observations in the user's units."""
+        return _ObservedMarginals(self._predictive, self.likelihood, self._unit)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -565,6 +543,27 @@ class ObservedPrediction(Prediction):
         return self._cache.get("moments", self._predictive.moments, keep=not self.latent.requires_grad)
 
 
+class _ObservedMarginals(NamedTuple):
+    """The distributions of observations in the user's units."""
+
+    predictive: Predictive
+    likelihood: Likelihood
+    unit: float
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities, or log probabilities, at y, (n,)."""
+        log_prob = self.predictive.log_prob(y / self.unit)
+        return log_prob - (0.0 if self.likelihood.is_discrete else math.log(self.unit))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of observations up to y, (n,)."""
+        return self.predictive.cdf(y / self.unit)
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the smallest y with a cdf of at least p, (n,)."""
+        return self.unit * quantile_of(self.predictive, self.likelihood, p)
+
+
 def quantile_of(
     predictive: Predictive,
     likelihood: Likelihood,
@@ -589,7 +588,11 @@ def quantile_of(
         low, high = torch.where(is_far, low - step, low), torch.where(is_short, high + step, high)
     if likelihood.is_discrete:
         return _quantile_of_counts(predictive, p, high.ceil())
-    return quantiles_by_bisection(predictive.cdf, p, low, high, _BISECTION_STEPS)
+    for _ in range(_BISECTION_STEPS):
+        middle = (low + high) / 2
+        is_low = predictive.cdf(middle) < p
+        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+    return high
 
 
 def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tensor:
@@ -628,10 +631,7 @@ def check_exposure(exposure: Any) -> Any:
     Raises:
         InvalidArgumentError: If they are not positive and finite numbers.
     """
-    try:
-        values = torch.as_tensor(exposure, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgumentError(f"exposure must be an array of numbers: {str(error)[:100]}.") from error
+    values = read_real("exposure", exposure)
     if not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InvalidArgumentError("exposure must be positive and finite.")
     return exposure
@@ -655,130 +655,3 @@ def observations(
     return ObservedPrediction(
         *common, likelihood=likelihood, offset=offset, is_per_unit=is_per_unit, is_small=p.is_small
     )
-
-
-# --- Predictions of a sum of terms, and of each term -----------------------------------------------------------------
-
-
-@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
-@dataclass(frozen=True, eq=False, repr=False)
-class TermPrediction(Prediction):
-    """The joint Gaussian distribution at n points of a sum of terms, in user units.
-
-    Attributes:
-        process: The standardized process of the sum.
-        inputs: The points, standardized, (n, D), or blocks of them.
-
-    Examples:
-        >>> import numpy as np
-        >>> import rfgp
-        >>> from rfgp import kernels as k
-        >>> X = {"t": np.linspace(0, 1, 20), "store": ["a", "b"] * 10}
-        >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Group("store")).condition(X, np.sin(X["t"]))
-        >>> gp.predict(X).terms["trend"].mean.shape
-        (20,)
-    """
-
-    process: ConditionedGP | None = None
-    inputs: Any = None
-
-    @property
-    def terms(self) -> "Terms":
-        """The prediction of each term by name, without the mean of the model."""
-        return Terms(self)
-
-    def of(self, *terms: str) -> "TermPrediction":
-        """Return the prediction of the sum of some terms, without the mean of the model.
-
-        Args:
-            terms: The names of the terms.
-
-        Raises:
-            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
-        """
-        return self._restricted(self._process.of(*terms))
-
-    def without(self, *terms: str) -> "TermPrediction":
-        """Return the prediction of the sum of all other terms, without the mean of the model.
-
-        Args:
-            terms: The names of the terms that are left out.
-
-        Raises:
-            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
-                terms.
-        """
-        return self._restricted(self._process.without(*terms))
-
-    def centered(self) -> "TermPrediction":
-        """Return the prediction of the values minus their mean over the points.
-
-        A constant that several terms share cancels, so it does not widen their intervals.
-        """
-        zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
-        whole = replace(self._with_moments(), calibrated_ends=None)
-        return replace(whole, latent=self.latent.centered(), location=zero, process=None)
-
-    def linear(self, weights: Any) -> Prediction:
-        """Return the joint distribution of linear functionals of the values.
-
-        Args:
-            weights: One functional a row, (m, n), or one functional, (n,).
-        """
-        functionals = super().linear(weights)
-        return replace(functionals, process=None) if isinstance(functionals, TermPrediction) else functionals
-
-    def cross_covariance(self, first: Any, second: Any) -> Any:
-        """Return the posterior covariance between two sums of terms at the points.
-
-        Args:
-            first: The names of the terms of the first sum, along the rows, or one name.
-            second: The names of the terms of the second sum, along the columns, or one name.
-
-        Returns:
-            The covariance (n, n), or (n, n, k) for k outputs.
-
-        Raises:
-            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
-        """
-        covariance = self._process.cross_covariance(in_memory(self.inputs), first, second)
-        scaled = self.scale**2 * (covariance[..., None] if self.scale.ndim else covariance)
-        return in_caller_form(scaled, self.template, self.as_numpy)
-
-    @property
-    def _process(self) -> ConditionedGP:
-        if self.process is None:
-            raise InvalidArgumentError(
-                "This prediction is not divided into terms. Select terms before centered() or linear()."
-            )
-        return self.process
-
-    def _restricted(self, process: ConditionedGP) -> "TermPrediction":
-        of_observations = None if self.of_observations is None else raise_unsupported_terms
-        zero = torch.zeros_like(self.location)
-        latent = process.at(self.inputs)
-        whole = replace(self, of_observations=of_observations, calibrated_ends=None, scales=None)
-        return replace(whole, latent=latent, location=zero, process=process)
-
-
-@dataclass(frozen=True)
-class Terms(Mapping[str, TermPrediction]):
-    """The predictions of the terms by name.
-
-    Attributes:
-        total: The prediction of their sum.
-    """
-
-    total: TermPrediction
-
-    def __getitem__(self, name: str) -> TermPrediction:
-        return self.total.of(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.total._process.terms)
-
-    def __len__(self) -> int:
-        return len(self.total._process.terms)

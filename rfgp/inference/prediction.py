@@ -1,9 +1,8 @@
 """Joint Gaussian and log-normal predictions at some points, in the user's units."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -13,17 +12,18 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     Distribution,
     LinearFunctionals,
+    Marginals,
+    NormalMarginals,
     ResultCache,
     check_joint_fits,
     check_level,
     check_probabilities,
     check_values,
     in_caller_form,
-    normal_cdf,
+    in_memory,
     read_draws,
     read_real,
 )
-from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers.role import LatentOperator
 from rfgp.threads import computed
@@ -45,17 +45,6 @@ class ObservedOperator:
     latent: LatentOperator
     noise: Tensor
     scale: float
-
-    @classmethod
-    def of(cls, latent: LatentOperator, noise: Tensor, scale: float) -> "ObservedOperator":
-        """Return the covariance of observations.
-
-        Args:
-            latent: The covariance S of the latent values.
-            noise: The noise variance, () or (n,).
-            scale: The scale c.
-        """
-        return cls(latent, noise.detach().double().cpu().expand(len(latent)), scale)
 
     def times(self, v: Tensor) -> Tensor:
         """Return c^2 (S + D) v, (n, p).
@@ -114,26 +103,18 @@ def check_closed_form(has_closed_form: bool, message: str) -> None:
         raise InvalidArgumentError(message)
 
 
-def _raise_unsupported(message: str, prediction: Any) -> NoReturn:
-    """Raise an error for the observations of a prediction."""
-    raise InvalidArgumentError(message)
-
-
-raise_unsupported_functionals = partial(
-    _raise_unsupported,
+NO_FUNCTIONALS = (
     "Functionals of the latent function have no observations under this likelihood. Use observations at the points, "
-    "predict(X).observed().sample(...), instead.",
+    "predict(X).observed().sample(...), instead."
 )
-raise_unsupported_terms = partial(
-    _raise_unsupported,
+NO_OBSERVED_TERMS = (
     "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
-    "predict(X).observed() of all terms.",
+    "predict(X).observed() of all terms."
 )
-raise_unsupported_derivative = partial(
-    _raise_unsupported, "A derivative has no observations. Use its latent distribution."
-)
-raise_unsupported_integrals = partial(
-    _raise_unsupported, "An integral has no observations. Use its latent distribution."
+NO_OBSERVED_DERIVATIVE = "A derivative has no observations. Use its latent distribution."
+NO_OBSERVED_INTEGRAL = "An integral has no observations. Use its latent distribution."
+NO_TERMS = (
+    "This prediction is not divided into terms. Select terms of predict(X), before observed(), centered() or linear()."
 )
 
 
@@ -169,11 +150,13 @@ class Prediction:
         as_numpy: Whether results are numpy arrays.
         has_noise: Whether the distribution includes the noise.
         of_observations: A function that returns the distribution of observations for a prediction of the latent
-            function. If None, the likelihood is Gaussian.
+            function, or an error message if there is none. If None, the likelihood is Gaussian.
         is_small: Whether rows and points are so few that one thread computes.
         scales: The scales of residuals at the points, which depend on the inputs. If None, they are constant.
         calibrated_ends: A function of a level to the ends of calibrated intervals of observations, in the user's units.
             If None, there are none.
+        process: The standardized process of the sum of terms. If None, the prediction is not divided into terms.
+        inputs: The points, standardized, (n, D), or blocks of them.
 
     Examples:
         >>> import rfgp
@@ -182,6 +165,11 @@ class Prediction:
         ((2,), [True, True], (2, 2), (5, 2))
         >>> p.cdf(p.quantile(0.9)).round(2).tolist(), p.linear([1, -1]).mean.shape, p.log_prob([0.7, 0.9]).shape
         ([0.9, 0.9], (1,), (2,))
+        >>> from rfgp import kernels as k
+        >>> X = {"t": [0.0, 0.5, 1.0, 1.5], "store": ["a", "b", "a", "b"]}
+        >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Group("store")).condition(X, [0.0, 1.0, 0.3, 0.8])
+        >>> gp.predict(X).terms["trend"].mean.shape
+        (4,)
     """
 
     latent: Distribution
@@ -191,13 +179,17 @@ class Prediction:
     template: Tensor
     as_numpy: bool
     has_noise: bool = False
-    of_observations: "Callable[[Prediction], Prediction] | None" = None
+    of_observations: "Callable[[Prediction], Prediction] | str | None" = None
     is_small: bool = field(default=False, kw_only=True)
     scales: Any = field(default=None, kw_only=True)
     calibrated_ends: Callable[[float], tuple[Tensor, Tensor]] | None = field(default=None, kw_only=True)
+    process: Any = field(default=None, kw_only=True)
+    inputs: Any = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
+    _no_terms: ClassVar[str] = NO_TERMS
+    """The error message of a prediction that is not divided into terms."""
 
     def observed(self, exposure: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
@@ -207,9 +199,12 @@ class Prediction:
                 fitted with exposures need them here.
 
         Raises:
-            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
+            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures. Also if there are
+                no observations, as of derivatives.
         """
-        if (of_observations := self.of_observations) is not None:
+        if isinstance(of_observations := self.of_observations, str):
+            raise InvalidArgumentError(of_observations)
+        if of_observations is not None:
             observed = self._cache.get("observed", lambda: of_observations(self))
             return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
@@ -220,7 +215,7 @@ class Prediction:
         return replace(self, has_noise=True)
 
     @property
-    def unscaled(self) -> Any:
+    def unscaled(self) -> "Prediction":
         """The prediction of the process without scales of residuals, for which joint distributions are normal."""
         return self if self.scales is None else replace(self, latent=self.scales.latent, scales=None)
 
@@ -244,7 +239,7 @@ class Prediction:
     @property
     def std(self) -> Any:
         """The marginal standard deviations, (n,) or (n, k)."""
-        return self._out(_deviation(self))
+        return self._out(self.variance_tensor().clamp_min(0).sqrt())
 
     @property
     def covariance(self) -> Any:
@@ -267,7 +262,10 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        return self._out(_quantile(self, probability))
+        marginals, mean = self._marginals(), self.mean_tensor()
+        p = check_probabilities("probability", probability, mean)
+        quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     @computed
     def interval(self, level: float = 0.95, *, calibrated: bool = False) -> tuple[Any, Any]:
@@ -326,8 +324,8 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        mean = self.mean_tensor()
-        return self._out(normal_cdf(check_values(y, mean, may_be_one=True) - mean, _deviation(self)))
+        marginals, mean = self._marginals(), self.mean_tensor()
+        return self._out(marginals.cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
 
     @computed
     def linear(
@@ -358,10 +356,85 @@ class Prediction:
             raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {shape}.")
         noise, shift = self._with_moments().noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
-        latent = LinearFunctionals(self.latent, w, shift)
-        of_observations = None if self.of_observations is None else raise_unsupported_functionals
-        prediction = replace(self, latent=latent, location=0 * self.location, noise=noise, calibrated_ends=None)
-        return replace(prediction, of_observations=of_observations, scales=None)
+        return replace(
+            self,
+            latent=LinearFunctionals(self.latent, w, shift),
+            location=0 * self.location,
+            noise=noise,
+            of_observations=self.of_observations and NO_FUNCTIONALS,
+            calibrated_ends=None,
+            scales=None,
+            process=None,
+            inputs=None,
+        )
+
+    @property
+    def terms(self) -> "Terms":
+        """The prediction of each term by name, without the mean of the model."""
+        return Terms(self, self._process)
+
+    def of(self, *terms: str) -> "Prediction":
+        """Return the prediction of the sum of some terms, without the mean of the model.
+
+        Args:
+            terms: The names of the terms.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        return self._restricted(self._process.of(*terms))
+
+    def without(self, *terms: str) -> "Prediction":
+        """Return the prediction of the sum of all other terms, without the mean of the model.
+
+        Args:
+            terms: The names of the terms that are left out.
+
+        Raises:
+            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
+                terms.
+        """
+        return self._restricted(self._process.without(*terms))
+
+    def centered(self) -> "Prediction":
+        """Return the prediction of the values minus their mean over the points.
+
+        A constant that several terms share cancels, so it does not widen their intervals.
+        """
+        zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
+        whole = replace(self._with_moments(), calibrated_ends=None)
+        return replace(whole, latent=self.latent.centered(), location=zero, process=None)
+
+    def cross_covariance(self, first: Any, second: Any) -> Any:
+        """Return the posterior covariance between two sums of terms at the points.
+
+        Args:
+            first: The names of the terms of the first sum, along the rows, or one name.
+            second: The names of the terms of the second sum, along the columns, or one name.
+
+        Returns:
+            The covariance (n, n), or (n, n, k) for k outputs.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        return self._out(_per_output(self, self._process.cross_covariance(in_memory(self.inputs), first, second)))
+
+    @property
+    def _process(self) -> Any:
+        if self.process is None:
+            raise InvalidArgumentError(self._no_terms)
+        return self.process
+
+    def _restricted(self, process: Any) -> "Prediction":
+        return replace(
+            self.unscaled,
+            latent=process.at(self.inputs),
+            location=torch.zeros_like(self.location),
+            of_observations=self.of_observations and NO_OBSERVED_TERMS,
+            calibrated_ends=None,
+            process=process,
+        )
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
@@ -409,8 +482,16 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        variance, mean = self.variance_tensor(), self.mean_tensor()
-        return self._out(normal_log_prob(check_values(y, mean), mean, variance))
+        return self._out(self._marginals().log_prob(check_values(y, self.mean_tensor())))
+
+    def marginals(self) -> Marginals:
+        """Return the marginal distributions of the values, in the user's units."""
+        variance = self.variance_tensor()  # first: its pass over the points finds the mean too
+        return NormalMarginals(self.mean_tensor(), variance)
+
+    def _marginals(self) -> Marginals:
+        """Return the marginal distributions, and keep them."""
+        return self._cache.get("marginals", self.marginals, keep=not self.latent.requires_grad)
 
     @computed
     def mean_tensor(self) -> Tensor:
@@ -445,12 +526,13 @@ class Prediction:
         if not self._has_closed_form or self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
             return None
         latent = self.latent.operator()
-        return None if latent is None else ObservedOperator.of(latent, noise, float(self.scale))
+        if latent is None:
+            return None
+        return ObservedOperator(latent, noise.detach().double().cpu().expand(len(latent)), float(self.scale))
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
-        count = self.latent.num_points
-        points = "" if count is None else f" at {counted(count, 'point')}"
+        points = f" at {counted(len(self.inputs), 'point')}" if isinstance(self.inputs, Tensor) else ""
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
@@ -557,6 +639,31 @@ class LogNormal:
         return in_caller_form(value, self.log.template, self.log.as_numpy)
 
 
+@dataclass(frozen=True)
+class Terms(Mapping[str, Prediction]):
+    """The predictions of the terms by name.
+
+    Attributes:
+        total: The prediction of their sum.
+        process: The process of the sum.
+    """
+
+    total: Prediction
+    process: Any
+
+    def __getitem__(self, name: str) -> Prediction:
+        return self.total.of(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.process.terms
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.process.terms)
+
+    def __len__(self) -> int:
+        return len(self.process.terms)
+
+
 def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:
     """Return standardized variances in the user's units. Several outputs add an axis."""
     return prediction.scale**2 * (variance[..., None] if prediction.scale.ndim else variance)
@@ -575,19 +682,6 @@ def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
     root = covariance_root(noise)
     return torch.randn(*count, root.shape[1], generator=generator, dtype=torch.float64) @ root.mT
-
-
-def _deviation(prediction: Prediction) -> Tensor:
-    """Return the marginal standard deviations (n,) or (n, k), float64."""
-    return prediction.variance_tensor().clamp_min(0).sqrt()
-
-
-def _quantile(prediction: Prediction, probability: Any) -> Tensor:
-    """Return the marginal quantiles (n,), (n, k), (q, n) or (q, n, k), float64."""
-    deviation, mean = _deviation(prediction), prediction.mean_tensor()
-    p = check_probabilities("probability", probability, mean)
-    standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))
-    return mean + deviation * standard
 
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ With members c of an average of models and Gauss-Hermite nodes a_k with weights 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from rfgp.inference.distributions import (
     NODES,
-    ByMarginals,
     Distribution,
     InputBlocks,
     MarginalMixture,
@@ -190,16 +189,6 @@ class ScaleModel:
         """The largest predictive variance of the rows from which scales were learned."""
         return float(self.basis.variance_range[3].exp())
 
-    def log_scales(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance of g at n points, (n,) each.
-
-        Args:
-            inputs: The inputs, (n, D).
-            mean: The predicted means of standardized targets, (n,).
-            variance: The predictive variances, (n,).
-        """
-        return self._log_scales(self.basis(inputs, mean, variance))
-
     def nodes(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the Gauss-Hermite nodes of g at n points, (5, n).
 
@@ -232,7 +221,7 @@ class ScaleModel:
             mean: Their predicted means, (n,).
             variance: Their predictive variances T, (n,).
         """
-        factor = self.log_scales(inputs, mean, variance)[0].clamp(-7, 7).exp()
+        factor = self._log_scales(self.basis(inputs, mean, variance))[0].clamp(-7, 7).exp()
         if not math.isinf(self.df):
             u = (targets - mean).square() / (variance * factor)
             factor = factor * (self.df + u) / (self.df + 1)
@@ -292,11 +281,6 @@ class PointScales:
     own_nodes: Tensor | None = None
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
 
-    @property
-    def parts(self) -> list[Part]:
-        """The members of the average, or the process alone."""
-        return _parts_of(self.latent, self.noise)
-
     def mixture(self) -> MarginalMixture:
         """Return the marginal distributions of standardized observations."""
         return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
@@ -329,7 +313,7 @@ class PointScales:
 
     def _noises(self) -> Tensor:
         """Return the noise variances of the members, (c, 1)."""
-        return torch.stack([noise.double().cpu() for *_, noise in self.parts])[:, None]
+        return torch.stack([noise.double().cpu() for *_, noise in _parts_of(self.latent, self.noise)])[:, None]
 
     def observed(self, prediction: Prediction) -> "ScaledPrediction":
         """Return the distribution of observations.
@@ -339,8 +323,8 @@ class PointScales:
         """
         p = prediction
         common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
-        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends}
-        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, **more)
+        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends, "process": p.process}
+        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, inputs=p.inputs, **more)
 
     def samples(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw standardized observations minus `center` from their joint distribution, (count, n).
@@ -357,7 +341,7 @@ class PointScales:
         g = (model.weights + standard @ root.mT) @ features.mT
         rows = torch.multinomial(mixture.weights, max(count, 1), True, generator=generator)[:count]
         out = torch.empty_like(g)
-        for number, (_, latent, shift, noise) in enumerate(self.parts):
+        for number, (_, latent, shift, noise) in enumerate(_parts_of(self.latent, self.noise)):
             of_member = (rows == number).nonzero()[:, 0]
             if len(of_member):
                 center = latent.mean()[:, 0].double().cpu()
@@ -401,11 +385,6 @@ class ScaledDistribution(Distribution):
     number: int = 0
 
     @property
-    def num_points(self) -> int | None:
-        """The number n of points, or None if it is not known before they are read."""
-        return self.latent.num_points
-
-    @property
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
         return self.latent.requires_grad
@@ -439,7 +418,7 @@ class ScaledDistribution(Distribution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScaledPrediction(ByMarginals, Prediction):
+class ScaledPrediction(Prediction):
     """The distribution of observations whose scale depends on the inputs, with normal or Student-t tails.
 
     Methods are those of `Prediction`. Moments, densities, probabilities and quantiles are those of the mixture, and
@@ -458,6 +437,7 @@ class ScaledPrediction(ByMarginals, Prediction):
         True
     """
 
+    scales: PointScales = field(kw_only=True)
     source: Prediction = field(kw_only=True)
 
     def observed(self, exposure: Any = None) -> Prediction:
@@ -465,7 +445,7 @@ class ScaledPrediction(ByMarginals, Prediction):
         return self.source.observed(exposure)
 
     @property
-    def unscaled(self) -> Any:
+    def unscaled(self) -> Prediction:
         """The normal distribution of observations without scales."""
         return self.source.unscaled.observed()
 
@@ -481,7 +461,7 @@ class ScaledPrediction(ByMarginals, Prediction):
 
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
-        standard, center = self._point_scales.mixture(), self._point_scales.center.cpu()
+        standard, center = self.scales.mixture(), self.scales.center.cpu()
         location, scale = self.location.double().cpu(), self.scale.double().cpu()
         means, variances = location + scale * (standard.means - center), scale**2 * standard.variances
         square = float(scale) ** 2
@@ -495,21 +475,8 @@ class ScaledPrediction(ByMarginals, Prediction):
         Latent values and noise are jointly normal. Their sum is multiplied by e^(g / 2), and for Student's t by the
         root of df / chi^2 of each observation.
         """
-        draws = self._point_scales.samples(*read_draws(num_samples, seed, generator))
+        draws = self.scales.samples(*read_draws(num_samples, seed, generator))
         return self._out(self.location + self.scale * draws.to(self.scale.device))
-
-    @property
-    def terms(self) -> Any:
-        """The predictions of the terms, which have no scales."""
-        return self.unscaled.terms
-
-    def of(self, *terms: str) -> Any:
-        """Return the prediction of the sum of some terms, which has no scales."""
-        return self.unscaled.of(*terms)
-
-    def without(self, *terms: str) -> Any:
-        """Return the prediction of the sum of all other terms, which has no scales."""
-        return self.unscaled.without(*terms)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""
@@ -517,10 +484,6 @@ class ScaledPrediction(ByMarginals, Prediction):
 
     def operator(self) -> None:
         """Return None, because the covariance must be formed."""
-
-    @property
-    def _point_scales(self) -> PointScales:
-        return cast(PointScales, self.scales)
 
     @property
     def _normal(self) -> Prediction:

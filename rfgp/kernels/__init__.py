@@ -1,6 +1,7 @@
 """Kernels: covariance functions as immutable values that `+` and `*` compose."""
 
 from rfgp.kernels.fields import Mesh as Mesh
+from rfgp.kernels.fields import Nodes as Nodes
 from rfgp.kernels.fields import Roads as Roads
 from rfgp.kernels.kernel import Kernel as Kernel
 from rfgp.kernels.kernel import Sum as Sum
@@ -10,7 +11,6 @@ from rfgp.kernels.levels import Coregionalization as Coregionalization
 from rfgp.kernels.levels import Group as Group
 from rfgp.kernels.levels import Linear as Linear
 from rfgp.kernels.levels import Polynomial as Polynomial
-from rfgp.kernels.nodes import Nodes as Nodes
 from rfgp.kernels.parsing import parse as parse
 from rfgp.kernels.role import ColumnSummary as ColumnSummary
 from rfgp.kernels.role import Term as Term

@@ -1,10 +1,10 @@
-"""Kernels of Whittle-Matern fields on roads and on surfaces, and their domains."""
+"""Kernels of fields on roads, on surfaces and on the nodes of a graph, and their domains."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,21 +16,22 @@ from torch import Tensor
 import graphs
 from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
 from graphs.checks import is_number, short_repr
-from graphs.precisions import MarkovField
+from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import precision_order
+from graphs.precisions import MarkovField, resolvent_field
 from graphs.precisions.mesh import too_far_message
 from rfgp.autograd import Array, as_array, is_differentiated, numpy_function
 from rfgp.columns import ColumnKind
 from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
+from rfgp.features.walks import resolvent_values, spectral_values
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import ColumnSummary, Key, LatentField, Projector, Values, bounds_in
 from rfgp.parameters import Hyperparameter
+from rfgp.sparse import selection
 from rfgp.spectra.spectrum import positive
+from rfgp.torch_context import Recent
 
 # --- Domains of fields, surfaces or roads, and the matrices that read a field at inputs ------------------------------
-
-PointProjector = Callable[[Array], sp.csr_array]
-"""Maps inputs (n, d) to the sparse matrix A (n, N) by which they read the field."""
-T = TypeVar("T")
 
 _STEPS = 2.0**40
 """The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
@@ -39,34 +40,13 @@ EDGE = 1e-9
 """The barycentric weight below which a point is on an edge. It exceeds the rounding errors of points on one."""
 
 
-class _Recent(Generic[T]):
-    """A thread-safe cache of the results for the last two arrays (n, d)."""
+class Domain(LatentField):
+    """A Whittle-Matern field on a domain, and the meaning of its inputs (n, d)."""
 
-    def __init__(self) -> None:
-        self._kept: tuple[tuple[bytes, T], ...] = ()
-
-    def find(self, points: Array, compute: Callable[[], T]) -> T:
-        """Return the result for inputs (n, d), computed if it is not in the cache."""
-        key = points.tobytes()
-        for cached_key, cached in self._kept:
-            if cached_key == key:
-                return cached
-        result = compute()
-        self._kept = (*self._kept[-1:], (key, result))
-        return result
-
-
-class Domain(ABC):
-    """A field and the meaning of its inputs (n, d)."""
-
-    what: str
-    """The noun for inputs in messages."""
     subject: str
     """The first words of a message about its connected components."""
     joining: str
     """A sentence for messages about how to join components."""
-    is_refined = False
-    """Whether the field has values only at some places, so that inputs need `refine`."""
 
     @property
     @abstractmethod
@@ -78,50 +58,12 @@ class Domain(ABC):
     def extent(self) -> float:
         """About the distance from one end to the other, in the units of the lengthscale."""
 
-    @property
-    @abstractmethod
-    def field(self) -> MarkovField:
-        """The field, without inputs among its values."""
-
     @abstractmethod
     def check(self, points: Array) -> None:
         """Check that inputs (n, d) lie in the domain.
 
         Raises:
             DataError: If an input lies outside. The message names the first and the reason.
-        """
-
-    @abstractmethod
-    def projector(self, points: Array) -> sp.csr_array:
-        """Return A (n, N) of inputs (n, d), for `field`.
-
-        Raises:
-            InvalidArgumentError: If the field has values only at some places. See `refine`.
-        """
-
-    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field with inputs (n, d) among its values, and its projector."""
-        return self.field, self.projector
-
-    def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the projection of inputs to a field, and their conditional variances.
-
-        Args:
-            field: A field from `refine`.
-            values: Its parameters, (p,).
-            points: Inputs, (n, d), which need not be among its values.
-
-        Returns:
-            A (n, N), and the variances (n,) of f given the field's values, in units of its variance.
-        """
-        return self.projector(points), np.zeros(len(points))
-
-    @abstractmethod
-    def slopes(self, points: Array) -> list[sp.csr_array]:
-        """Return the derivatives of the projections of inputs (n, d) in each of their columns, (n, N) each.
-
-        Raises:
-            NotDifferentiableError: If the projection has no derivative.
         """
 
     @abstractmethod
@@ -148,7 +90,6 @@ class MeshDomain(Domain):
 
     mesh: graphs.MeshField
     within: float | None = None
-    what = "points"
     subject = "The mesh has"
     joining = " If parts should be one, merge their vertices where they touch."
 
@@ -203,11 +144,17 @@ class MeshDomain(Domain):
                         too_far_message(int(rows[exact_distances.argmax()]), float(exact_distances.max()), self.limit)
                     )
 
-    def projector(self, points: Array) -> sp.csr_array:
-        """Return the barycentric weights of the nearest points, (n, V)."""
-        return self._recent.find(points, lambda: self._located(points))
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return the barycentric weights (n, V) of the points of the mesh that are nearest to points a (n, d)."""
+        points = as_points(a)
 
-    def slopes(self, points: Array) -> list[sp.csr_array]:
+        def located() -> sp.csr_array:
+            location = self.mesh.locate(points)
+            return self.mesh.projector(location.faces, location.barycentric)
+
+        return self._recent.find(points.tobytes(), located)
+
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
         """Return the derivatives (n, V) of barycentric weights in each coordinate of points (n, d), within faces.
 
         With the edges E (d, 2) from the first corner of a face, E^+ (p - corner) are the weights of the other two.
@@ -215,6 +162,7 @@ class MeshDomain(Domain):
         Raises:
             NotDifferentiableError: If a nearest point is on an edge or a vertex, where the derivative has a jump.
         """
+        points = as_points(a)
         location = self.mesh.locate(points)
         at_edge = location.barycentric.min(axis=1, initial=1.0) < EDGE
         if at_edge.any():
@@ -227,25 +175,19 @@ class MeshDomain(Domain):
         others = np.linalg.pinv(edges).swapaxes(1, 2)  # (n, 2, d)
         of_corners = np.concatenate([-others.sum(axis=1, keepdims=True), others], axis=1)
         readers = [self.mesh.projector_at_vertices(corners[:, corner]) for corner in range(3)]
-        return [
+        slopes = [
             sum(sp.diags_array(of_corners[:, corner, column]) @ readers[corner] for corner in range(3))
             for column in range(points.shape[1])
         ]
-
-    def _located(self, points: Array) -> sp.csr_array:
-        location = self.mesh.locate(points)
-        return self.mesh.projector(location.faces, location.barycentric)
+        return [(slope, np.zeros(len(points))) for slope in slopes]
 
     @cached_property
-    def _recent(self) -> "_Recent[sp.csr_array]":
-        return _Recent()
+    def _recent(self) -> "Recent[sp.csr_array]":
+        return Recent()
 
     @cached_property
     def _vertices(self) -> KDTree:
         return KDTree(self.mesh.coordinates)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"mesh": self.mesh, "within": self.within}
 
     def description(self) -> str:
         """Return the field in words."""
@@ -269,7 +211,6 @@ class RoadDomain(Domain):
     """
 
     roads: graphs.RoadField
-    what = "positions"
     subject = "The roads have"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
     is_refined = True
@@ -293,23 +234,26 @@ class RoadDomain(Domain):
         """Check that positions (n, 2) are on the roads."""
         _named(lambda: self.roads.roads.read_positions(points))
 
-    def projector(self, points: Array) -> sp.csr_array:
-        """Raise an error for positions (n, 2), because values are at vertices only.
+    def refine(self, a: Tensor) -> tuple[MarkovField, Projector]:
+        """Return the field refined at positions a (n, 2), and its projector. Both are cached for the same positions."""
+        points = as_points(a)
 
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
+        def refined() -> tuple[MarkovField, Projector]:
+            distinct = np.unique(_rounded(points), axis=0)
+            return self._recent_positions.find(distinct.tobytes(), lambda: at_positions(distinct))
 
-    def refine(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field refined at positions (n, 2), and its projector."""
-        return self._recent.find(points, lambda: self._refined(points))
+        def at_positions(distinct: Array) -> tuple[MarkovField, Projector]:
+            field, index = self.roads.refine(distinct)
+            return field, _Selection(distinct, index, len(field.coordinates))
 
-    def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        return self._recent.find(points.tobytes(), refined)
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection (n, N) of positions to segment ends, and variances (n,)."""
-        return field.conditional(values, _rounded(points))
+        reads, left = field.conditional(values, _rounded(as_points(a)))
+        return reads, left
 
-    def slopes(self, points: Array) -> list[sp.csr_array]:
+    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
         """Raise an error for positions (n, 2).
 
         Raises:
@@ -318,15 +262,6 @@ class RoadDomain(Domain):
         raise NotDifferentiableError(
             "X must not require gradients for fields on roads, got X that does. Use predict(X.detach())."
         )
-
-    def _refined(self, points: Array) -> tuple[MarkovField, PointProjector]:
-        distinct = np.unique(_rounded(points), axis=0)
-        return self._recent_positions.find(distinct, lambda: self._at_positions(distinct))
-
-    def _at_positions(self, distinct: Array) -> tuple[MarkovField, PointProjector]:
-        """Return the field with distinct positions (p, 2) among its values, cached for the same positions."""
-        field, index = self.roads.refine(distinct)
-        return field, _Selection(distinct, index, len(field.coordinates))
 
     def description(self) -> str:
         """Return the field in words."""
@@ -342,15 +277,12 @@ class RoadDomain(Domain):
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property
-    def _recent(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
-        return _Recent()
+    def _recent(self) -> "Recent[tuple[MarkovField, Projector]]":
+        return Recent()
 
     @cached_property
-    def _recent_positions(self) -> "_Recent[tuple[MarkovField, PointProjector]]":
-        return _Recent()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"roads": self.roads}
+    def _recent_positions(self) -> "Recent[tuple[MarkovField, Projector]]":
+        return Recent()
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,8 +299,9 @@ class _Selection:
     columns: NDArray[np.integer[Any]]
     size: int
 
-    def __call__(self, points: Array) -> sp.csr_array:
-        """Return the matrix (n, N) that selects the values at positions (n, 2)."""
+    def __call__(self, a: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions a (n, 2)."""
+        points = as_points(a)
         pairs = np.concatenate([self.positions, _rounded(points)])
         _, group = np.unique(pairs, axis=0, return_inverse=True)
         group = group.reshape(-1)
@@ -405,57 +338,6 @@ POINTS = 256
 """The number of points whose covariance is computed at once for their variances."""
 
 
-@dataclass(frozen=True, eq=False)
-class DomainField(LatentField):
-    """The latent values of a field on a domain.
-
-    Attributes:
-        domain: The field and its domain.
-    """
-
-    domain: Domain
-
-    @property
-    def field(self) -> Any:
-        """The precision as a function of the lengthscale."""
-        return self.domain.field
-
-    @property
-    def is_refined(self) -> bool:
-        """Whether the field has values at some places only."""
-        return self.domain.is_refined
-
-    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the lengthscale (1,), and the factor 1."""
-        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
-
-    def projector(self, a: Tensor) -> sp.csr_array:
-        """Return A (n, N) of points a (n, d)."""
-        return self.domain.projector(as_points(a))
-
-    def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field with points a (n, d) among its values, and its projector."""
-        field, read = self.domain.refine(as_points(a))
-        return field, partial(_read, read)
-
-    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the projection A (n, N) of points to a refined field, and variances (n,)."""
-        return self.domain.between(field, values, as_points(a))
-
-    def slopes(self, field: Any, values: Array, a: Tensor) -> list[tuple[sp.csr_array, Array]]:
-        """Return the derivatives of the results of `between` in each column of points a (n, d).
-
-        Raises:
-            NotDifferentiableError: If the field has no derivative at a point.
-        """
-        return [(slope, np.zeros(len(a))) for slope in self.domain.slopes(as_points(a))]
-
-
-def _read(projector: Any, a: Tensor) -> sp.csr_array:
-    matrix: sp.csr_array = projector(as_points(a))
-    return matrix
-
-
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
     """Return the covariance (n, m) of a field at points a (n, d) and b (m, d).
 
@@ -478,10 +360,7 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
             "predict(X.detach()), or SparsePrecision()."
         )
     theta, factor = latent.parameters(values)
-    if latent.is_refined:
-        field, read = latent.refine(torch.cat([a, b]))
-    else:
-        field, read = latent.field, latent.projector
+    field, read = latent.refine(torch.cat([a, b]))
     left, right = read(a), read(b)
     rows = np.repeat(np.arange(len(field.pattern.indptr) - 1), np.diff(field.pattern.indptr))
 
@@ -528,7 +407,8 @@ class _OnDomain(Kernel):
 
     def latent_field(self, columns: ColumnSummary) -> LatentField:
         """Return the field with its sparse precision, whatever the columns."""
-        return DomainField(self.domain)
+        latent: LatentField = self.domain
+        return latent
 
     @property
     def starts(self) -> Mapping[str, Any]:
@@ -537,12 +417,12 @@ class _OnDomain(Kernel):
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of points a (n, d) and b (m, d)."""
-        return field_covariance(DomainField(self.domain), values, a, b)
+        return field_covariance(self.domain, values, a, b)
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of points a (n, d)."""
         parts = torch.split(a, POINTS)
-        variances = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
+        variances = [field_covariance(self.domain, values, part, part).diagonal() for part in parts]
         return torch.cat(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
@@ -700,3 +580,144 @@ class Mesh(_OnDomain):
         """
         names = POINT_COLUMNS[: self.domain.num_columns]
         return self if self.columns is not None else replace(self, columns=_chosen(keys, names, "Mesh"))
+
+
+# --- Kernels of the nodes of a graph ---------------------------------------------------------------------------------
+
+NODE = "node"
+"""The column of labels, unless it is named."""
+PARAMETER_BOUNDS = (1e-2, 1e3)
+"""The bounds of the parameters of a graph kernel."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nodes(Kernel):
+    """A kernel k(L) on the nodes of a graph, a function of its Laplacian L.
+
+    Attributes:
+        graph: The graph, a `graphs.Graph`.
+        kernel: A kernel of `graphs.kernels` with its starting values, or the name of one. For a name, fits compare
+            several starting values.
+        column: The key of the node labels. If None, "node", or the first column of an array. Inputs may also be
+            labels (n,).
+        name: The name of the term. If None, the class and the column.
+
+    Raises:
+        InvalidArgumentError: If there is no graph, or no such kernel.
+
+    Examples:
+        >>> import graphs
+        >>> from rfgp import kernels as k
+        >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> k.Nodes(line, "diffusion").matrix(["a", "c"]).shape
+        torch.Size([2, 2])
+    """
+
+    columns: Any = field(default=None, init=False)
+    graph: Any
+    kernel: Any = "diffusion"
+    column: Key | None = None
+    kind: ClassVar[ColumnKind] = ColumnKind.NODE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, graphs.Graph):
+            raise InvalidArgumentError(f"graph must be a graphs.Graph, got {type(self.graph).__name__}.")
+        kernel = self.kernel if isinstance(self.kernel, GraphKernel) else graphs.kernels.by_name(self.kernel)
+        object.__setattr__(self, "columns", self.column)
+        object.__setattr__(self, "nodes", self.graph)
+        object.__setattr__(self, "graph_kernel", kernel)
+        super().__post_init__()
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting parameters of the graph kernel. None if given by name."""
+        kernel = self.graph_kernel
+        is_named = not isinstance(self.kernel, GraphKernel)
+        values = [None] * len(kernel.parameters) if is_named else kernel.values.tolist()
+        return dict(zip(kernel.parameters, values, strict=True))
+
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the values at all nodes as a field, if the kernel has a sparse precision."""
+        try:
+            return NodeField(self.graph, self.graph_kernel, precision_order(self.graph_kernel))
+        except graphs.GraphError:
+            return None
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of the positions a (n, 1) and b (m, 1) of nodes."""
+        vectors, size = self._spectrum(values)
+        return (vectors[a[:, 0].long()] * size) @ vectors[b[:, 0].long()].mT
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of the positions a (n, 1) of nodes."""
+        vectors, size = self._spectrum(values)
+        return vectors[a[:, 0].long()].square() @ size
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the parameters of the graph kernel."""
+        unit = torch.ones((), dtype=torch.float64)
+        bounds = bounds_in(unit, PARAMETER_BOUNDS)
+        pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
+        return {name: Hyperparameter(unit * value, unit, bounds) for name, value in pairs}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with starting values."""
+        if not starts:
+            return self
+        kernel = self.graph_kernel
+        known = {**dict(zip(kernel.parameters, kernel.values, strict=True)), **starts}
+        return replace(self, kernel=kernel.with_values([known[name] for name in kernel.parameters]))
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the kernel with an explicit column.
+
+        Args:
+            keys: All columns but the target.
+
+        Raises:
+            InvalidArgumentError: If the table is not an array and has no column "node".
+        """
+        if self.column is not None:
+            return self
+        if NODE in keys or 0 in keys:
+            return replace(self, column=NODE if NODE in keys else 0)
+        raise InvalidArgumentError(
+            f"X must have the column {NODE!r} that Nodes reads, got a table without it. Give column=."
+        )
+
+    def _spectrum(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
+        eigenvalues, eigenvectors = self.graph.spectrum
+        theta = torch.stack([values[name].double() for name in self.graph_kernel.parameters])
+        return torch.from_numpy(eigenvectors), spectral_values(theta, self.graph_kernel, eigenvalues)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeField(LatentField):
+    """The values at all nodes, with covariance amplitude (shift + L)^-order.
+
+    The order is an integer.
+
+    Attributes:
+        graph: The graph.
+        kernel: The kernel.
+        order: The order.
+    """
+
+    graph: Any
+    kernel: Any
+    order: int
+
+    @property
+    def field(self) -> Any:
+        """The precision (shift + L)^order as a function of the shift."""
+        return resolvent_field(self.graph, self.order)
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the shift (1,) and the amplitude, 0-d."""
+        theta = torch.stack([values[name].double() for name in self.kernel.parameters])
+        return resolvent_values(theta, self.kernel)
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions a (n, 1)."""
+        return selection(a[:, 0].long(), self.graph.num_nodes)

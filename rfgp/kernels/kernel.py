@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -12,14 +11,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.columns import ColumnKind, Table
+from rfgp.columns import Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import (
     BoundTerm,
     ColumnSummary,
-    Functions,
+    Factor,
     Key,
-    LatentField,
     Term,
     Values,
     bind,
@@ -32,12 +30,12 @@ from rfgp.kernels.role import (
     with_names,
 )
 from rfgp.parameters import Hyperparameter
-from rfgp.spectra import Spectrum
+from rfgp.torch_context import CachedWithoutLock
 from rfgp.values import brief_repr, changed_arguments
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Kernel(ABC):
+class Kernel(Factor):
     """A covariance function of some columns, combined by `+` and `*`.
 
     A kernel object that is used several times shares its hyperparameters. To define a kernel, subclass this class as a
@@ -56,104 +54,11 @@ class Kernel(ABC):
         ['trend', 'group(store):matern(t)']
     """
 
-    columns: Any = None
-    name: str | None = field(default=None, kw_only=True)
-
     __array_ufunc__: ClassVar[None] = None  # numpy leaves + and * to kernels
-    kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
-    """How the columns are read."""
-    nodes: ClassVar[Any] = None
-    """The graph whose nodes the column names, for ColumnKind.NODE."""
-    graph_kernel: ClassVar[Any] = None
-    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
-    domain: ClassVar[Any] = None
-    """The domain of the points that the columns are, a `rfgp.kernels.fields.Domain`, for ColumnKind.COORDINATE."""
-    embedding: ClassVar[Any] = None
-    """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
-
-    The squared distance of close rows is about 2 - 2 k. If None, positions are the columns in lengthscales."""
-    has_own_variance: ClassVar[bool] = False
-    """Whether a hyperparameter of the kernel replaces the output scale of its term."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", read_columns(self.columns))
         check_name(self.name)
-
-    # --- what a kernel defines --------------------------------------------------------------------
-
-    @abstractmethod
-    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c).
-
-        It must be differentiable in all arguments.
-
-        Args:
-            a: The kernel's columns, in standardized units.
-            b: The kernel's columns of other rows.
-            values: The kernel's hyperparameters and constants by name.
-        """
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return the variances (n,) of rows a (n, c).
-
-        Args:
-            a: The kernel's columns, in standardized units.
-            values: The kernel's hyperparameters and constants by name.
-        """
-        variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
-        return torch.stack(variances) if variances else a.new_zeros(0)
-
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name, with starting values.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return {}
-
-    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants of `covariance` by name, in standardized units, (...) each.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return {}
-
-    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the latent field with a sparse precision, or None.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return None
-
-    @property
-    def measure(self) -> Spectrum | None:
-        """The spectral measure at unit lengthscale. None if not stationary."""
-        return None
-
-    def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return finitely many functions phi with covariance phi phi^T, or None.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return None
-
-    def series(self, values: Values) -> "Kernel | None":
-        """Return an accurate kernel of finitely many functions, or None.
-
-        It has the same columns and hyperparameters.
-
-        Args:
-            values: The hyperparameters and constants by name, at which it is accurate.
-        """
-        return None
-
-    @property
-    def starts(self) -> Mapping[str, Any]:
-        """The starting values by name, in the user's units. None if missing."""
-        return {}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
         """Return the kernel with starting values and options from the data.
@@ -210,7 +115,14 @@ class Kernel(ABC):
         Raises:
             InvalidArgumentError: If the user gave two terms the same name.
         """
+        return self._terms
+
+    @CachedWithoutLock
+    def _terms(self) -> tuple[Term, ...]:
         return with_names(self.summands)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_terms"}
 
     def named(self, name: str) -> "Kernel":
         """Return the kernel with a name, which prefixes the terms of a sum.

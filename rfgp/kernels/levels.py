@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -214,6 +214,7 @@ class Constant(Kernel):
     """
 
     columns: Any = field(default=(), init=False)
+    has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Leave the columns empty."""
@@ -221,10 +222,6 @@ class Constant(Kernel):
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return ones (n, m)."""
         return torch.ones(len(a), len(b), dtype=torch.float64, device=a.device)
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return ones (n, 1)."""
@@ -268,27 +265,18 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
     return torch.where(known, codes, -1)
 
 
-def one_hot(a: Tensor, values: Values) -> Tensor:
+def one_hot(num_levels: Sequence[int], a: Tensor, values: Values) -> Tensor:
     """Return the indicators (n, L) of the levels of rows, 0 for new levels.
 
     Args:
+        num_levels: The number of levels of each column.
         a: The levels, (n, c).
-        values: The constants by name, with "num_levels", (c,).
+        values: The hyperparameters, which have no effect.
     """
-    num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
     out.scatter_(1, torch.where(codes < 0, size, codes)[:, None], 1.0)
     return out[:, :size]
-
-
-def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the numbers of levels (c,) as the constant "num_levels".
-
-    Args:
-        columns: The summary of the c columns.
-    """
-    return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,26 +325,19 @@ class Group(Kernel):
     """
 
     kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
+    has_unit_variance: ClassVar[bool] = True
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
         return are_equal(a, b).double()
 
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
-
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the indicators of the L combinations of levels."""
-        return Functions(math.prod(columns.num_levels), one_hot)
+        return Functions(math.prod(columns.num_levels), partial(one_hot, columns.num_levels))
 
     def latent_field(self, columns: ColumnSummary) -> LatentField:
         """Return the effects of the combinations of levels, which are independent."""
         return LevelField(columns.num_levels)
-
-    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the numbers of levels, (c,)."""
-        return sizes_of(columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -381,6 +362,7 @@ class Categorical(Kernel):
     """
 
     kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
+    has_unit_variance: ClassVar[bool] = True
     correlation: float | None = None
 
     def __post_init__(self) -> None:
@@ -395,10 +377,6 @@ class Categorical(Kernel):
         correlation = values["correlation"]
         return correlation + (1 - correlation) * are_equal(a, b).double()
 
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
-
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the correlation, unless it was given."""
         if self.correlation is not None:
@@ -407,21 +385,19 @@ class Categorical(Kernel):
         return {"correlation": Hyperparameter(0.5 * unit, unit, bounds_in(unit, CORRELATION_BOUNDS))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the numbers of levels, (c,), and the correlation, 0-d, if it was given."""
-        sizes = sizes_of(columns)
+        """Return the correlation, 0-d, if it was given."""
         if self.correlation is None:
-            return sizes
-        correlation = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
-        return {**sizes, "correlation": correlation}
+            return {}
+        return {"correlation": torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)}
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return 1 + L functions: an effect that all L levels share, and one of each."""
-        return Functions(1 + math.prod(columns.num_levels), self._features)
+        return Functions(1 + math.prod(columns.num_levels), partial(self._features, columns.num_levels))
 
-    def _features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, num_levels: Sequence[int], a: Tensor, values: Values) -> Tensor:
         """Return sqrt(correlation) and sqrt(1 - correlation) times the indicators, (n, 1 + L), of rows a (n, c)."""
         correlation = values["correlation"].double()
-        indicators = (1 - correlation).sqrt() * one_hot(a, values)
+        indicators = (1 - correlation).sqrt() * one_hot(num_levels, a, values)
         return torch.cat([correlation.sqrt().expand(len(a), 1), indicators], dim=1)
 
 

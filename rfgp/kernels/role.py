@@ -2,10 +2,11 @@
 
 import itertools
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -191,15 +192,6 @@ class ColumnSummary:
         low, high = torch.aminmax(self.sample, dim=0)
         return low, high
 
-    def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
-        """Return the summary with other ends.
-
-        Args:
-            low: The smallest values (c,) of all rows, in standardized units.
-            high: The largest values (c,).
-        """
-        return replace(self, low=low, high=high)
-
     def standardized(self, values: Tensor) -> Tensor:
         """Return standardized values (..., c).
 
@@ -216,25 +208,22 @@ class ColumnSummary:
         """
         key = tuple(indices)
         if key not in self._selected:
-            self._selected[key] = self._select(indices)
+            self._selected[key] = replace(
+                self,
+                sample=self.sample[:, indices],
+                location=self.location[indices],
+                scale=self.scale[indices],
+                spread=self.spread[indices],
+                num_levels=tuple(self.num_levels[index] for index in indices),
+                low=None if self.low is None else self.low[indices],
+                high=None if self.high is None else self.high[indices],
+            )
         return self._selected[key]
 
     @CachedWithoutLock
     def _selected(self) -> "dict[tuple[int, ...], ColumnSummary]":
         """The summaries of some of the columns, by their indices."""
         return {}
-
-    def _select(self, indices: list[int]) -> "ColumnSummary":
-        return replace(
-            self,
-            sample=self.sample[:, indices],
-            location=self.location[indices],
-            scale=self.scale[indices],
-            spread=self.spread[indices],
-            num_levels=tuple(self.num_levels[index] for index in indices),
-            low=None if self.low is None else self.low[indices],
-            high=None if self.high is None else self.high[indices],
-        )
 
 
 # --- The interfaces of factors of terms: kernels that are not sums, and their latent fields --------------------------
@@ -276,7 +265,7 @@ Projector = Callable[[Tensor], sp.csr_array]
 """Maps rows (n, c) to the sparse matrix A (n, N) that reads the latent values of a field."""
 
 
-class LatentField(Protocol):
+class LatentField(ABC):
     """Interface: N latent values u, their sparse precision Q and projection to rows.
 
     The defaults hold for a field with all its values in place, whose latent values do not depend on hyperparameters.
@@ -300,17 +289,21 @@ class LatentField(Protocol):
         """
         return self
 
-    @abstractmethod
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d.
+        """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d: by default the lengthscale, and 1.
 
         Args:
             values: The hyperparameters and constants by name.
         """
+        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
 
-    @abstractmethod
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return A (n, N) of rows a (n, c)."""
+        """Return A (n, N) of rows a (n, c).
+
+        Raises:
+            InvalidArgumentError: If the field has values at some places only.
+        """
+        raise InvalidArgumentError("Rows must be among the values of a field, got others. Use `refine` first.")
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with rows a (n, c) among its values, and its projector."""
@@ -340,69 +333,110 @@ class LatentField(Protocol):
         return None
 
 
-class Factor(Protocol):
-    """The interface of a kernel on its columns. See `rfgp.kernels.Kernel`."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Factor(ABC):
+    """The interface of a kernel on its columns. `rfgp.kernels.Kernel` adds their composition.
 
-    @property
-    def columns(self) -> tuple[Key, ...] | None:
-        """The keys of its columns. If None, all columns but the target."""
+    Attributes:
+        columns: The keys of its columns. If None, all columns but the target.
+        name: Its name, or None.
+    """
 
-    @property
-    def name(self) -> str | None:
-        """Its name, or None."""
+    columns: Any = None
+    name: str | None = field(default=None, kw_only=True)
 
-    @property
-    def kind(self) -> ColumnKind:
-        """How the columns are read."""
+    kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
+    """How the columns are read."""
+    nodes: ClassVar[Any] = None
+    """The graph whose nodes the column names, for ColumnKind.NODE."""
+    graph_kernel: ClassVar[Any] = None
+    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
+    domain: ClassVar[Any] = None
+    """The domain of the points that the columns are, a `rfgp.kernels.fields.Domain`, for ColumnKind.COORDINATE."""
+    embedding: ClassVar[Any] = None
+    """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 
-    @property
-    def nodes(self) -> Any:
-        """The graph whose nodes the column names, or None."""
+    The squared distance of close rows is about 2 - 2 k. If None, positions are the columns in lengthscales."""
+    has_unit_variance: ClassVar[bool] = False
+    """Whether all variances are 1."""
+    has_own_variance: ClassVar[bool] = False
+    """Whether a hyperparameter of the kernel replaces the output scale of its term."""
 
-    @property
-    def graph_kernel(self) -> Any:
-        """The kernel on these nodes, or None."""
+    @abstractmethod
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c).
 
-    @property
-    def domain(self) -> Any:
-        """The domain of the points that the columns are, or None."""
+        It must be differentiable in all arguments.
 
-    @property
-    def embedding(self) -> Any:
-        """Maps columns (n, c) to positions (n, e) for a neighbor search, or None."""
+        Args:
+            a: The kernel's columns, in standardized units.
+            b: The kernel's columns of other rows.
+            values: The kernel's hyperparameters and constants by name.
+        """
 
-    @property
-    def has_own_variance(self) -> bool:
-        """Whether a hyperparameter replaces the output scale."""
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, c).
+
+        Args:
+            a: The kernel's columns, in standardized units.
+            values: The kernel's hyperparameters and constants by name.
+        """
+        if self.has_unit_variance:
+            return torch.ones(len(a), dtype=torch.float64, device=a.device)
+        variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
+        return torch.stack(variances) if variances else a.new_zeros(0)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters by name, with starting values.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
+        return {}
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the constants of `covariance` by name, in standardized units, (...) each.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
+        return {}
+
+    def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
+        """Return the latent field with a sparse precision, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
+        return None
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a stationary kernel of x / lengthscale, or None."""
+        """The spectral measure at unit lengthscale. None if not stationary."""
+        return None
+
+    def functions(self, columns: ColumnSummary) -> "Functions | None":
+        """Return finitely many functions phi with covariance phi phi^T, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
+        return None
+
+    def series(self, values: Values) -> "Factor | None":
+        """Return an accurate factor of finitely many functions, or None.
+
+        It has the same columns and hyperparameters.
+
+        Args:
+            values: The hyperparameters and constants by name, at which it is accurate.
+        """
+        return None
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting values that the user gave, by name."""
-
-    def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
-        """Return the latent field with a sparse precision, or None."""
-
-    def functions(self, columns: ColumnSummary) -> "Functions | None":
-        """Return functions phi such that phi phi^T is the covariance, or None."""
-
-    def series(self, values: Values) -> "Factor | None":
-        """Return an accurate factor of finitely many functions, or None."""
-
-    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return the variances (n,) of rows a (n, c)."""
-
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name."""
-
-    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants by name, (...) each."""
+        """The starting values by name, in the user's units. None if missing."""
+        return {}
 
 
 # --- Terms: products of factors, with names, variances and the paths of their hyperparameters ------------------------
@@ -547,6 +581,62 @@ def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
     ]
 
 
+class BoundFactor(NamedTuple):
+    """A factor with the indices of its columns in rows (n, D), and the prefix of the paths of its hyperparameters."""
+
+    factor: Factor
+    indices: list[int]
+    prefix: str
+
+    def functions(self, columns: ColumnSummary) -> Functions | None:
+        """Return the functions of the factor on rows (n, D) and values by path, or None if they are not finitely many.
+
+        Args:
+            columns: The summary of all columns.
+        """
+        own = columns.select(self.indices)
+        functions = self.factor.functions(own)
+        if functions is None:
+            return None
+        features = partial(self._of_rows, functions.features)
+        if not self.factor.hyperparameters(own):
+            return Functions(functions.size, features, features)
+        if functions.design is None or functions.scale is None:
+            return Functions(functions.size, features)
+        design, scale = partial(self._of_rows, functions.design), partial(self._of_values, functions.scale)
+        return Functions(functions.size, features, design, scale, tuple(self.prefix + name for name in functions.reads))
+
+    def _of_rows(self, features: Callable[[Tensor, Values], Tensor], x: Tensor, values: Values) -> Tensor:
+        return features(x[:, self.indices], of_prefix(values, self.prefix))
+
+    def _of_values(self, scale: Callable[[Values], Tensor], values: Values) -> Tensor:
+        return scale(of_prefix(values, self.prefix))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path.
+
+        Raises:
+            InvalidArgumentError: If the factor returns a matrix of another shape.
+        """
+        left = a[:, self.indices]
+        right = left if b is a else b[:, self.indices]
+        covariance = self.factor.covariance(left, right, of_prefix(values, self.prefix))
+        if covariance.shape != (len(a), len(b)):
+            raise InvalidArgumentError(
+                f"covariance of {type(self.factor).__name__} must return a matrix of shape ({len(a)}, {len(b)}), got "
+                f"shape {tuple(covariance.shape)}."
+            )
+        return covariance
+
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the latent field of the factor with a sparse precision, or None.
+
+        Args:
+            columns: The summary of all columns.
+        """
+        return self.factor.latent_field(columns.select(self.indices))
+
+
 @dataclass(frozen=True, eq=False)
 class BoundTerm:
     """A term with the indices of its columns in rows (n, D), and with paths.
@@ -577,9 +667,14 @@ class BoundTerm:
         """The spectral measure of a single stationary factor. Otherwise None."""
         return self.term.factors[0].measure if len(self.column_indices) == 1 else None
 
-    def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
-        """Yield each factor with its column indices and its path prefix."""
-        return iter(zip(self.term.factors, self.column_indices, self.prefixes, strict=True))
+    def parts(self) -> list[BoundFactor]:
+        """Return each factor with its column indices and its path prefix."""
+        return [BoundFactor(*part) for part in zip(self.term.factors, self.column_indices, self.prefixes, strict=True)]
+
+    @property
+    def columns(self) -> list[int]:
+        """The indices of the columns that the term reads, in increasing order."""
+        return sorted({index for indices in self.column_indices for index in indices})
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
@@ -588,15 +683,8 @@ class BoundTerm:
         if self.measure is not None and b is a and not a.requires_grad:
             x, lengthscale = a[:, self.column_indices[0]], values[f"{self.prefixes[0]}lengthscale"]
             return scaled_gram(self.measure, x, lengthscale.to(x), product.to(x))
-        for factor, indices, prefix in self.parts():
-            right = a[:, indices]
-            covariance = factor.covariance(right, right if b is a else b[:, indices], of_prefix(values, prefix))
-            if covariance.shape != (len(a), len(b)):
-                raise InvalidArgumentError(
-                    f"covariance of {type(factor).__name__} must return a matrix of shape ({len(a)}, {len(b)}), got "
-                    f"shape {tuple(covariance.shape)}."
-                )
-            product = product * covariance
+        for part in self.parts():
+            product = product * part.covariance(a, b, values)
         return product
 
     def gram(self, a: Tensor, values: Values) -> Gram:
@@ -740,13 +828,8 @@ def _known_values(
         if value is not None
     }
     units = dict.fromkeys((*scales, *(path for path, quantity in quantities.items() if quantity.is_variance)), 1.0)
-    usual = {
-        f"{prefix}{name}": value
-        for term in terms
-        for factor, _, prefix in term.parts()
-        if factor.graph_kernel is not None
-        for name, value in zip(factor.graph_kernel.parameters, factor.graph_kernel.values.tolist(), strict=True)
-    }
+    on_graphs = [part for term in terms for part in term.parts() if part.factor.graph_kernel is not None]
+    usual = {path: quantities[path].start for path in quantities for part in on_graphs if path.startswith(part.prefix)}
     known = {**units, **usual, **starts, **given}
     missing = [path for path in paths if path not in known]
     if missing:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +47,7 @@ _RECENT = 4
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnField:
+class ColumnField(LatentField):
     """A Matern process of one column, at the distinct values of rows.
 
     If values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
@@ -72,26 +72,9 @@ class ColumnField:
         kappa = math.sqrt(2 * self.order - 1) / float(values["lengthscale"].detach())
         return replace(self, spacing=2.0 ** math.floor(math.log2(SPACING[self.order] / kappa)))
 
-    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the lengthscale (1,), and the factor 1."""
-        return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
-
-    def projector(self, a: Tensor) -> sp.csr_array:
-        """Raise an error for rows a (n, 1), because the field has values only at knots.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError("Rows must be knots of the process of a column, got others. Use `refine` first.")
-
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field with rows a (n, 1) between its knots, and its projector.
-
-        Raises:
-            InvalidArgumentError: If the field has no lengthscale yet. See `at`.
-        """
-        if self.spacing is None:
-            raise InvalidArgumentError("A process of a column must have a lengthscale, got none. Use `at` first.")
+        """Return the field with rows a (n, 1) between its knots, and its projector. The field is that of `at`."""
+        assert self.spacing is not None
         chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
         return chain, partial(_read, chain)
 
@@ -158,6 +141,7 @@ class Stationary(Kernel):
     spectrum: Any = "gaussian"
     ard: bool = field(default=True, kw_only=True)
     lengthscale: Any = field(default=None, kw_only=True)
+    has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,10 +165,6 @@ class Stationary(Kernel):
         if a is b and not a.requires_grad:
             return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
         return self.measure.kernel_between(a / lengthscale, b / lengthscale)
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the dict of the hyperparameter "lengthscale".
@@ -328,6 +308,7 @@ class Periodic(Kernel):
     period: float
     learn_period: bool = field(default=False, kw_only=True)
     lengthscale: float | None = field(default=None, kw_only=True)
+    has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -352,10 +333,6 @@ class Periodic(Kernel):
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         sine = torch.sin(math.pi * (a - b.mT) / values["period"])
         return torch.exp(-2 * (sine / values["lengthscale"]).square())
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""

@@ -1,4 +1,14 @@
-"""Stationary terms on a lattice, evaluated by non-uniform fast Fourier transforms (finufft).
+"""Lattices of frequencies, features by their modes, plans, and terms by non-uniform fast Fourier transforms (finufft).
+
+With frequencies j h for integer vectors j, a stationary process on a box is nearly
+
+    f(x) = sum_j sqrt(D_j) w_j phi_j(x),   D_j = prod(h) S(j h).
+
+S is the spectral density in cycles per unit. phi are the functions 1, sqrt(2) cos(2 pi j h . x) and sqrt(2) sin(...)
+of half of the modes. The process of the sum is periodic. Its covariance is the sum of all images of k.
+
+Source: Greengard, Rachh and Barnett (2022), Equispaced Fourier representations for efficient Gaussian process
+regression from a billion data points, Eq. 3.
 
 Source: Barnett, Magland and af Klinteberg (2019), A parallel nonuniform fast Fourier transform library based on an
 "exponential of semicircle" kernel.
@@ -12,7 +22,7 @@ Far from the rows it has the prior.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,14 +30,502 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from torch import Tensor
 
 from rfgp.autograd import input_derivatives, mixed_derivatives
-from rfgp.lattices.lattice import Lattice, Modes, SpectralProduct, Values
+from rfgp.spectra import Gaussian, Matern, Spectrum
+
+# --- Lattices of frequencies, and features of points by their modes --------------------------------------------------
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Frequencies k h with integers |k_c| <= K_c, for points in a box.
+
+    Attributes:
+        column_indices: The indices of the d columns among those of the rows.
+        low: The lower ends of the box of all rows, (d,).
+        high: The upper ends, (d,).
+        spacing: The spacing h, (d,). The process has the period 1 / h_c in column c.
+        half_widths: The largest integers K, (d,).
+
+    Examples:
+        >>> lattice = Lattice((0,), np.zeros(1), np.ones(1), spacing=np.array([0.5]), half_widths=np.array([2]))
+        >>> lattice.shape, lattice.contains(torch.tensor([[0.5], [1.5]])).tolist()
+        ((5,), [True, False])
+    """
+
+    column_indices: tuple[int, ...]
+    low: Floats
+    high: Floats
+    spacing: Floats
+    half_widths: Integers
+
+    @property
+    def num_columns(self) -> int:
+        """The number d of columns."""
+        return len(self.column_indices)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers 2 K_c + 1 of integers k_c."""
+        return tuple(int(2 * k + 1) for k in self.half_widths)
+
+    @property
+    def doubled_shape(self) -> tuple[int, ...]:
+        """The numbers 4 K_c + 1 of differences of two integers k_c."""
+        return tuple(int(4 * k + 1) for k in self.half_widths)
+
+    @cached_property
+    def center(self) -> Floats:
+        """The middle of the box, (d,)."""
+        return 0.5 * self.low + 0.5 * self.high
+
+    def columns(self, x: Tensor) -> Tensor:
+        """Return the columns of rows (n, D) that the lattice covers, (n, d), float64.
+
+        Args:
+            x: The rows, (n, D).
+        """
+        return x[:, list(self.column_indices)].double()
+
+    def angles(self, points: Tensor) -> Floats:
+        """Return 2 pi h (x - center) of points (n, d), in radians.
+
+        Args:
+            points: The points, (n, d).
+
+        Returns:
+            The angles, (n, d).
+        """
+        angles: Floats = 2 * np.pi * self.spacing * (points.detach().numpy() - self.center)
+        return angles
+
+    def contains(self, points: Tensor, slack: float = 1e-9) -> Tensor:
+        """Return whether points (n, d) are in the box, up to a relative margin, (n,).
+
+        Args:
+            points: The points, (n, d).
+            slack: The margin, relative to the extent of the box.
+        """
+        low, high = torch.as_tensor(self.low), torch.as_tensor(self.high)
+        margin = slack * (high - low)
+        return ((points >= low - margin) & (points <= high + margin)).all(1)
+
+    def joined(self, other: "Lattice") -> "Lattice":
+        """Return a lattice with the periods and the bandwidths of two lattices.
+
+        Both are on the same columns.
+
+        Args:
+            other: The other lattice.
+        """
+        spacing = np.minimum(self.spacing, other.spacing)
+        widths = [np.ceil(lattice.half_widths * lattice.spacing / spacing) for lattice in (self, other)]
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return Lattice(self.column_indices, low, high, spacing, np.maximum(*widths).astype(np.int64))
+
+    def same_as(self, other: "Lattice") -> bool:
+        """Return whether another lattice has the same columns and frequencies.
+
+        Args:
+            other: The other lattice.
+        """
+        pairs = ((self.low, other.low), (self.high, other.high), (self.spacing, other.spacing))
+        arrays = (*pairs, (self.half_widths, other.half_widths))
+        return self.column_indices == other.column_indices and all(np.array_equal(a, b) for a, b in arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """The modes of a lattice as features: the constant, and one of each pair j and -j.
+
+    Attributes:
+        lattice: The lattice.
+        indices: The integer vectors j without 0, (p, d).
+
+    Examples:
+        >>> lattice = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.5]), np.array([2]))
+        >>> Modes(lattice, np.array([[1], [2]])).features(torch.tensor([[0.5]]).double()).round(decimals=3)
+        tensor([[1.0000, 1.4140, 1.4140, 0.0000, 0.0000]], dtype=torch.float64)
+    """
+
+    lattice: Lattice
+    indices: Integers
+
+    @property
+    def num_features(self) -> int:
+        """The number 2 p + 1 of features."""
+        return 2 * len(self.indices) + 1
+
+    @cached_property
+    def frequencies(self) -> Tensor:
+        """The frequencies (p + 1, d) in cycles per unit, the constant first."""
+        zero = np.zeros((1, self.lattice.num_columns))
+        return torch.as_tensor(np.concatenate([zero, self.indices * self.lattice.spacing]))
+
+    def by_feature(self, values: Tensor) -> Tensor:
+        """Return values (p + 1,) of the modes as values (2 p + 1,) of the features.
+
+        Args:
+            values: The values of the modes, the constant first, (p + 1,).
+        """
+        return torch.cat([values, values[1:]])
+
+    def features(self, points: Tensor) -> Tensor:
+        """Return 1, sqrt(2) cos and sqrt(2) sin of the modes at points.
+
+        The features are float64 and differentiable.
+
+        Args:
+            points: The points, (n, d), float64.
+
+        Returns:
+            The features, (n, 2 p + 1).
+        """
+        center = torch.as_tensor(self.lattice.center)
+        angles = (2 * math.pi) * ((points - center) @ self.frequencies[1:].mT)
+        root = math.sqrt(2)
+        return torch.cat([torch.ones_like(points[:, :1]), root * angles.cos(), root * angles.sin()], dim=1)
+
+
+# --- Products of stationary kernels as spectral densities on a lattice -----------------------------------------------
+
+Values = Mapping[str, Tensor]
+IMAGES = 2
+"""The number of periods on each side whose images add to the variance of the periodic process."""
+
+
+@dataclass(frozen=True)
+class SpectralProduct:
+    """A product of stationary kernels on disjoint columns, of variance 1.
+
+    Attributes:
+        measures: The spectral measures of the kernels.
+        positions: The positions of the columns of each kernel among the d columns of the product.
+        prefixes: The prefixes of the hyperparameters of each kernel.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> product = SpectralProduct((spectra.Gaussian(),), ((0,),), ("",))
+        >>> values, x = {"lengthscale": torch.tensor(2.0)}, torch.tensor([[0.0], [2.0]]).double()
+        >>> product.kernel(x[:1], x, values).round(decimals=4)
+        tensor([[1.0000, 0.6065]], dtype=torch.float64)
+    """
+
+    measures: tuple[Spectrum, ...]
+    positions: tuple[tuple[int, ...], ...]
+    prefixes: tuple[str, ...]
+
+    @property
+    def num_columns(self) -> int:
+        """The number d of columns."""
+        return sum(map(len, self.positions))
+
+    def lengthscales(self, values: Values) -> Tensor:
+        """Return the lengthscale of each column, (d,), float64.
+
+        Args:
+            values: The hyperparameters by path.
+        """
+        out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
+        for columns, prefix in zip(self.positions, self.prefixes, strict=True):
+            values_of_columns = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(columns))
+            for column, lengthscale in zip(columns, values_of_columns.unbind(), strict=True):
+                out[column] = lengthscale
+        return torch.stack(out)
+
+    def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
+        """Return the log spectral density, (F,), float64.
+
+        It is the log density of omega = 2 pi l xi under the measures, plus log((2 pi)^d prod(l)).
+
+        Args:
+            frequencies: The frequencies xi in cycles per unit, (F, d).
+            values: The hyperparameters by path.
+        """
+        lengthscales = self.lengthscales(values)
+        omega = 2 * math.pi * frequencies * lengthscales
+        total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
+        pairs = zip(self.measures, self.positions, strict=True)
+        return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
+
+    def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m).
+
+        Args:
+            a: Points, (..., n, d).
+            b: Points, (..., m, d).
+            values: The hyperparameters by path.
+        """
+        lengthscales = self.lengthscales(values)
+        a, b = a / lengthscales, b / lengthscales
+        out = torch.ones((), dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            out = out * measure.kernel_between(a[..., list(columns)], b[..., list(columns)])
+        return out
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw frequencies of the kernels for lengthscales of 1.
+
+        Args:
+            count: The number of frequencies.
+            generator: A CPU generator.
+
+        Returns:
+            The frequencies in radians per unit, (count, d), float64.
+        """
+        out = torch.zeros(count, self.num_columns, dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            directions = torch.randn(count, len(columns), generator=generator, dtype=torch.float64)
+            quantiles = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+            norms = directions.norm(dim=1, keepdim=True)
+            out[:, list(columns)] = measure.radial_quantile(quantiles, len(columns)) * directions / norms
+        return out
+
+    def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
+        """Return the variance of the periodic process, 0-d.
+
+        It is the sum of k at the nearest images.
+
+        Args:
+            periods: The periods, (d,).
+            values: The hyperparameters by path.
+        """
+        steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
+        shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
+        return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
+
+    def measure_of(self, column: int) -> Spectrum:
+        """Return the measure of the factor that depends on a column.
+
+        Args:
+            column: The position of the column among the d columns.
+        """
+        return next(m for m, columns in zip(self.measures, self.positions, strict=True) if column in columns)
+
+
+# --- Plans of lattices: periods and bandwidths ------------------------------------------------------------------------
+
+CUT_PER_TOLERANCE = 100.0
+"""The n D_j / noise below which modes are omitted, in tolerances.
+
+`benchmarks/races/low_dimensions.py` measures held-out densities at 0.1, the default."""
+ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
+"""The correlation with the nearest image in tolerances, for Matern kernels up to each smoothness. Beyond, it is 1.
+
+Rough kernels would otherwise need periods several times as long, and as many more modes in each column."""
+SLACK = 1.25
+"""The factor by which lengthscales may change before a new lattice is planned."""
+_MAX_DISTANCE = 1e4
+"""The largest distance in lengthscales in the search for a correlation."""
+_MAX_CELLS = 4_000_000
+"""The maximum number of points of a lattice that are ranked by their spectral density."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatticePlan:
+    """A lattice with its modes, and the size that the tolerance requires.
+
+    Attributes:
+        modes: The modes.
+        num_wanted: The number of features that the tolerance requires. The modes may be fewer.
+        residual_variance: The variance that the modes omit, for a prior variance of 1.
+    """
+
+    modes: Modes
+    num_wanted: int
+    residual_variance: float
+
+
+def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
+    """Return the distance at which an isotropic kernel reaches a correlation.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        correlation: The correlation, in (0, 1).
+
+    Returns:
+        The distance in lengthscales.
+
+    Examples:
+        >>> round(distance_at_correlation(Gaussian(), 1e-3), 3)
+        3.717
+    """
+
+    def excess(r: float) -> float:
+        value = float(spectrum.kernel(torch.tensor([r], dtype=torch.float64)))
+        return math.log(max(value, 1e-300)) - math.log(correlation)
+
+    return float(brentq(excess, 1e-9, _MAX_DISTANCE)) if excess(_MAX_DISTANCE) < 0 else _MAX_DISTANCE
+
+
+def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
+    """Return the largest permitted correlation with the nearest periodic image.
+
+    It applies within the box of the rows.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        tolerance: The tolerance of the approximation.
+    """
+    if isinstance(spectrum, Gaussian):
+        return tolerance
+    nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
+    return min(0.1, tolerance * next((factor for most, factor in ROUGH if nu <= most), 1.0))
+
+
+def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
+    """Return the period (d,) of a product of kernels on a box of an extent (d,).
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        extent: The extent of the box, (d,).
+        tolerance: The tolerance of the approximation.
+    """
+    lengthscales = product.lengthscales(values).detach().numpy()
+    measures = [product.measure_of(column) for column in range(product.num_columns)]
+    distances = [distance_at_correlation(measure, image_correlation(measure, tolerance)) for measure in measures]
+    return np.asarray(extent + np.array(distances) * lengthscales)
+
+
+def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
+    """Return the largest index (d,) on each axis with a relevant mode.
+
+    D_j / variance of such a mode exceeds the level.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        period: The periods, (d,).
+        level: The level of D_j / variance.
+    """
+    widths = []
+    for column in range(product.num_columns):
+
+        def below(index: float, column: int = column) -> bool:
+            xi = torch.zeros(1, product.num_columns, dtype=torch.float64)
+            xi[0, column] = index / period[column]
+            return float(product.log_prob(xi, values)) - float(np.log(period).sum()) < math.log(level)
+
+        low, high = 0, 1
+        while not below(high) and high < 2**40:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if below(middle) else (middle, high)
+        widths.append(max(low, 1))
+    return np.array(widths, dtype=np.int64)
+
+
+def plan_lattice(
+    product: SpectralProduct,
+    values: Values,
+    column_indices: tuple[int, ...],
+    box: tuple[Floats, Floats],
+    level: float,
+    tolerance: float,
+    most: int,
+) -> LatticePlan:
+    """Return a lattice for a product of kernels on a box.
+
+    Args:
+        product: The product.
+        values: The hyperparameters by path.
+        column_indices: The indices of the columns of the product among those of the rows.
+        box: The lower and the upper ends of the box, (d,) each.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The correlation of a smooth kernel with its nearest image.
+        most: The maximum number of features. The modes with the largest D_j are kept.
+    """
+    low, high = box
+    wide, narrow = (_scaled(product, values, factor) for factor in (SLACK, 1 / SLACK))
+    period = periods(product, wide, high - low, tolerance)
+    half_widths = bandwidths(product, narrow, period, level)
+    half_widths = _within(half_widths, most)
+    lattice = Lattice(column_indices, low, high, 1 / period, half_widths)
+    return active_modes(product, values, lattice, level, most)
+
+
+def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, level: float, most: int) -> LatticePlan:
+    """Return the modes of a lattice for a product of kernels.
+
+    Args:
+        product: The product.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        most: The maximum number of features. The modes with the largest D_j are kept.
+    """
+    indices = half_space(lattice.half_widths)
+    scale = np.log(lattice.spacing).sum()
+    with torch.no_grad():
+        frequencies = torch.as_tensor(indices * lattice.spacing)
+        logs = product.log_prob(frequencies, values).numpy() + scale
+        at_zero = float(product.log_prob(torch.zeros(1, lattice.num_columns, dtype=torch.float64), values)) + scale
+    kept = np.flatnonzero(logs > math.log(level))
+    num_wanted = 2 * len(kept) + 1
+    if num_wanted > most:
+        kept = np.sort(kept[np.argsort(-logs[kept], kind="stable")[: max(most - 1, 2) // 2]])
+    total = float(product.periodic_variance(torch.as_tensor(1 / lattice.spacing), values))
+    residual_variance = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
+    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, residual_variance)
+
+
+def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
+    """Return whether a lattice for other hyperparameters suffices for these.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The tolerance of the approximation.
+    """
+    period = 1 / lattice.spacing
+    needed = periods(product, values, lattice.high - lattice.low, tolerance)
+    widths = bandwidths(product, values, period, level)
+    return bool((needed <= period * (1 + 1e-9)).all() and (widths <= lattice.half_widths).all())
+
+
+def half_space(half_widths: Integers) -> Integers:
+    """Return one of each pair of integer vectors j and -j, (p, d).
+
+    They satisfy |j_c| <= K_c. 0 is left out.
+
+    Args:
+        half_widths: The largest integers K, (d,).
+    """
+    axes = [np.arange(-k, k + 1) for k in half_widths]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+    return np.ascontiguousarray(grid[len(grid) // 2 + 1 :])
+
+
+def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str, torch.Tensor]:
+    """Return the hyperparameters with lengthscales times a factor."""
+    names = {f"{prefix}lengthscale" for prefix in product.prefixes}
+    return {name: factor * value if name in names else value for name, value in values.items()}
+
+
+def _within(half_widths: Integers, most: int) -> Integers:
+    """Return half-widths of a lattice of limited size.
+
+    It has at most `_MAX_CELLS` points, and at most 64 times the maximum number of features.
+    """
+    widths = half_widths.copy()
+    cells = min(_MAX_CELLS, 64 * most)
+    while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
+        widths = np.maximum(1, (widths * 0.9).astype(np.int64))
+    return widths
+
 
 # --- Non-uniform fast Fourier transforms by finufft, in one to three columns and double precision --------------------
 
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 PRECISION = 1e-13
@@ -44,12 +542,7 @@ def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]
         strengths: The strengths c, (n,).
         shape: The shape of the result. Its sizes are odd.
     """
-    if not len(angles):
-        return np.zeros(tuple(shape), dtype=np.complex128)
-    result = _function("1", len(shape))(
-        *_columns(angles), np.ascontiguousarray(strengths), tuple(shape), isign=1, eps=PRECISION, nthreads=1
-    )
-    return np.asarray(result, dtype=np.complex128)
+    return _transformed(f"nufft{len(shape)}d1", angles, strengths, tuple(shape), tuple(shape))
 
 
 def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
@@ -59,22 +552,19 @@ def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
         angles: The angles a, (n, d), in radians.
         coefficients: The coefficients C, (2 K_1 + 1, ..., 2 K_d + 1), from k = -K on.
     """
-    if not len(angles):
-        return np.zeros(0, dtype=np.complex128)
-    result = _function("2", coefficients.ndim)(
-        *_columns(angles), np.ascontiguousarray(coefficients), isign=1, eps=PRECISION, nthreads=1
-    )
-    return np.asarray(result, dtype=np.complex128)
+    return _transformed(f"nufft{coefficients.ndim}d2", angles, coefficients, (0,))
 
 
-def _function(kind: str, num_columns: int) -> Any:
+def _transformed(name: str, angles: Floats, given: Complex, empty: tuple[int, ...], *sizes: Any) -> Complex:
+    """Return the result of a function of finufft, or zeros of the shape `empty` without points."""
     import finufft
 
-    return getattr(finufft, f"nufft{num_columns}d{kind}")
-
-
-def _columns(angles: Floats) -> list[Floats]:
-    return [np.ascontiguousarray(column) for column in angles.T]
+    if not len(angles):
+        return np.zeros(empty, dtype=np.complex128)
+    columns = (np.ascontiguousarray(column) for column in angles.T)
+    options = {"isign": 1, "eps": PRECISION, "nthreads": 1}
+    result = getattr(finufft, name)(*columns, np.ascontiguousarray(given), *sizes, **options)
+    return np.asarray(result, dtype=np.complex128)
 
 
 # --- Stationary terms on a lattice ------------------------------------------------------------------------------------
@@ -212,15 +702,12 @@ class LatticeDesign:
             x: The rows, (n, D). Outside the box, f is conditioned on its values at near points of the box.
             parameters: The hyperparameters in the order of `names`.
         """
-        points, scale = self.lattice.columns(x), self.scale(*parameters)
-        is_out = self.is_outside(x)
-        if not bool(is_out.any()):
-            return self.modes.features(points) * scale
-        out = torch.zeros(len(points), self.num_features, dtype=torch.float64)
-        inside, outside = (~is_out).nonzero()[:, 0], is_out.nonzero()[:, 0]
-        out = out.index_put((inside,), self.modes.features(points[inside]) * scale)
-        conditioned = self._conditioned(points[outside], parameters, self.modes.features)
-        return out.index_put((outside,), conditioned * scale)
+        points, outside = self.lattice.columns(x), self.is_outside(x).nonzero()[:, 0]
+        out = self.modes.features(points)
+        if len(outside):
+            conditioned = self._conditioned(points[outside], parameters, self.modes.features)
+            out = out.index_put((outside,), conditioned)
+        return out * self.scale(*parameters)
 
     def is_outside(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) are outside the box, (n,).
@@ -239,14 +726,11 @@ class LatticeDesign:
             x: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
-        if bool(is_out.any()):
-            rows = is_out.nonzero()[:, 0]
-            out = out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1))
-        return out
+        out, rows = self.variance(*parameters).expand(len(x)), self.is_outside(x).nonzero()[:, 0]
+        return out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1)) if len(rows) else out
 
-    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
+    def between(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D) outside the box.
 
         The variance of the term is 1.
 
@@ -255,23 +739,17 @@ class LatticeDesign:
             b: The rows, (m, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out = torch.zeros(len(a), len(b), dtype=torch.float64)
-        rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
-        if len(rows) and len(columns):
-            left, right = a[rows], b[columns]
-            exact = self.kernel(left, right, *parameters)
-            explained = self.features(left, *parameters) @ self.features(right, *parameters).mT
-            out = out.index_put((rows[:, None], columns), exact - explained)
-        return out
+        explained = self.features(a, *parameters) @ self.features(b, *parameters).mT
+        return self.kernel(a, b, *parameters) - explained
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of r at rows (n, D), for a variance of 1.
+        """Return the variances (n,) of r at rows (n, D) outside the box, for a variance of 1.
 
         Args:
             a: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
+        return (1 - self.features(a, *parameters).square().sum(1)).clamp_min(0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
         """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D).

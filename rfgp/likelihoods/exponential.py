@@ -54,8 +54,11 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
-class _Counts:
-    """The common part of likelihoods of counts with mean e^f."""
+class _LogLink:
+    """The common part of likelihoods with mean e^f.
+
+    The variance is e^f + share e^(2 f) for counts, and share e^(2 f) for positive observations.
+    """
 
     is_discrete: ClassVar[bool] = True
     takes_exposure: ClassVar[bool] = True
@@ -70,12 +73,25 @@ class _Counts:
         return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from counts (n,)."""
-        return begin_of_logs(y, weight, 0.5)
+        """Return moments of f from targets (n,)."""
+        return begin_of_logs(y, weight, 0.5 if self.is_discrete else 0.0)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
         return f.exp()
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return the variance of an observation for each f (...)."""
+        return (f.exp() if self.is_discrete else 0) + (2 * f).exp() * self._share(f)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
+        first, spread = log_moments(mean, variance, self._share(mean))
+        return first, first + spread if self.is_discrete else spread
+
+    def _share(self, f: Tensor) -> Tensor | float:
+        """Return the share, 0-d."""
+        return 0.0
 
 
 _MAX_RATE = 1e15
@@ -93,7 +109,7 @@ def _counts(rates: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
 
 
 @dataclass(frozen=True, repr=False)
-class Poisson(_Counts, Likelihood):
+class Poisson(_LogLink, Likelihood):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
 
     Examples:
@@ -124,11 +140,6 @@ class Poisson(_Counts, Likelihood):
         rate = (mean + variance / 2).exp()
         return Expected(y * mean[:, 0] - rate[:, 0] - torch.lgamma(y + 1), y[:, None] - rate, rate)
 
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
-        first, spread = log_moments(mean, variance, 0.0)
-        return first, first + spread
-
     def variance(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
         return f.exp()
@@ -144,7 +155,7 @@ class Poisson(_Counts, Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(_Counts, Likelihood):
+class NegativeBinomial(_LogLink, Likelihood):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
@@ -168,15 +179,6 @@ class NegativeBinomial(_Counts, Likelihood):
         second = -(y + r) * share * rest
         return LogProbDerivatives(value, y - (y + r) * share, second, second * (rest - share))
 
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
-        first, spread = log_moments(mean, variance, 1 / self._size(mean))
-        return first, first + spread
-
-    def variance(self, f: Tensor) -> Tensor:
-        """Return e^f + dispersion e^(2 f), (...)."""
-        return f.exp() + (2 * f).exp() / self._size(f)
-
     def cdf(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the probability of at most y (...) given f (...)."""
         r = self._size(f)
@@ -195,9 +197,12 @@ class NegativeBinomial(_Counts, Likelihood):
         """Return 1 / dispersion, 0-d."""
         return 1 / torch.as_tensor(self.dispersion, dtype=f.dtype)
 
+    def _share(self, f: Tensor) -> Tensor:
+        return 1 / self._size(f)
+
 
 @dataclass(frozen=True, repr=False)
-class Gamma(Likelihood):
+class Gamma(_LogLink, Likelihood):
     """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:
@@ -211,15 +216,11 @@ class Gamma(Likelihood):
 
     shape: Any = None
     parameters = (Parameter("shape", 2.0, (1e-2, 1e5)),)
-    lowest, takes_exposure = 0.0, True
+    is_discrete, latent_deviation = False, None
 
     def check(self, y: Tensor) -> str | None:
         """Return a message about the first target of (n,) that is not positive, or None."""
         return first_where(~(y > 0), y, "positive")
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from targets (n,)."""
-        return begin_of_logs(y, weight, 0.0)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -235,18 +236,6 @@ class Gamma(Likelihood):
         fixed = a * a.log() - torch.lgamma(a) + (a - 1) * y.log()
         return Expected(fixed - a * mean[:, 0] - ratio[:, 0], ratio - a, ratio)
 
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
-        return log_moments(mean, variance, 1 / self._shape(mean))
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
-
-    def variance(self, f: Tensor) -> Tensor:
-        """Return e^(2 f) / a, (...)."""
-        return (2 * f).exp() / self._shape(f)
-
     def cdf(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the probability of at most y (...) given f (...)."""
         a = self._shape(f)
@@ -261,3 +250,6 @@ class Gamma(Likelihood):
 
     def _shape(self, f: Tensor) -> Tensor:
         return torch.as_tensor(self.shape, dtype=f.dtype)
+
+    def _share(self, f: Tensor) -> Tensor:
+        return 1 / self._shape(f)

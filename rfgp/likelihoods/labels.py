@@ -14,7 +14,6 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
 
-LINKS = ("logit", "probit")
 START_VARIANCE = 2.0
 """The variance of the latent function before a fit. Typical probabilities are then 0.2 and 0.8."""
 WIDEST = 1e3
@@ -46,7 +45,7 @@ class Bernoulli(Likelihood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.link not in LINKS:
+        if self.link not in ("logit", "probit"):
             raise InvalidArgumentError(f'link must be "logit" or "probit", got {self.link!r}.')
 
     def check(self, y: Tensor) -> str | None:

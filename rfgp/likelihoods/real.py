@@ -37,10 +37,6 @@ class _Normal:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
     is_standardized: ClassVar[bool] = True
 
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
-        return mean, variance + self.variance(mean)
-
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         noise = torch.as_tensor(self.noise, dtype=f.dtype)
@@ -78,10 +74,6 @@ class Gaussian(_Normal, Likelihood):
     noise: Any = None
     approximations = ()
 
-    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each."""
-        return normal_log_prob(y, mean, variance + self.variance(mean))
-
 
 @dataclass(frozen=True, repr=False)
 class StudentT(Likelihood):
@@ -110,10 +102,6 @@ class StudentT(Likelihood):
     is_standardized, is_concave = True, False
     approximations = ("laplace",)
 
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
-        return mean, variance + self.variance(mean)
-
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         nu, square = self._numbers(f)
@@ -124,10 +112,6 @@ class StudentT(Likelihood):
         second = (nu + 1) * (left.square() - spread) / total.square()
         third = -2 * (nu + 1) * left * (3 * spread - left.square()) / total**3
         return LogProbDerivatives(value, (nu + 1) * left / total, second, third)
-
-    def information(self, slopes: LogProbDerivatives, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the Fisher information (n,) and its derivative 0."""
-        return self.fisher(f), torch.zeros_like(f)
 
     def fisher(self, f: Tensor) -> Tensor:
         """Return the Fisher information (n,)."""

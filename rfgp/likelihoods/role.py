@@ -208,7 +208,7 @@ class Likelihood(ABC):
             slopes: The result of `slopes` at f.
             f: The latent function (n,).
         """
-        return -slopes.second, -slopes.third
+        return (-slopes.second, -slopes.third) if self.is_concave else (self.fisher(f), torch.zeros_like(f))
 
     def fisher(self, f: Tensor) -> Tensor:
         """Return the mean of the curvature over observations given f, (n,).
@@ -259,11 +259,13 @@ class Likelihood(ABC):
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the mean and variance of observations for normal f, or None without a closed form.
 
+        Standardized observations have the mean f, and a variance that does not depend on f.
+
         Args:
             mean: The means (n,) of f.
             variance: The variances (n,) of f.
         """
-        return None
+        return (mean, variance + self.variance(mean)) if self.is_standardized else None
 
     # --- the distribution of an observation given f -----------------------------------------------
 

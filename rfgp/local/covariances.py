@@ -30,9 +30,9 @@ Process = tuple[Covariance, tuple[Tensor, ...]]
 """A covariance and its parameters (...)."""
 
 
-def conditional_entries(
+def conditional_moments(
     process: Process,
-    noise: Tensor | float,  # (n,)
+    noise: Tensor,  # (n,)
     positions: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
     *,
@@ -44,7 +44,7 @@ def conditional_entries(
 
     Args:
         process: The covariance, and its parameters.
-        noise: The noise variance of each row. A number is relative to the variance of the row.
+        noise: The noise variance of each row.
         positions: The positions of the rows, for the division into blocks.
         pattern: The neighbors of each row, with the row itself as the last.
         share: The share of the noise in the variance of a row.
@@ -55,16 +55,33 @@ def conditional_entries(
     (covariance, parameters), (near, numbers_of_rows) = process, neighbors_of(pattern)
     if not len(numbers_of_rows):
         return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
-    fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), parameters)
     parts, order = [], []
     for rows in _blocks(near, numbers_of_rows, positions):
         numbers = torch.from_numpy(near[rows]), torch.from_numpy(numbers_of_rows[rows])
-        compute = partial(_conditioned, covariance, numbers, share, *fixed)
-        parts.append(recomputed(compute, *tensors))
+        parts.append(recomputed(partial(_conditioned, covariance, numbers, share), noise, *parameters))
         order.append(rows)
     original_order = torch.from_numpy(np.argsort(np.concatenate(order)))
     weights, left = (torch.cat(columns)[original_order] for columns in zip(*parts, strict=True))
     return weights, left
+
+
+def inverse_entries(
+    process: Process,
+    noise: Tensor,  # (n,)
+    positions: Floats,  # (n, e)
+    pattern: EntryPattern,  # (r, n)
+) -> Tensor:  # (nnz,)
+    """Return the entries of the inverse factor of a process with noise (`rfgp.local.factor`).
+
+    Args:
+        process: The covariance, and its parameters.
+        noise: The noise variance of each row.
+        positions: The positions of the rows, for the division into blocks.
+        pattern: The neighbors of each row, with the row itself as the last.
+    """
+    weights, left = conditional_moments(process, noise, positions, pattern, share=1.0)
+    scale = left.rsqrt()
+    return in_pattern(-weights * scale[:, None], scale, pattern)
 
 
 def neighbors_of(
@@ -143,7 +160,7 @@ def _conditioned(
     covariance: Covariance,
     numbers: tuple[Tensor, Tensor],  # (b, k), (b,)
     share: float,
-    noise: Tensor | float,  # (n,)
+    noise: Tensor,  # (n,)
     *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
     """Return the weights and variances of the rows of a block."""
@@ -151,8 +168,7 @@ def _conditioned(
     is_present = near >= 0
     distinct, inverse = torch.unique(torch.cat([rows_themselves, near.clamp_min(0).reshape(-1)]), return_inverse=True)
     rows, neighbors = inverse[: len(rows_themselves)], inverse[len(rows_themselves) :].reshape(near.shape)
-    matrix = covariance(distinct, *parameters)
-    noise_of_distinct = noise[distinct] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
+    matrix, noise_of_distinct = covariance(distinct, *parameters), noise[distinct]
     cross = torch.where(is_present, _entries_at(matrix, rows[:, None], neighbors), 0.0)
     pairs = is_present[:, :, None] & is_present[:, None, :]
     among = torch.where(pairs, _entries_at(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
@@ -175,7 +191,8 @@ def _entries_at(
 class _Solve(torch.autograd.Function):
     """C^-1 c of each matrix C (b, k, k) and vector c (b, k).
 
-    The result is 0 for rows that earlier rows determine.
+    The result b is 0 for rows that earlier rows determine. For a gradient g in b, the gradients in C and c are -h b^T
+    and h = C^-1 g.
     """
 
     @staticmethod
@@ -189,21 +206,8 @@ class _Solve(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         factors, is_kept, solution = ctx.saved_tensors
-        return _pulled_back(factors, is_kept, solution, grads[0])
-
-
-def _pulled_back(
-    factors: Tensor,  # (b, k, k)
-    is_kept: Tensor,  # (b, k)
-    solution: Tensor,  # (b, k)
-    grad: Tensor,  # (b, k)
-) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the gradients of b = C^-1 c in matrices and vectors.
-
-    For a gradient g in b they are -h b^T and h = C^-1 g.
-    """
-    solved = torch.cholesky_solve((grad * is_kept)[:, :, None], factors)[:, :, 0]
-    return -solved[:, :, None] * solution[:, None, :], solved
+        solved = torch.cholesky_solve((grads[0] * is_kept)[:, :, None], factors)[:, :, 0]
+        return -solved[:, :, None] * solution[:, None, :], solved
 
 
 def _factorized(

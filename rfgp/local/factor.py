@@ -74,7 +74,9 @@ def nearest_predecessors(
     rows = np.arange(len(z)) if rows is None else rows
     near, counts = nearest_of_prefixes(z, z[rows], rows, count)
     of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
-    return _pattern(of, np.concatenate([near, rows]), (len(rows), len(z)))
+    columns = np.concatenate([near, rows])
+    starts = np.concatenate([[0], np.cumsum(counts + 1)])
+    return SparsityPattern(starts, columns[np.lexsort((columns, of))], (len(rows), len(z)))
 
 
 def nearest_of_prefixes(
@@ -136,12 +138,6 @@ def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
     """Return the nearest points (q, count) of a tree, in increasing order of distance."""
     slack = 0.0 if tree.n <= EXACT else SLACK
     return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=num_threads())[1])
-
-
-def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
-    order = np.lexsort((columns, rows))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
-    return SparsityPattern(starts, columns[order], shape)
 
 
 def used(
@@ -223,14 +219,9 @@ def nearest_before(
         >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), 2, 1).tolist()
         [[0], [1]]
     """
-    rows = np.arange(first, len(z))
-    near = nearest(z, z[first:], min(len(z), count + len(rows)))
-    square = ((z[near] - z[first:, None]) ** 2).sum(-1)
-    square[near >= rows[:, None]] = np.inf
-    chosen = np.argsort(square, axis=1, kind="stable")[:, :count]
-    neighbors = np.where(
-        np.isfinite(np.take_along_axis(square, chosen, axis=1)), np.take_along_axis(near, chosen, 1), len(z)
-    )
+    near, counts = nearest_of_prefixes(z, z[first:], np.arange(first, len(z)), count)
+    neighbors = np.full((len(counts), int(counts.max(initial=1))), len(z))
+    neighbors[np.arange(neighbors.shape[1]) < counts[:, None]] = near
     neighbors.sort(axis=1)
     return np.where(neighbors == len(z), -1, neighbors)
 
@@ -373,7 +364,7 @@ def inverse_factor(
         >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + 0.1 * torch.eye(3).double())
         True
     """
-    features = no_features(x) if features is None else features
+    features = torch.zeros(len(x), 0, dtype=torch.float64) if features is None else features
     out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, features, kind, pattern)
     return out
 
@@ -413,12 +404,11 @@ def log_prob(
     """
     from rfgp.local import loops
 
-    z, targets = scaled_positions(x, lengthscale), as_rows(residual)
-    rows = kind, z, as_rows(no_features(x)), as_rows(noise), float(variance.detach()), pattern.indices, pattern.indptr
+    rows, targets = _fixed(x, lengthscale, variance, noise, kind, pattern), as_rows(residual)
     fixed = *rows, targets, as_array(output_weights.double())
 
     def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
-        gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
+        gradients = np.zeros(rows[1].shape[1]), np.zeros(len(x)), np.zeros(targets.shape)
         return *loops.density_rows(a, b, *fixed, *gradients), *gradients
 
     def compute(needs: Needs) -> tuple[Tensor, Gradients]:
@@ -448,13 +438,59 @@ def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
     return gradient if lengthscale.ndim else gradient.sum()
 
 
-def no_features(x: Tensor) -> Tensor:
-    """Return features (n, 0) for rows without a subtracted part.
+def root_entries(
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # (d,) or ()
+    variance: Tensor,  # ()
+    noise: Tensor,  # (n,)
+    kind: int,
+    pattern: EntryPattern,
+    features: Tensor | None = None,  # (n, F)
+) -> Array:  # (nnz,)
+    """Return the weights of the neighbors of rows, then the conditional deviation of each row without its noise.
 
     Args:
-        x: The rows, (n, d).
+        x: The rows.
+        lengthscale: The lengthscale of the local kernel.
+        variance: The value of the local kernel at distance 0.
+        noise: The noise variance of each row as a neighbor.
+        kind: A kernel of `rfgp.local.KINDS`.
+        pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
+        features: The features phi (n, F) of a part that is subtracted. If None, there are none.
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest_predecessors
+        >>> x, one = torch.tensor([[0.0], [1.0], [0.5]]).double(), torch.ones(()).double()
+        >>> pattern = nearest_predecessors(x.numpy(), 2, np.array([2]))
+        >>> root_entries(x, one, one, torch.zeros(3), KINDS["matern12"], pattern).round(3).tolist()
+        [0.443, 0.443, 0.68]
     """
-    return torch.zeros(len(x), 0, dtype=torch.float64)
+    return _conditional_entries(_fixed(x, lengthscale, variance, noise, kind, pattern, features), share=0.0)
+
+
+def _fixed(
+    x: Tensor,
+    lengthscale: Tensor,
+    variance: Tensor,
+    noise: Tensor,
+    kind: int,
+    pattern: EntryPattern,
+    features: Tensor | None = None,
+) -> tuple[Any, ...]:
+    """Return the arguments of `rfgp.local.loops` after the numbers of rows."""
+    phi = np.zeros((len(x), 0)) if features is None else as_rows(features)
+    rows = scaled_positions(x, lengthscale), phi, as_rows(noise)
+    return kind, *rows, float(variance.detach()), pattern.indices, pattern.indptr
+
+
+def _conditional_entries(fixed: tuple[Any, ...], *, share: float) -> Array:
+    """Return weights and conditional deviations of rows (nnz,), with a share of the noise in the deviations."""
+    from rfgp.local import loops
+
+    starts = fixed[-1]
+    entries = np.empty(starts[-1])
+    in_blocks(starts, lambda a, b: loops.conditional_rows(a, b, *fixed, share, entries))
+    return entries
 
 
 def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
@@ -493,13 +529,9 @@ class _InverseFactor(torch.autograd.Function):
         kind: int,
         pattern: EntryPattern,
     ) -> Tensor:
-        from rfgp.local import loops
-
-        z, phi = scaled_positions(x, lengthscale), as_rows(features)
-        ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
+        ctx.fixed = _fixed(x, lengthscale, variance, noise, kind, pattern, features)
         ctx.save_for_backward(lengthscale, variance, noise, features)
-        entries = np.empty(len(pattern.indices))
-        in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
+        entries = _conditional_entries(ctx.fixed, share=1.0)
         diagonal = pattern.indptr[1:] - 1
         scale = 1 / entries[diagonal]
         entries *= np.repeat(-scale, np.diff(pattern.indptr))
@@ -608,50 +640,6 @@ def whitened_transpose(
     return torch.from_numpy(out)
 
 
-def conditionals(
-    points: Tensor,  # (q, d)
-    x: Tensor,  # (n, d)
-    noise: Tensor,  # (n,)
-    near: Indices,  # (q, k)
-    lengthscale: Tensor,  # (d,) or ()
-    variance: Tensor,  # ()
-    kind: int,
-    features: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
-) -> tuple[Tensor, Tensor]:
-    """Return the weights of the neighbors of points, and conditional variances.
-
-    Args:
-        points: The points.
-        x: The rows.
-        noise: The noise variance of each row.
-        near: The rows that each point is conditioned on, in any order, followed by -1.
-        lengthscale: The lengthscale of the local kernel.
-        variance: The value of the local kernel at distance 0.
-        kind: A kernel of `rfgp.local.KINDS`.
-        features: The features of the subtracted part at rows and at points, as for `inverse_factor`. If None, there are
-            none.
-
-    Returns:
-        The weights b (q, k) and the variances d (q,).
-
-    Examples:
-        >>> from rfgp.local import KINDS, nearest
-        >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.ones(()).double()
-        >>> near = nearest(x.numpy(), x[:1].numpy() + 0.5, 2)
-        >>> weights, variance = conditionals(x[:1] + 0.5, x, torch.zeros(3), near, one, one, KINDS["matern12"])
-        >>> near.tolist(), weights.round(decimals=3).tolist()
-        ([[0, 1]], [[0.443, 0.443]])
-    """
-    from rfgp.local import loops
-
-    z, scaled_points = (scaled_positions(a, lengthscale) for a in (x, points))
-    phi, points_phi = map(as_rows, features or (no_features(x), no_features(points)))
-    weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, z, phi, as_array(noise), float(variance), scaled_points, points_phi, near, weights, left)
-    in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
-    return torch.from_numpy(weights), torch.from_numpy(left)
-
-
 class _Whitened(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
@@ -701,7 +689,8 @@ class LatentRoot:
     Examples:
         >>> from rfgp.local import KINDS, nearest_predecessors
         >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0)
-        >>> root = LatentRoot.of(x, one, one, KINDS["matern12"], nearest_predecessors(x.numpy(), 2))
+        >>> pattern, jitter = nearest_predecessors(x.numpy(), 2), JITTER * torch.ones(3)
+        >>> root = LatentRoot(root_entries(x, one, one, jitter, KINDS["matern12"], pattern), pattern)
         >>> L = root.root_times(torch.eye(3).double())
         >>> torch.allclose(L @ L.mT, torch.exp(-torch.cdist(x, x)))
         True
@@ -709,36 +698,6 @@ class LatentRoot:
 
     entries: Array
     pattern: SparsityPattern
-
-    @classmethod
-    def of(
-        cls,
-        x: Tensor,
-        lengthscale: Tensor,
-        variance: Tensor,
-        kind: int,
-        pattern: SparsityPattern,
-        features: Tensor | None = None,
-    ) -> "LatentRoot":
-        """Return the root for ordered rows and a stationary kernel.
-
-        Args:
-            x: The ordered rows.
-            lengthscale: The lengthscale of the kernel.
-            variance: The value of the kernel at distance 0.
-            kind: A kernel of `rfgp.local.KINDS`.
-            pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
-            features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If
-                None, there are none.
-        """
-        from rfgp.local import loops
-
-        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if features is None else features)
-        noise = np.full(len(z), JITTER * float(variance))
-        fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
-        entries = np.empty(len(pattern.indices))
-        in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *fixed, 0.0, entries))
-        return cls(entries, pattern)
 
     @property
     def deviations(self) -> Array:

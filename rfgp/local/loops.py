@@ -717,29 +717,3 @@ def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_l
             total += pairs[q] * (position - others[q]) ** 2
         grad_lengths[c] += total
     return grad_variance
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def condition_points(first, last, kind, z, phi, noise, variance, points, points_phi, near, weights, left):
-    """Write b (q, k) and d (q,) of points given rows near them, without noise.
-
-    The points (q, d) are those from `first` to `last` - 1. near (q, k) are the rows.
-
-    points_phi (q, F) are their features. Rows of -1 are ignored.
-    """
-    most = near.shape[1]
-    workspace = _workspace(most + 1, z.shape[1], phi.shape[1])
-    (positions, noises, rest), _, (upper, lower, inverse), (rows, _) = workspace
-    solved = np.empty((1, lower.shape[1]))
-    for i in range(first, last):
-        count = 0
-        while count < most and near[i, count] >= 0:
-            count += 1
-        _gather(z, phi, noise, near[i, :count], workspace)
-        positions[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
-        _factorize(kind, variance, count + 1, workspace)
-        transpose(upper, lower, count + 1)
-        left[i] = max(rest[count], 0.0)
-        solved[0] = lower[count]
-        solve_transposed(lower, inverse, solved, 1, count)
-        weights[i] = solved[0, :most]

@@ -267,7 +267,7 @@ def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Appro
     data, kernel = spec.term_data(values, state.num_observations), spec.fitted_kernel(values)
     for data_of_term, term, prior in zip(data, kernel.terms(), spec.term_priors, strict=True):
         chosen = spec.approximations[data_of_term.term.name]
-        yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost_of(data_of_term, prior)
+        yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost(data_of_term, prior)
 
 
 def _some_points(rows: Rows, seed: int) -> Tensor:

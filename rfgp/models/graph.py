@@ -21,8 +21,7 @@ from rfgp.approximations import (
     Taylor,
     TruncatedSpectrum,
 )
-from rfgp.approximations.measured import has_small_precision
-from rfgp.approximations.nodes import NONZEROS_PER_WALKER, NodeTerm, make_features, nodes_of
+from rfgp.approximations.nodes import NONZEROS_PER_WALKER, NodeTerm, has_small_precision, make_features, nodes_of
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.fields import MeshDomain

@@ -7,7 +7,7 @@ import torch
 
 from rfgp import couplings, random, spectra
 from rfgp.approximations import Exact, RandomFeatures, Vecchia
-from rfgp.approximations.role import FeatureMap, SpectralPart, WeightTermPrior
+from rfgp.approximations.role import FeatureMap
 from rfgp.likelihoods import Likelihood
 from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
@@ -141,11 +141,8 @@ class SparseSpectrumGP(GP):
         Raises:
             NotFittedError: If there are no data yet.
         """
-        term = self.state.spec.term_priors[0]
-        assert isinstance(term, WeightTermPrior)
-        part = term.parts[0]
-        assert isinstance(part, SpectralPart)
-        return part.feature_map
+        feature_map: FeatureMap = self.state.spec.term_priors[0].basis.spectral.feature_map
+        return feature_map
 
 
 class ExactGP(GP):

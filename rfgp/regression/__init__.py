@@ -1,5 +1,6 @@
 """Immutable states of models: rows under a prior at given hyperparameters, and specifications."""
 
+from rfgp.inference.mixture import Member as Member
 from rfgp.regression.calibration import Calibration as Calibration
 from rfgp.regression.calibration import calibrated_ends as calibrated_ends
 from rfgp.regression.calibration import calibration as calibration
@@ -14,7 +15,6 @@ from rfgp.regression.report import Score as Score
 from rfgp.regression.report import SelectionReport as SelectionReport
 from rfgp.regression.report import Stage as Stage
 from rfgp.regression.report import Trial as Trial
-from rfgp.regression.spec import Member as Member
 from rfgp.regression.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec import mean_and_noise as mean_and_noise
 from rfgp.regression.state import GPState as GPState

@@ -11,7 +11,6 @@ predictive deviations s. Source: Jaber et al. (2024), Conformal approach to Gaus
 coverage guarantees (J+GP), after Barber et al. (2021), Predictive inference with the jackknife+.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +24,9 @@ from torch import Tensor
 from rfgp import metrics, random
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference import prediction as unsupported
 from rfgp.inference.distributions import ENTRIES, check_level, factors, in_memory
-from rfgp.inference.integrals import IntegratedGP, rule_for
-from rfgp.inference.mixture import ConditionedGP, MixtureDistribution, MixtureMember
-from rfgp.inference.observed import TermPrediction
-from rfgp.inference.prediction import Prediction
+from rfgp.inference.mixture import ConditionedGP, IntegratedGP, Member, MixtureDistribution, rule_for
+from rfgp.inference.prediction import NO_OBSERVED_INTEGRAL, Prediction
 from rfgp.regression.inputs import ModelInputs
 from rfgp.regression.report import FitReport
 from rfgp.regression.state import GPState, left_out_prediction, predicted
@@ -68,15 +64,13 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
     prediction = predicted(state, first, output_format)
     shift = (prediction.location / prediction.scale).reshape(-1)
     process = IntegratedGP(state.posterior, memory=state.process.memory, rule=rule, shift=shift)
-    prediction = dataclasses.replace(
+    prediction = replace(
         prediction,
         latent=process.at(corners),
         location=0 * prediction.location,
-        of_observations=unsupported.raise_unsupported_integrals,
+        of_observations=NO_OBSERVED_INTEGRAL,
     )
-    if isinstance(prediction, TermPrediction):
-        prediction = dataclasses.replace(prediction, process=process, inputs=corners)
-    return prediction
+    return prediction if prediction.process is None else replace(prediction, process=process, inputs=corners)
 
 
 def _places(inputs: ModelInputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
@@ -227,14 +221,14 @@ def conformal_intervals(state: GPState, rows: Rows) -> Ends:
     Raises:
         DataError: If the rows are read in blocks.
     """
-    members = state.spec.processes(state.hyperparameters)
+    members = state.spec.members(state.hyperparameters)
     has_closed_form = all(member.prior.neighbors is None and not uses_cg(member.prior, rows) for member in members)
     if is_read_in_blocks(rows) or len(rows) > MAX_LEFT_OUT or not has_closed_form:
         return _split_conformal(state, rows)
     return _jackknife_plus(members, gathered(state.weighted(rows)), state)
 
 
-def _without_each(member: MixtureMember, rows: Block, memory: float | None) -> tuple[Moments, PointMoments]:
+def _without_each(member: Member, rows: Block, memory: float | None) -> tuple[Moments, PointMoments]:
     """Return means (n, k) and variances (n, 1) of the rows given all others, and a function to those at points."""
     units = replace(rows.standardized_block, targets=torch.eye(len(rows)).to(rows.targets))
     inference = solver_for(member.prior, units, member.mean.new_zeros(len(rows)), member.noise)
@@ -252,7 +246,7 @@ def _without_each(member: MixtureMember, rows: Block, memory: float | None) -> t
     return (mean, variances + more.expand(len(rows))[:, None]), moments
 
 
-def _jackknife_plus(members: Sequence[MixtureMember], rows: Block, state: GPState) -> Ends:
+def _jackknife_plus(members: Sequence[Member], rows: Block, state: GPState) -> Ends:
     """Return jackknife+ intervals with standardized scores. Scales of the rows come from models without their fold."""
     units, memory, model = state.scaling.targets, state.spec.options.memory, state.scale_model
     left_out, without_each = zip(*(_without_each(member, rows, memory) for member in members), strict=True)

@@ -15,14 +15,14 @@ from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
 from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.mixture import MixturePosterior
+from rfgp.inference.mixture import Member, MixturePosterior
 from rfgp.inference.scales import ScaleModel
 from rfgp.kernels import RBF, Kernel, Matern, RationalQuadratic, Stationary, Sum
 from rfgp.kernels.role import hyperparameters_of
 from rfgp.local.kinds import KINDS, read_spectrum, spectrum_of
 from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.regression.options import ModelOptions, by_process
-from rfgp.regression.spec import Member, ModelSpec, check_blocks, mean_and_noise
+from rfgp.regression.spec import ModelSpec, check_blocks, mean_and_noise
 from rfgp.regression.starts import sampled
 from rfgp.regression.state import GPState, check_rows, has_exposures, predicted
 from rfgp.rows import (

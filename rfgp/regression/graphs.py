@@ -20,8 +20,15 @@ from graphs.advice import Advice, Candidate, exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.approximations import MeasuredFeatures
-from rfgp.approximations.measured import sample_of
-from rfgp.approximations.nodes import NodeApproximation, NodeFeatures, NodeTerm, drawn_with, node_term, nodes_of
+from rfgp.approximations.nodes import (
+    NodeApproximation,
+    NodeFeatures,
+    NodeTerm,
+    drawn_with,
+    node_term,
+    nodes_of,
+    sample_of,
+)
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
@@ -191,8 +198,9 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
     theta = torch.as_tensor(kernel.values)
     positions = torch.from_numpy(sample)
     with torch.no_grad():
-        prior = features.prior(theta, torch.ones((), dtype=torch.float64))
-        estimate = prior.kernel(positions, positions).double().numpy()
+        rows = positions[:, None]
+        prior = features.prior(theta, torch.ones((), dtype=torch.float64), 0, "nodes")
+        estimate = prior.kernel(rows, rows).double().numpy()
     return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
 
 
@@ -205,7 +213,7 @@ def features_of(term: TermPrior) -> NodeFeatures | None:
     Returns:
         The features, or None for other features and sparse precisions.
     """
-    return term.features if isinstance(term, NodeTerm) else None
+    return term.basis if isinstance(term, NodeTerm) else None
 
 
 def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior | None:

@@ -431,8 +431,8 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
     most, scale = torch.finfo(inputs.dtype).max ** (1 / 3), columns.scale.double()
     ends = torch.stack(torch.aminmax(inputs, dim=0)).double()
     distances = ((ends - columns.location) / scale).abs().amax(0) / columns.spread
-    for index, kind in enumerate(schema.kinds):
-        if kind is ColumnKind.NUMBER and not bool(distances[index] <= most):
+    for index in (~(distances <= most)).nonzero()[:, 0].tolist():
+        if schema.columns[index].kind is ColumnKind.NUMBER:
             row = int(((inputs[:, index].double() - columns.location[index]) / scale[index]).abs().argmax())
             raise DataError(
                 f"Column {schema.columns[index].key!r} must lie within {most:.0e} standard deviations of the training "

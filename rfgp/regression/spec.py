@@ -13,7 +13,7 @@ from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import with_indicators
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.mixture import MixtureMember
+from rfgp.inference.mixture import Member
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import BoundTerm, ColumnSummary, bind, hyperparameters_of, requests_of
@@ -69,6 +69,7 @@ from rfgp.rows import (
     rows_in_memory,
 )
 from rfgp.scaling import Affine, Scaling
+from rfgp.torch_context import CachedWithoutLock
 
 # --- The base class of specifications: prior, likelihood and hyperparameters of a model before data ------------------
 
@@ -91,31 +92,6 @@ class Variance(NamedTuple):
     name: str
     start: float
     bounds: tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A process with its weight in an average of posteriors.
-
-    Attributes:
-        weight: The weight. The weights of an average sum to one.
-        spec: The specification of the process.
-        values: Its hyperparameters.
-    """
-
-    weight: float
-    spec: "ModelSpec"
-    values: ParameterValues
-
-    @property
-    def noise(self) -> Tensor:
-        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
-        return self.values.standardized("noise").double()
-
-    @property
-    def prior(self) -> Prior:
-        """The prior at these hyperparameters."""
-        return self.spec.prior(self.values)
 
 
 # --- The specification of a model, resolved on data ------------------------------------------------------------------
@@ -159,7 +135,7 @@ class ModelSpec:
     noise_prefix: ClassVar[str] = "noise."
     """The prefix of the hyperparameters of a noise that depends on the inputs."""
 
-    @property
+    @CachedWithoutLock
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
@@ -200,14 +176,6 @@ class ModelSpec:
         """
         alone = replace(self, weight=1.0, other_members=()) if self.other_members else self
         return Member(self.weight, alone, values), *self.other_members
-
-    def processes(self, values: ParameterValues) -> list[MixtureMember]:
-        """Return the processes whose posteriors are averaged, under a Gaussian likelihood.
-
-        Args:
-            values: The hyperparameters of the first.
-        """
-        return [MixtureMember(one.weight, one.prior, *mean_and_noise(one.values)) for one in self.members(values)]
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
         """Return the standardized noise variance of a Gaussian likelihood, 0-d.
@@ -516,11 +484,6 @@ def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
 
 
-MAX_OF_CLASSES = 500
-"""The maximum number of rows for variational inference of several classes without features. A step costs n^3 for each
-class."""
-
-
 def check_blocks(spec: ModelSpec, values: ParameterValues, rows: Rows) -> None:
     """Check that terms and inference support rows that are read in blocks.
 
@@ -566,8 +529,8 @@ def priors_of(spec: ModelSpec, values: ParameterValues) -> list[Prior]:
 def inference_of(spec: ModelSpec, rows: Rows) -> str | None:
     """Return the approximation of the posterior given rows, or None if it is exact.
 
-    The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, or 500 rows of
-    several classes without features.
+    The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, and for several
+    classes with exact terms only at any number.
 
     Args:
         spec: The specification.
@@ -577,9 +540,10 @@ def inference_of(spec: ModelSpec, rows: Rows) -> str | None:
         "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.inference
-    most = limits().max_dense if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))
-    is_variational = likelihood.is_far_from_normal and is_kept and len(rows) <= most
+    is_small = is_kept and len(rows) <= limits().max_dense
+    is_exact = likelihood.num_latents > 1 and spec.options.has_matrices
+    is_variational = likelihood.is_far_from_normal and (is_small or is_exact)
     return "variational" if is_variational else likelihood.approximations[0]

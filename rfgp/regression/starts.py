@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations.equispaced_fourier import LatticeTerm, with_shared_lattices
+from rfgp.approximations.equispaced_fourier import with_shared_lattices
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundTerm, ColumnSummary
+from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.priors import HalfNormalDeviation
@@ -264,9 +265,10 @@ def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], row
         priors: The terms with their bases.
         rows: The rows, whose range and noise the summary gets.
     """
-    if not any(isinstance(prior, LatticeTerm) for prior in priors):
+    if not any(isinstance(prior.basis, LatticeDesign) for prior in priors):
         return None
-    return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))
+    low, high = ends_of(rows)
+    return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def priors_on_new_lattices(
@@ -287,7 +289,7 @@ def priors_on_new_lattices(
     """
     relaid = list(priors)
     for number, (term_data, prior) in enumerate(zip(data, priors, strict=True)):
-        if isinstance(prior, LatticeTerm):
+        if isinstance(prior.basis, LatticeDesign):
             relaid[number] = chosen[term_data.term.name].rebuild(term_data, _seed(seed, number), prior)
             if relaid[number] is not prior:
                 chosen[term_data.term.name].check(term_data)

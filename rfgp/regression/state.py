@@ -22,20 +22,19 @@ from rfgp.errors import (
     OutlierWarning,
     arguments,
 )
-from rfgp.inference import prediction as unsupported
 from rfgp.inference import sites
-from rfgp.inference.distributions import MarginalDistribution, ResultCache
+from rfgp.inference.distributions import MarginalDistribution, ResultCache, prior_kernel
 from rfgp.inference.mixture import (
     ConditionedGP,
     MixtureDistribution,
     MixtureInference,
     MixturePosterior,
     MixturePrediction,
-    prior_kernel,
+    saved_tensors,
     tensors_by_prefix,
 )
-from rfgp.inference.observed import LeaveOneOut, TermPrediction, observations
-from rfgp.inference.prediction import Prediction
+from rfgp.inference.observed import LeaveOneOut, observations
+from rfgp.inference.prediction import NO_OBSERVED_DERIVATIVE, Prediction
 from rfgp.inference.scales import PointScales, ScaleModel
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
@@ -277,7 +276,7 @@ def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Ten
     with torch.no_grad():
         if not spec.is_gaussian:
             return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
-        members, parts = spec.processes(values), tensors_by_prefix(tensors)
+        members, parts = spec.members(values), tensors_by_prefix(tensors)
         if len(members) == 1:
             return solvers.restore(members[0].prior, tensors)
         posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
@@ -335,7 +334,7 @@ def left_out_prediction(
         latent = _marginals(*(inference or state.infer(rows)).leave_one_out())
         prediction = Prediction(latent, location.reshape(-1)[0], scale.reshape(-1)[0], *last)
         return observations(prediction, bound_likelihood(state), offset if rows.has_fixed_noise else None), y
-    members, latents, rows = state.spec.processes(state.hyperparameters), [], state.weighted(rows)
+    members, latents, rows = state.spec.members(state.hyperparameters), [], state.weighted(rows)
     for member in members:
         mean, variance = solvers.solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
         repeated = [  # a row is the mean of its repetitions
@@ -498,7 +497,7 @@ class GPState:
         """
         if not self.spec.is_gaussian:
             return observed_inference(self, rows, warm_start)
-        members = self.spec.processes(self.hyperparameters)
+        members = self.spec.members(self.hyperparameters)
         if len(members) > 1:
             return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
@@ -655,7 +654,7 @@ class GPState:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**state, "given": None if self.given is None else self.given.tensors()}
+        return {**state, "given": None if self.given is None else saved_tensors(self.given)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -758,10 +757,10 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
         latent = scales.scaled()
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
     is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
+    more: dict[str, Any] = {"of_observations": of_observations, "is_small": is_small, "scales": scales}
     if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, of_observations=of_observations, is_small=is_small, scales=scales)
-    more: dict[str, Any] = {"process": process, "inputs": inputs, "is_small": is_small, "scales": scales}
-    return TermPrediction(*parts, of_observations=of_observations, **more)
+        return MixturePrediction(*parts, inputs=inputs, **more)
+    return Prediction(*parts, process=process, inputs=inputs, **more)
 
 
 def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
@@ -787,7 +786,7 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
     Raises:
         InvalidArgumentError: If there are several processes, or the function has no derivative.
     """
-    if not isinstance(prediction, TermPrediction) or prediction.process is None:
+    if prediction.process is None:
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
@@ -799,9 +798,7 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
         "location": zero,
         "scale": prediction.scale / unit.double(),
     }
-    return dataclasses.replace(
-        prediction, **changes, of_observations=unsupported.raise_unsupported_derivative, scales=None
-    )
+    return dataclasses.replace(prediction, **changes, of_observations=NO_OBSERVED_DERIVATIVE, scales=None)
 
 
 def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 import graphs
 from rfgp.approximations import Approximation, InducingPoints, RandomFeatures, SparsePrecision
 from rfgp.approximations import Exact as ExactTerm
-from rfgp.approximations.measured import has_small_precision
-from rfgp.approximations.nodes import NONZEROS_PER_WALKER
+from rfgp.approximations.nodes import NONZEROS_PER_WALKER, has_small_precision
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
 from rfgp.counts import counted

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphs.random import GENERATOR_VERSION
 from rfgp import couplings, random
-from rfgp import features as feature_maps
 from rfgp.approximations import (
     Approximation,
     EquispacedFourier,
@@ -25,33 +24,23 @@ from rfgp.approximations import (
     TermPrior,
     Vecchia,
 )
-from rfgp.approximations.equispaced_fourier import LatticeTerm, column_indices_of
-from rfgp.approximations.exact import KernelTerm, splits_of
-from rfgp.approximations.inducing_points import KernelNeighborTerm, NeighborTerm, PointTerm
+from rfgp.approximations.equispaced_fourier import column_indices_of
+from rfgp.approximations.exact import Split, kernel_term, splits_of
+from rfgp.approximations.inducing_points import Points
 from rfgp.approximations.nodes import (
     ExactFeatures,
     NodeApproximation,
     NodeFeatures,
-    NodeProductTerm,
-    NodeTerm,
     SpectrumFeatures,
-    columns_of,
     make_features,
     node_term,
     nodes_of,
 )
-from rfgp.approximations.role import (
-    FactorFeatures,
-    FinitePart,
-    SpectralPart,
-    WeightTermPrior,
-    parameter_names,
-    scale_name,
-)
-from rfgp.approximations.sparse_precision import PrecisionTermPrior
+from rfgp.approximations.role import Factors, SpectralPart, weights_term
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.role import Factor
+from rfgp.kernels.role import BoundFactor, BoundTerm, Factor
 from rfgp.lattices import Lattice, Modes
+from rfgp.lattices.design import LatticeDesign
 from rfgp.regression.inputs import check_columns
 from rfgp.saving.container import Json, Tensors
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
@@ -90,33 +79,31 @@ class _Form(NamedTuple):
     """A kind of terms in a file.
 
     Attributes:
-        kind: The class.
         encode: A function that returns JSON, and tensors (...).
         decode: A function that returns the term.
         approximations: The approximations with this form.
         needs_data: A function that returns whether predictions of a term need the rows.
     """
 
-    kind: type
-    encode: Callable[[Any, Encoder], tuple[Json, dict[str, Tensor]]]
+    encode: Callable[[Any, BoundTerm, Encoder], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[SavedTerm], TermPrior]
     approximations: tuple[type[Approximation], ...]
-    needs_data: Callable[[Any], bool] = lambda prior: False
+    needs_data: Callable[[Any], bool] = lambda basis: False
 
 
-def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def encode_draw(prior: TermPrior, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return a term with its draws as JSON, and its tensors (...).
 
     Args:
         prior: The term with its draws.
+        term: The term.
         encoder: The encoder of values.
 
     Raises:
-        InvalidArgumentError: If its class cannot be saved.
+        InvalidArgumentError: If its kind cannot be saved.
     """
-    name = _form_of(prior)
-    content, tensors = _FORMS[name].encode(prior, encoder)
-    return {"form": name, **content}, tensors
+    content, tensors = _form_of(prior).encode(prior.basis, term, encoder)
+    return {"form": prior.kind, **content}, tensors
 
 
 def decode_draw(saved: SavedTerm) -> TermPrior:
@@ -131,7 +118,7 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
     """
     form = _FORMS[saved.content["form"]]
     if not isinstance(saved.approximation, form.approximations):
-        raise ValueError(f"{saved.approximation!r} does not match {form.kind.__name__}")
+        raise ValueError(f"{saved.approximation!r} does not match {saved.content['form']!r}")
     saved.approximation.check(saved.data)
     return form.decode(saved)
 
@@ -142,22 +129,21 @@ def needs_data(prior: TermPrior) -> bool:
     Args:
         prior: The term with its draws.
     """
-    return _FORMS[_form_of(prior)].needs_data(prior)
+    return _form_of(prior).needs_data(prior.basis)
 
 
-def _form_of(prior: TermPrior) -> str:
-    for name, form in _FORMS.items():
-        if type(prior) is form.kind:
-            return name
-    raise InvalidArgumentError(f"A term must have a class that can be saved, got {type(prior).__name__}.")
+def _form_of(prior: TermPrior) -> _Form:
+    if prior.kind not in _FORMS:
+        raise InvalidArgumentError(f"A term must be of a kind that can be saved, got {prior.kind!r}.")
+    return _FORMS[prior.kind]
 
 
-def _nothing(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _nothing(basis: None, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     return {}, {}
 
 
-def _encode_kernel(prior: KernelTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    return {} if prior.split is None else {"split": [list(side) for side in prior.split]}, {}
+def _encode_kernel(split: Split | None, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    return {} if split is None else {"split": [list(side) for side in split]}, {}
 
 
 def _kernel(saved: SavedTerm) -> TermPrior:
@@ -165,45 +151,33 @@ def _kernel(saved: SavedTerm) -> TermPrior:
     splits = [split for split in splits_of(saved.data.term) if [list(side) for side in split] == known]
     if known is not None and not splits:
         raise ValueError("the factors of a product must be divided into two sides")
-    return KernelTerm(saved.data.term, parameter_names(saved.data, with_scale=True), splits[0] if splits else None)
+    return kernel_term(saved.data, splits[0] if splits else None)
 
 
-def _precision(saved: SavedTerm) -> TermPrior:
-    return PrecisionTermPrior(saved.data.term, scale_name(saved.data.term, saved.data.values))
-
-
-def _neighbors(saved: SavedTerm) -> TermPrior:
+def _built(saved: SavedTerm) -> TermPrior:
     return saved.approximation.build(saved.data, saved.seed)
 
 
 # --- weights ---------------------------------------------------------------------------------------
 
 
-def _encode_weights(prior: WeightTermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_weights(basis: Factors, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
-    finite = [part for part in prior.parts if isinstance(part, FinitePart)]
-    spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
-    if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
-        raise InvalidArgumentError("The features must have a class that can be saved, got others.")
-    factors = [id(factor) for factor in prior.term.term.factors]
-    series = [None if id(part.factor) in factors else encoder.encode(part.factor) for part in finite]
-    tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
-    return {"series": series, "has_frequencies": bool(spectral)}, tensors
+    factors = [id(factor) for factor in term.term.factors]
+    series = [None if id(part.factor) in factors else encoder.encode(part.factor) for part in basis.finite]
+    tensors = {} if basis.spectral is None else encode_frequencies(basis.spectral.feature_map.frequencies)
+    return {"series": series, "has_frequencies": basis.spectral is not None}, tensors
 
 
 def _weights(saved: SavedTerm) -> TermPrior:
-    parts, data = list(saved.data.term.parts()), saved.data
-    spectral = [part for part in parts if part[0].measure is not None] if saved.content["has_frequencies"] else []
-    finite = [part for part in parts if not any(part is other for other in spectral)]
-    restored = list[FactorFeatures]()
-    for (factor, indices, prefix), content in zip(finite, saved.content["series"], strict=True):
-        series = factor if content is None else _series(factor, saved.decoder.decode(content))
-        if series.functions(data.columns.select(indices)) is None:
+    data, restored, has_frequencies = saved.data, list[BoundFactor](), saved.content["has_frequencies"]
+    finite = [part for part in data.term.parts() if part.factor.measure is None or not has_frequencies]
+    for part, content in zip(finite, saved.content["series"], strict=True):
+        series = part if content is None else part._replace(factor=_series(part.factor, saved.decoder.decode(content)))
+        if series.functions(data.columns) is None:
             raise ValueError(f"all factors of {data.term.name} must have finitely many functions")
-        restored.append(FinitePart(series, indices, prefix))
-    if spectral:
-        restored.insert(0, _spectral(saved, spectral))
-    return WeightTermPrior.of(data, restored)
+        restored.append(series)
+    return weights_term(data, _spectral(saved) if has_frequencies else None, restored)
 
 
 def _series(factor: Factor, saved: Any) -> Factor:
@@ -215,25 +189,22 @@ def _series(factor: Factor, saved: Any) -> Factor:
     return series
 
 
-def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -> SpectralPart:
+def _spectral(saved: SavedTerm) -> SpectralPart:
     """Return the random features of stationary factors."""
     approximation = saved.approximation
     if not isinstance(approximation, RandomFeatures):
         raise ValueError(f"{approximation!r} has no frequencies")
-    places, prefixes = tuple(indices for _, indices, _ in spectral), tuple(prefix for *_, prefix in spectral)
-    shape = approximation.num_frequencies, sum(map(len, places))
+    count = sum(len(part.indices) for part in saved.data.term.parts() if part.factor.measure is not None)
     coupling = couplings.for_features(approximation.coupling, approximation.kind)
-    frequencies = decode_frequencies(saved.tensors, shape, coupling, approximation.kind)
-    feature_map = feature_maps.by_name(approximation.kind)(frequencies)
-    path = f"{saved.data.term.name}.frequencies" if approximation.learn_frequencies else None
-    return SpectralPart(places, prefixes, feature_map, path)
+    shape = approximation.num_frequencies, count
+    return approximation.spectral(saved.data, decode_frequencies(saved.tensors, shape, coupling, approximation.kind))
 
 
 # --- points ----------------------------------------------------------------------------------------
 
 
-def _encode_points(prior: PointTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    return {}, {"points": prior.points}
+def _encode_points(basis: Points, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    return {}, {"points": basis.points}
 
 
 def _points(saved: SavedTerm) -> TermPrior:
@@ -246,15 +217,15 @@ def _points(saved: SavedTerm) -> TermPrior:
     return approximation.with_points(data, points, saved.seed)
 
 
-def _always(prior: TermPrior) -> bool:
+def _always(basis: Any) -> bool:
     return True
 
 
 # --- lattices --------------------------------------------------------------------------------------
 
 
-def _encode_lattice(prior: LatticeTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    modes, lattice = prior.design.modes, prior.design.lattice
+def _encode_lattice(design: LatticeDesign, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    modes, lattice = design.modes, design.lattice
     arrays = {name: getattr(lattice, name) for name in LATTICE_ARRAYS} | {"indices": modes.indices}
     return {}, {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
 
@@ -283,10 +254,9 @@ def _lattice(saved: SavedTerm) -> TermPrior:
 # --- nodes -----------------------------------------------------------------------------------------
 
 
-def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_nodes(features: NodeFeatures, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the settings of draws of features, and eigenvalues (r,) and eigenvectors (N, r)."""
-    features, tensors = prior.features, dict[str, Tensor]()
-    walks = features.walks
+    tensors, walks = dict[str, Tensor](), features.walks
     if isinstance(features, SpectrumFeatures):  # they differ between machines by rotations and reflections
         arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
         tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
@@ -302,22 +272,6 @@ def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[
 
 def _nodes(saved: SavedTerm) -> TermPrior:
     return node_term(saved.data, _features_of_nodes(saved))
-
-
-def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return the settings of draws of features of nodes and of columns, and the tensors (...) of both."""
-    (nodes, of_nodes), (columns, of_columns) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
-    return {**nodes, "columns": columns}, {**of_nodes, **of_columns}
-
-
-def _product(saved: SavedTerm) -> TermPrior:
-    assert isinstance(saved.approximation, NodeApproximation)
-    if saved.approximation.columns is None:
-        raise ValueError(f"{saved.approximation!r} does not support products")
-    data, content = columns_of(saved.data), saved.content["columns"]
-    columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
-    assert isinstance(columns, WeightTermPrior)
-    return NodeProductTerm(saved.data.term, _features_of_nodes(saved), nodes_of(saved.data)[2], columns)
 
 
 def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
@@ -351,13 +305,12 @@ def _size(content: Any) -> dict[str, int]:
 
 
 _FORMS = {
-    "kernel": _Form(KernelTerm, _encode_kernel, _kernel, (Exact,), _always),
-    "weights": _Form(WeightTermPrior, _encode_weights, _weights, (Exact, RandomFeatures)),
-    "lattice": _Form(LatticeTerm, _encode_lattice, _lattice, (EquispacedFourier,)),
-    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), lambda prior: prior.neighbors is not None),
-    "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
-    "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
-    "precision": _Form(PrecisionTermPrior, _nothing, _precision, (SparsePrecision,)),
-    "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
-    "node products": _Form(NodeProductTerm, _encode_product, _product, (NodeApproximation,)),
+    "kernel": _Form(_encode_kernel, _kernel, (Exact,), _always),
+    "weights": _Form(_encode_weights, _weights, (Exact, RandomFeatures)),
+    "lattice": _Form(_encode_lattice, _lattice, (EquispacedFourier,)),
+    "points": _Form(_encode_points, _points, (InducingPoints,), lambda basis: basis.neighbors is not None),
+    "neighbors": _Form(_nothing, _built, (Vecchia,), _always),
+    "neighbors of a kernel": _Form(_nothing, _built, (Vecchia,), _always),
+    "precision": _Form(_nothing, _built, (SparsePrecision,)),
+    "nodes": _Form(_encode_nodes, _nodes, (NodeApproximation, Exact)),
 }

@@ -125,7 +125,7 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
     draws, tensors = [], dict[str, Tensor]()
     for index, (term, prior) in enumerate(zip(spec.terms, spec.term_priors, strict=True)):
         with naming(f"The term {term.name!r}"):
-            content, drawn = encode_draw(prior, encoder)
+            content, drawn = encode_draw(prior, term, encoder)
         draws.append(content)
         tensors |= {f"draw.{index}.{name}": tensor for name, tensor in drawn.items()}
     return draws, tensors

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.mixture import saved_shapes, saved_tensors
 from rfgp.regression import FitReport, GPState, ModelSpec
 from rfgp.regression.state import restored
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
@@ -94,7 +95,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         tensors |= {f"scales.{name}": tensor for name, tensor in scale_tensors.items()}
     tensors |= _scaling_tensors(state.scaling)
     tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(state.hyperparameters).items()}
-    tensors |= {f"predictor.{name}": t for name, t in state.posterior.tensors().items()}
+    tensors |= {f"predictor.{name}": t for name, t in saved_tensors(state.posterior).items()}
     if given is not None:
         columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
         tensors |= {f"data.{name}": tensor for name, tensor in columns.items() if tensor is not None}
@@ -205,7 +206,7 @@ def _check_posterior(posterior: Posterior, given: Tensors, state: GPState) -> No
     """Check that tensors of a posterior match the rows, the outputs and the prior."""
     scale, likelihood = state.scaling.targets.scale, state.spec.options.likelihood
     k = likelihood.num_latents if scale.ndim == 0 else len(scale)
-    expected, tensors = posterior.shapes(state.num_observations, k), posterior.tensors()
+    expected, tensors = saved_shapes(posterior, state.num_observations, k), saved_tensors(posterior)
     if set(given) != set(tensors):
         raise ValueError(f"the tensors of the posterior must be {sorted(tensors)}, got {sorted(given)}")
     for name, tensor in tensors.items():

@@ -1,6 +1,6 @@
 """The choice of a solver for a prior and a number of rows."""
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 
 from torch import Tensor
 
@@ -153,20 +153,23 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: The prior of its rows.
         tensors: The tensors (...) of `Posterior.tensors`, by name.
     """
-    if "draws" in tensors:
-        rows = tensors["inputs"], tensors["noise_diag"]
-        return IterativePosterior(prior, *rows, tensors["coefficients"], tensors["draws"])
-    if prior.neighbors is not None and "noise_diag" not in tensors:
-        responses = tensors["inputs"], tensors["targets"], tensors["noise"]
-        return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
-    if chain.supports(prior):
-        return ChainPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
-    if prior.neighbors is not None or needs_border(prior):
-        return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if "gram" in tensors:
         return onepass.restored(prior, tensors)
-    if not prior.has_weights_only:
-        return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])
+    if "inputs" in tensors:
+        return _stored_rows(prior, tensors)(prior, **tensors)
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}
-    dense = LowRankPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))
-    return SeriesPosterior(prior, dense) if "factor" in others and onepass.has_lattices(prior) else dense
+    if "rows" in others:
+        return LowRankPosterior(prior, weights, RowCovariance(**others))
+    kind = SeriesPosterior if onepass.has_lattices(prior) else LowRankPosterior
+    return kind(prior, weights, FactorCovariance(**others))
+
+
+def _stored_rows(prior: Prior, tensors: Mapping[str, Tensor]) -> Callable[..., Posterior]:
+    """Return the class of a posterior that is stored as its rows."""
+    if "draws" in tensors:
+        return IterativePosterior
+    if prior.neighbors is not None and "noise_diag" not in tensors:
+        return WhitenedPosterior
+    if chain.supports(prior):
+        return ChainPosterior
+    return BorderedPosterior if prior.neighbors is not None or needs_border(prior) else DensePosterior

@@ -16,7 +16,6 @@ likelihood is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows 
 Cholesky factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,10 +33,9 @@ from rfgp.grams import Gram
 from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape, known_terms
+from rfgp.solvers.role import Functions, Posterior, Shape, Solver, known_terms, log_density
 from rfgp.torch_context import CachedWithoutLock
 
-_LOG_2PI = math.log(2 * math.pi)
 _ROUNDING = torch.finfo(torch.float64).eps
 """The variance of rounding errors, relative to the mean prior variance times the number of rows.
 
@@ -51,7 +49,7 @@ _MAX_SPARSE_DENSITY = 0.05
 """The fraction of nonzero covariances with the rows below which products are sparse."""
 
 
-class DenseSolver(Inference):
+class DenseSolver(Solver):
     """Rows under any prior, through the factor of their covariance.
 
     Args:
@@ -72,12 +70,11 @@ class DenseSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, gram: Gram | None = None) -> None:
-        self._prior, self._rows = prior, rows
+        super().__init__(rows, mean, noise)
+        self._prior, self._given_noise = prior, self._noise
         self._gram = prior.gram(rows.inputs) if gram is None else gram
-        self._residual, self._given_noise = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
         self._rounding = rounding_variance(self._kernel)
         self._noise = torch.hypot(self._given_noise.detach(), self._rounding)
-        self._repeated = rows.replicate_log_prob(noise)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -105,13 +102,13 @@ class DenseSolver(Inference):
         return _factorized(self._kernel, self._noise)
 
     @cached_property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients a = C^-1 (y - mean), (n, k), without gradients."""
         return torch.cholesky_solve(self._residual.detach(), self._factor)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        return with_gradient(self._value, *self._gram.tensors, self._given_noise, self._residual) + self._repeated
+        return with_gradient(self._value, *self._gram.tensors, self._given_noise, self._residual) + self._other_terms
 
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
         """Return the log marginal likelihood, 0-d, and its gradients.
@@ -120,13 +117,12 @@ class DenseSolver(Inference):
         in the residual (n, k).
         """
         value, gradients = self._value(())
-        return value + self._repeated, list(gradients())
+        return value + self._other_terms, list(gradients())
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        y, output_weights = self._residual.detach(), self._rows.output_weights
+        squares = (self._residual.detach() * self.solved).sum(0)
         log_determinant = 2 * self._factor.diagonal().log().sum()
-        squares = (y * self.coefficients).sum(0) @ output_weights
-        return -0.5 * (squares + output_weights.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
+        return log_density(squares, log_determinant, self._rows.output_weights, len(self._rows)), self._gradients
 
     def _gradients(self) -> list[Tensor | None]:
         """Return the gradients in the tensors of the prior, in the given noise, and in the residual.
@@ -135,19 +131,15 @@ class DenseSolver(Inference):
         eps sum_i g_i r / noise_i to the gradient in each K_ii.
         """
         output_weights = self._rows.output_weights
-        in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * output_weights
-        in_covariance.addmm_(counted, self.coefficients.mT, beta=-0.5 * float(output_weights.sum()), alpha=0.5)
+        in_covariance, counted = torch.cholesky_inverse(self._factor), self.solved * output_weights
+        in_covariance.addmm_(counted, self.solved.mT, beta=-0.5 * float(output_weights.sum()), alpha=0.5)
         in_noise = in_covariance.diagonal() / self._noise
         in_given = in_noise * self._given_noise.detach()
         in_covariance.diagonal().add_(_ROUNDING * self._rounding * in_noise.sum())
         return [*self._gram.pull_back(in_covariance), in_given, -counted]
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
-        return self._rows.targets - self.coefficients / self._precisions[:, None], 1 / self._precisions
-
     @cached_property
-    def _precisions(self) -> Tensor:
+    def precisions(self) -> Tensor:
         """The diagonal of C^-1, (n,)."""
         return torch.cholesky_inverse(self._factor).diagonal()
 
@@ -163,7 +155,7 @@ class DenseSolver(Inference):
     @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._kernel @ self.coefficients
+        return self._kernel @ self.solved
 
     @property
     def latent_variances(self) -> Tensor:
@@ -186,7 +178,7 @@ class DenseSolver(Inference):
         If the prior has dense weights only, without a residual, it is a `LowRankPosterior`. Otherwise it is a
         `DensePosterior` with the factor of C.
         """
-        factor, coefficients = self._factor, self.coefficients
+        factor, coefficients = self._factor, self.solved
         tensors = *self._gram.tensors, self._given_noise, self._residual
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             kernel = _covariance(self._prior, self._rows.inputs)

@@ -1,25 +1,40 @@
-"""The conditional distribution of new points given their nearest rows."""
+"""Nearest neighbors: the conditional distribution of new points, and latent values with a sparse precision.
 
+The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for stability) has Q = V^T V, the
+precision of a nearest-neighbor (Vecchia) process of values. d log |Q| and the derivatives of Q follow from those of V.
+With weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
+"""
+
+import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphs.precisions.base import MarkovField, Pattern
 from rfgp.autograd import input_derivatives, is_differentiated
-from rfgp.blocks import NeighborBlock, Prior, Weights
-from rfgp.blocks.neighbors import AHEAD
-from rfgp.blocks.precision import Slope
+from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
+from rfgp.blocks.neighbors import AHEAD, columns_of
+from rfgp.blocks.precision import Array, Slope
+from rfgp.blocks.role import detached
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before
 from rfgp.local.factor import Floats, Indices
+from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
+from rfgp.torch_context import Recent
+
+# --- The conditional distribution of new points given their nearest rows ---------------------------------------------
 
 SLOPE_POINTS = 32
 """The number of points whose derivatives are computed at once. All covariances of their neighbors are formed."""
 
 
-def neighbors_of(prior: Prior) -> NeighborBlock:
+def neighbors_of(prior: Prior) -> VecchiaBlock:
     """Return the block of nearest neighbors of a prior that has one.
 
     Args:
@@ -294,6 +309,345 @@ def _conditioned(
     return sp.csr_array(entries, shape=(len(points), len(x))), variance
 
 
-def _flags(block: NeighborBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
+def _flags(block: VecchiaBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
     """Return whether each term of a block is in the values at inputs (n, d), (n, T). By default all are."""
     return (block.flags(None) if flags is None else flags).expand(len(x), -1)
+
+
+# --- Nearest neighbors as a process of positions and parameters ------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LatentProcess:
+    """Nearest neighbors, and the weights whose residual they model.
+
+    Attributes:
+        block: The neighbors.
+        explained: The weights. There are none unless the block is a residual.
+    """
+
+    block: VecchiaBlock
+    explained: tuple[WeightBlock, ...] = ()
+
+    def detached(self) -> "LatentProcess":
+        """Return the process without gradients."""
+        return detached(self)
+
+    def positions(self, inputs: Tensor) -> Tensor:
+        """Return the positions (n, e) of inputs, in double precision.
+
+        Equal positions have equal bytes.
+
+        Columns that the block does not depend on are zeros.
+
+        Args:
+            inputs: The inputs, (n, D).
+        """
+        return self.block.read(inputs).detach().double().contiguous() + 0.0
+
+    @property
+    def parameters(self) -> tuple[Tensor, Tensor]:
+        """The parameters (p,) of the process for a variance of 1, and its variance, 0-d.
+
+        The parameters of the block are first. For each block of weights, its relative variance and the parameters of
+        its features follow.
+        """
+        values, variance = self.block.latent_parameters
+        parts = [values]
+        for weights in self.explained:
+            parts += [(weights.prior_variance / variance).reshape(1)]
+            parts += [parameter.double().reshape(-1) for parameter in weights.parameters]
+        return torch.cat(parts), variance
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The objects that define the process, besides positions and parameters."""
+        return (*self.block.covariance_key, self.block.num_neighbors, self.block.seed, *self._features)
+
+    @property
+    def _features(self) -> tuple[object, ...]:
+        """The feature functions, and the columns of the positions."""
+        return (self.block.columns, *(weights.features for weights in self.explained)) if self.explained else ()
+
+    def prior(self, values: Tensor | None = None) -> Prior:
+        """Return the prior as a function of positions.
+
+        Args:
+            values: The parameters (p,), for a variance of 1. If None, the parameters and the variance of the process.
+        """
+        if values is None:
+            return Prior(weights=self.explained, neighbors=self.block)
+        parts = list(torch.split(values, self._sizes))
+        block = self.block.at_latent(parts.pop(0))
+        return Prior(weights=tuple(_with_values(weights, parts) for weights in self.explained), neighbors=block)
+
+    @property
+    def _sizes(self) -> list[int]:
+        """The number of parameters of the block, and of each tensor of the weights."""
+        sizes = [len(self.block.latent_parameters[0])]
+        for weights in self.explained:
+            sizes += [1, *(parameter.numel() for parameter in weights.parameters)]
+        return sizes
+
+    def factor(
+        self,
+        positions: Tensor,  # (N, e)
+        values: Tensor,  # (p,)
+        pattern: SparsityPattern,  # (N, N)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor V for a variance of 1.
+
+        Args:
+            positions: The positions.
+            values: The parameters, in the order of `parameters`.
+            pattern: The neighbors of each position, with the position itself as the last.
+        """
+        prior = self.prior(values)
+        return neighbors_of(prior).latent_factor(positions, pattern, explained_features(prior, positions))
+
+
+def _with_values(weights: WeightBlock, values: list[Tensor]) -> WeightBlock:
+    """Return weights with variance and parameters from the beginning of a list."""
+    variance = values.pop(0).reshape(())
+    parameters = tuple(values.pop(0).reshape(parameter.shape) for parameter in weights.parameters)
+    return replace(weights, variance=variance, parameters=parameters)
+
+
+# --- Nearest neighbors as latent values at the rows, with a sparse precision -----------------------------------------
+
+
+class NeighborsField(MarkovField):
+    """Values of a nearest-neighbor process at ordered positions.
+
+    They are a function of the parameters of its covariance.
+
+    Args:
+        positions: The distinct positions, (N, d).
+        process: The process.
+        neighbors: The neighbors of each position, with the position itself as the last, (N, N).
+    """
+
+    parameters = ("values",)
+
+    def __init__(self, positions: Tensor, process: LatentProcess, neighbors: SparsityPattern) -> None:
+        self.positions, self._process, self._neighbors = positions, process.detached(), neighbors
+        columns = columns_of(positions, process.block.columns)
+        self.coordinates = columns.numpy() if columns.shape[1] in (2, 3) else None
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The pairs of values with entries in one row of V."""
+        ones = sp.csr_array((np.ones(len(self._neighbors.indices)), self._neighbors.indices, self._neighbors.indptr))
+        product = sp.csr_array(ones.T @ ones)
+        product.sort_indices()
+        return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
+
+    def _factor(self, values: Tensor) -> Tensor:
+        """Return the entries (nnz,) of V at parameters (p,)."""
+        return self._process.factor(self.positions, values, self._neighbors)
+
+    def inverse_root(
+        self,
+        values: Array,  # (p,)
+    ) -> sp.csr_array:  # (N, N)
+        """Return the inverse factor V.
+
+        Args:
+            values: The parameters of the covariance.
+        """
+        with torch.no_grad():
+            entries = self._factor(torch.from_numpy(values))
+        return sp.csr_array(SparseValues(entries, self._neighbors).matrix())
+
+    def entries(
+        self,
+        values: Array,  # (p,)
+    ) -> Array:  # (nnz,)
+        """Return the entries of Q on its pattern.
+
+        Args:
+            values: The parameters of the covariance.
+        """
+        return gram_on(self.inverse_root(values), self.pattern)
+
+    def pull_back(
+        self,
+        values: Array,  # (p,)
+        weights: Array,  # (nnz,)
+    ) -> Array:  # (p,)
+        """Return sum_e weights_e dQ_e / d parameters, for symmetric weights.
+
+        Args:
+            values: The parameters of the covariance.
+            weights: The weights of the entries of Q.
+        """
+        parameters = torch.tensor(values, requires_grad=True)
+        with torch.enable_grad():
+            entries = self._factor(parameters)
+            matrix = SparseValues(entries, self._neighbors).matrix()
+            upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
+            (in_parameters,) = torch.autograd.grad(entries, parameters, upstream)
+        return np.asarray(in_parameters.numpy())
+
+    def log_determinant(
+        self,
+        values: Array,  # (p,)
+    ) -> tuple[float, Array]:
+        """Return log |Q| = 2 sum_i log V_ii and its derivatives (p,).
+
+        Args:
+            values: The parameters of the covariance.
+        """
+        parameters = torch.tensor(values, requires_grad=True)
+        with torch.enable_grad():
+            diagonal = torch.from_numpy(self._neighbors.indptr[1:] - 1)
+            total = 2 * self._factor(parameters)[diagonal].log().sum()
+            (in_parameters,) = torch.autograd.grad(total, parameters)
+        return total.item(), np.asarray(in_parameters.numpy())
+
+
+class _Projector:
+    """The projection of values to points: the value at a position, or the weights of positions near a point.
+
+    Terms of a sum have weights at a position too, because its value is that of the sum.
+
+    Args:
+        process: The process.
+        positions: The positions, (N, d).
+        terms: The names of the predicted terms. If None, all.
+    """
+
+    def __init__(self, process: LatentProcess, positions: Tensor, terms: Sequence[str] | None = None) -> None:
+        self._process, self._positions, self._terms = process.detached(), positions, terms
+        self._prior = self._process.prior()
+        self._flags = process.block.flags(terms)
+        self._noise = process.block.reading_jitter * self._prior.diagonal(positions)
+        known = positions.numpy() if bool(self._flags.all()) else ()
+        self._index_of = {position.tobytes(): number for number, position in enumerate(known)}
+        self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
+
+    def __call__(self, inputs: Tensor) -> sp.csr_array:
+        """Return A (n, N)."""
+        return self._cached(inputs)[0]
+
+    def residual(self, inputs: Tensor) -> Tensor:
+        """Return the conditional variances (n,), 0 at a position."""
+        return self._cached(inputs)[1]
+
+    def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return A and the conditional covariance (n, n) of points.
+
+        The points may be neighbors of each other.
+        """
+        points, covariance = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        numbers, others = self._split(points)
+        data = self._positions, self._noise, points[others]
+        weights, residual = joint_kriging_weights(self._prior, *data, self._flags)
+        covariance[others[:, None], others] = residual
+        return self._stacked(numbers, others, sp.csr_array(weights)), covariance
+
+    def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of A and of the conditional variances in columns of inputs, at fixed neighbors.
+
+        Args:
+            field: The field. It is not used.
+            values: Its parameters, (p,). They are not used.
+            inputs: The inputs of the points, (n, D).
+
+        Yields:
+            The derivatives, in units of the variance of the block.
+        """
+        numbers = torch.arange(inputs.shape[1], dtype=torch.float64)[None]
+        columns = self._process.positions(numbers)[0]  # the number of the column of the inputs for each position
+        data = self._positions, self._noise, self._process.positions(inputs)
+        variance = float(self._process.parameters[1])
+        for slope in kriging_slopes(self._prior, *data, self._terms):
+            yield Slope(int(columns[slope.column]), slope.projector, slope.conditional_variance / variance)
+
+    def _cached(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        if self._last is None or self._last[0] is not inputs:
+            self._last = inputs, self._single(self._process.positions(inputs))
+        return self._last[1]
+
+    def _single(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return A and the conditional variances for single points (n, d) in double precision."""
+        variance = torch.zeros(len(points), dtype=torch.float64)
+        numbers, others = self._split(points)
+        data = self._positions, self._noise, points[others]
+        weights, variance[others] = kriging_weights(self._prior, *data, self._flags)
+        return self._stacked(numbers, others, weights), variance
+
+    def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers of the positions of points, -1 for none, (n,), and the points without a position."""
+        numbers = torch.tensor([self._index_of.get(point.tobytes(), -1) for point in points.numpy()]).long()
+        return numbers, torch.nonzero(numbers < 0)[:, 0]
+
+    def _stacked(self, numbers: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
+        """Return A (n, N) of points at positions, and of other points by their weights."""
+        known = torch.nonzero(numbers >= 0)[:, 0]
+        values = sp.csr_array(
+            (np.ones(len(known)), numbers[known].numpy(), np.arange(len(known) + 1)), (len(known), len(self._positions))
+        )
+        order = torch.argsort(torch.cat([known, others])).numpy()
+        return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
+
+
+def latent_precision(
+    block: VecchiaBlock,
+    inputs: Tensor,
+    explained: Sequence[WeightBlock] = (),
+) -> PrecisionBlock:
+    """Return nearest neighbors as latent values at the ordered positions of rows.
+
+    The latent values have a sparse precision. The projection of a row is its own value. A new point depends on the
+    values at near positions, with a conditional variance `residual`. This is exact for single points. In a joint
+    distribution points may be neighbors of each other (`joint`).
+
+    Args:
+        block: The block.
+        inputs: The inputs of the rows, (n, d). Equal rows share a position.
+        explained: The weights whose residual the neighbors model.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import VecchiaBlock
+        >>> from rfgp.solvers.kriging import latent_precision
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> near = VecchiaBlock.stationary("matern32", one, one, num_neighbors=1, seed=0)
+        >>> block = latent_precision(near, torch.tensor([[0.0], [1.0], [1.0]]))
+        >>> block.size
+        2
+        >>> block.projector(torch.tensor([[0.0], [1.0]])).nnz
+        2
+    """
+    process = LatentProcess(block, tuple(explained))
+    field = _field(process.detached(), process.positions(inputs))
+    positions, (values, variance) = field.positions, process.parameters
+
+    def of_terms(names: Sequence[str] | None) -> PrecisionBlock:
+        reader = _Projector(process, positions, names)
+        parts = field, values, variance, reader, None, block.name, reader.residual, reader.joint
+        return PrecisionBlock(*parts, restricted=restricted if len(block.names) > 1 else None, slopes=reader.slopes)
+
+    def restricted(names: Sequence[str]) -> PrecisionBlock | None:
+        return of_terms(names) if bool(block.flags(names).any()) else None
+
+    return of_terms(None)
+
+
+def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
+    """Return the field of the positions of rows (n, d), or one of the last two with its analysis if it is the same."""
+    digest = hashlib.sha256(rows.numpy().tobytes() + process.parameters[0].numpy().tobytes()).digest()
+
+    def compute() -> NeighborsField:
+        first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
+        positions = rows[torch.from_numpy(np.sort(first))]
+        block = neighbors_of(process.prior())
+        positions = positions[block.order(len(positions))]
+        return NeighborsField(positions, process, block.predecessors(positions))
+
+    return _FIELDS.find((digest, rows.shape, process.key), compute)
+
+
+_FIELDS: Recent[NeighborsField] = Recent(2)
+"""The last fields. A model needs its field for the likelihood and for predictions."""

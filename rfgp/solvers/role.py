@@ -1,14 +1,17 @@
 """The interfaces of solvers: covariance operators, inference given rows, and posteriors for predictions."""
 
+import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.limits import limits
 from rfgp.linalg import covariance_root
 from rfgp.rows import Block
 
@@ -65,11 +68,12 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
         InvalidArgumentError: If a term is unknown, or none is named.
     """
     known = prior.names
-    if not names:
-        raise InvalidArgumentError(f"At least one term must be named, got none. Use one of {', '.join(known)}.")
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise InvalidArgumentError(f"There is no term {', '.join(unknown)}. The terms are {', '.join(known)}.")
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        given = ", ".join(map(repr, unknown)) if unknown else "none"
+        raise InvalidArgumentError(
+            f"Terms must be among {', '.join(map(repr, known))}, got {given}. Name at least one of them."
+        )
     return tuple(names)
 
 
@@ -110,6 +114,20 @@ def check_joint(count: int, points: str, advice: str = "", max_points: int = MAX
         raise InvalidArgumentError(
             f"A joint covariance must have at most {max_points} {points}, got {count}. Use fewer{advice}."
         )
+
+
+def check_joint_neighbors(count: int, num_rows: int) -> None:
+    """Raise if a joint covariance has too many points that may be neighbors of each other.
+
+    Args:
+        count: The number of points.
+        num_rows: The number of rows.
+
+    Raises:
+        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
+    """
+    max_points = max(limits().max_solved, limits().max_joint_numbers // num_rows)
+    check_joint(count, "points", max_points=min(MAX_JOINT, max_points))
 
 
 def make_contiguous(state: Any, *names: str) -> None:
@@ -166,28 +184,30 @@ class Posterior(ABC):
     def project(self, inputs: Tensor) -> Any:
         """Return the projection of n points.
 
-        Examples are features (n, F) or covariances with the rows.
+        Examples are features (n, F), covariances with the rows, or an object with a mean and variances.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
         """
 
-    @abstractmethod
     def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean, (n, k).
+        """Return the posterior mean, (n, k), by default that of the projection.
 
         Args:
             projected: The projection of the points by `project`.
         """
+        mean: Tensor = projected.mean
+        return mean
 
-    @abstractmethod
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal variances (n,), or (n, C) of C functions.
+        """Return the marginal variances (n,), or (n, C) of C functions, by default those of the projection.
 
         Args:
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
+        variances: Tensor = projected.variances
+        return variances
 
     @abstractmethod
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
@@ -228,18 +248,6 @@ class Posterior(ABC):
             projected: Their projection by `project`.
         """
         return torch.diag_embed(self.variance(inputs, projected))
-
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) such that R R^T is the covariance of weighted sums.
-
-        There are m sums of q values each. Variances that are independent between points are excluded. The result is
-        None if the joint covariance of all points must be formed.
-
-        Args:
-            inputs: The points, (m, q, D).
-            weights: The weights of the points, (m, q).
-        """
-        return None
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None.
@@ -286,8 +294,18 @@ class Posterior(ABC):
         make_contiguous(self, *self.serialized_fields)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the saved tensors (...) by name."""
+        """Return the saved tensors (...) by name, without those of the noise process."""
         return {name: getattr(self, name) for name in self.serialized_fields}
+
+    def with_noise_process(self, noise: "Posterior") -> Self:
+        """Return the posterior with that of the logarithm of the noise.
+
+        Args:
+            noise: The posterior of the logarithm of the noise.
+        """
+        posterior = copy.copy(self)
+        object.__setattr__(posterior, "noise_process", noise)
+        return posterior
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -391,38 +409,107 @@ class Inference(Protocol):
         """
 
 
-@runtime_checkable
-class Solver(Inference, Protocol):
-    """Interface: Gaussian regression of rows, y = mean + f + e.
+class Solver(Inference):
+    """Gaussian regression of rows in memory, y = mean + f + e.
 
-    The function f is from the prior, and e ~ N(0, D). A solver caches the algebra that depends on the prior and the
-    inputs only. `with_data` changes targets and noise, for searches for the sites of other likelihoods. k outputs share
-    one covariance C = K + D. Their log likelihoods have the signs of the rows (`Block.given_output_weights`).
+    The function f is from the prior, and e ~ N(0, D). k outputs share one covariance C = K + D. Their log likelihoods
+    have the signs of the rows (`Block.given_output_weights`). A solver caches the algebra that depends on the prior and
+    the inputs only. `with_data` changes targets and noise, for searches for the sites of other likelihoods.
+
+    All of it follows from a = C^-1 (y - mean), p, the diagonal of C^-1, and the log determinant. Row i given all others
+    has the mean y_i - a_i / p_i and the variance 1 / p_i. At the rows f has the mean y - mean - D a and the variances
+    D - D p D. A solver with a form of these without cancellation overrides them.
+
+    Args:
+        rows: The data, in the order of the solver.
+        mean: The prior mean, (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+        bound: The part of features' residuals in the log marginal likelihood, 0-d. The default is 0.
+        missing: The residual variances (n,) that are not in the noise of row means. The default is 0.
+        order: The place of each row in the given order, (n,). If None, the rows are in the given order.
     """
 
+    def __init__(
+        self,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        *,
+        bound: Tensor | float = 0.0,
+        missing: Tensor | float = 0.0,
+        order: Tensor | None = None,
+    ) -> None:
+        self._rows, self._residual, self._noise = rows, rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
+        self._other_terms, self._missing, self._order = rows.replicate_log_prob(noise) + bound, missing, order
+
+    @abstractmethod
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
 
         If the noise is unchanged, the factors are reused, and other targets cost one solve.
 
         Args:
-            rows: The same inputs with targets (n, k), noise and weights.
+            rows: The same inputs with targets (n, k), noise and weights, in the given order.
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
 
     @property
+    @abstractmethod
+    def solved(self) -> Tensor:
+        """The coefficients a = C^-1 (y - mean), (n, k), without gradients."""
+
+    @property
+    @abstractmethod
+    def precisions(self) -> Tensor:
+        """The diagonal p of C^-1, (n,), without gradients."""
+
+    @property
+    @abstractmethod
+    def log_determinant(self) -> Tensor:
+        """The log determinant of I + K D^-1, 0-d."""
+
+    @property
     def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
+        """The coefficients C^-1 (y - mean), (n, k), in the given order."""
+        return self.in_given_order(self.solved)
 
     @property
     def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, (n, k)."""
+        """The posterior mean of f at the rows, (n, k), in the given order."""
+        with torch.no_grad():
+            return self.in_given_order(self._residual - self._noise[:, None] * self.solved)
 
     @property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,)."""
+        """The posterior variances of f at the rows, (n,), in the given order."""
+        with torch.no_grad():
+            return self.in_given_order(self._noise * (1 - self._noise * self.precisions)).clamp_min(0)
 
-    @property
-    def log_determinant(self) -> Tensor:
-        """The log determinant of I + K D^-1, 0-d."""
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others, in the given order."""
+        with torch.no_grad():
+            variance = 1 / self.precisions
+            mean = self._rows.targets - self.solved * variance[:, None]
+            return self.in_given_order(mean), self.in_given_order(variance + self._missing)
+
+    def in_given_order(self, values: Tensor) -> Tensor:
+        """Return values (n, ...) of the rows in the given order.
+
+        Args:
+            values: The values in the order of the solver, (n, ...).
+        """
+        return values if self._order is None else values[torch.argsort(self._order)]
+
+
+def log_density(squares: Tensor, log_determinant: Tensor | float, output_weights: Tensor, count: int) -> Tensor:
+    """Return the log density of k outputs with one covariance C, weighted by output, 0-d.
+
+    Args:
+        squares: The quadratic forms (y - mean)^T C^-1 (y - mean), (k,).
+        log_determinant: The log determinant of C.
+        output_weights: The weight of each output, (k,).
+        count: The number of rows.
+    """
+    constants = log_determinant + count * math.log(2 * math.pi)
+    return -0.5 * (output_weights.sum() * constants + squares @ output_weights)

@@ -30,11 +30,10 @@ in space. Rows are therefore whitened in blocks of near rows with mostly common 
 rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are stored. There are no gradients.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,10 +46,16 @@ from rfgp.blocks.neighbors import AHEAD
 from rfgp.blocks.precision import solved_forms
 from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
-from rfgp.linalg import cholesky, covariance_root, half_solve
+from rfgp.linalg import covariance_root
 from rfgp.local import spatial_blocks, used, whitened, whitened_transpose
 from rfgp.rows import Block
-from rfgp.solvers.bordered.solver import all_weights, bordered_system, joint_projector, with_feature_residuals
+from rfgp.solvers.bordered.solver import (
+    BorderedProjection,
+    all_weights,
+    bordered_system,
+    joint_projector,
+    with_feature_residuals,
+)
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.kriging import (
     check_sum,
@@ -62,7 +67,8 @@ from rfgp.solvers.kriging import (
     no_functions,
     sequential_kriging_weights,
 )
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape, known_terms
+from rfgp.solvers.lowrank import Statistics, solve
+from rfgp.solvers.role import Functions, Inference, Posterior, Shape, Solver, known_terms, log_density
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 # --- The whitening of rows under a block of nearest neighbors with noise ---------------------------------------------
@@ -148,60 +154,71 @@ class Whitener:
         return zeros.index_add(0, torch.from_numpy(self.pattern.indices), squares)
 
 
-def white_system(
-    blocks: Sequence[PrecisionBlock],
-    projector: sp.csr_array,  # (r, N)
-    dense: Tensor,  # (r, F)
-    targets: Tensor,  # (r, k)
-    output_weights: Tensor | None = None,  # (k,)
-) -> BorderedSystem:
-    """Return the regression of whitened targets on whitened projections and features.
-
-    Args:
-        blocks: The sparse blocks, in the order of the columns of the projection.
-        projector: The whitened projection V A.
-        dense: The whitened features V Phi.
-        targets: The whitened targets V (y - mean).
-        output_weights: The weight of the log marginal likelihood of each output. If None, 1.
-    """
-    ones = torch.ones(len(targets), dtype=torch.float64)
-    return bordered_system(blocks, projector, dense, ones, targets, output_weights, combines_non_neighbors=True)
-
-
+@dataclass(eq=False)
 class WhiteRows:
-    """Ordered rows under neighbors and other blocks, for projections to new points.
+    """Ordered rows under neighbors and other blocks, whitened.
 
-    Args:
+    Attributes:
         prior: The prior of neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the rows, (n, d).
         targets: The centered targets y - mean, (n, k).
         noise: The noise variances of the rows, (n,).
-        system: The regression of the whitened rows. If None, it is computed on demand.
+        blocks: The sparse precisions, which may be refined.
+        pattern: The neighbors of the rows, (n, n), or of r of them, (r, n). If None, they are computed on demand.
+        output_weights: The weight of the log marginal likelihood of each output. If None, 1.
     """
 
-    def __init__(
-        self, prior: Prior, inputs: Tensor, targets: Tensor, noise: Tensor, system: BorderedSystem | None = None
-    ) -> None:
-        self._prior, self.inputs, self.targets, self.noise = prior, inputs, targets, noise
-        self.weights, self._known = all_weights(prior, inputs), system
+    prior: Prior
+    inputs: Tensor
+    targets: Tensor
+    noise: Tensor
+    blocks: Sequence[PrecisionBlock]
+    pattern: EntryPattern | None = None
+    output_weights: Tensor | None = None
 
-    def regression_for(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
-        """Return the sparse precisions for new points, and the regression of the rows.
-
-        Refined precisions have the new points among their values.
+    def with_blocks(self, blocks: Sequence[PrecisionBlock]) -> "WhiteRows":
+        """Return the same rows with other refined precisions.
 
         Args:
-            inputs: The inputs of the new points, (n, d).
-
-        Returns:
-            The precisions, and the regression, or None if there are no precisions.
+            blocks: The sparse precisions.
         """
-        if not self._prior.precisions:
-            return (), None
-        if not self._prior.adds_latent_points:
-            return self._prior.precisions, self._system
-        blocks = [block.refined(self.inputs, inputs) for block in self._prior.precisions]
-        return blocks, self._regression(blocks)
+        other = replace(self, blocks=blocks)
+        other.phi, other.whitener, other.whitened = self.phi, self.whitener, self.whitened
+        return other
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The dense weights, including those of kernels at the rows."""
+        return all_weights(self.prior, self.inputs)
+
+    @cached_property
+    def phi(self) -> Tensor:
+        """The features Phi of the rows, (n, F)."""
+        return features(self.prior, self.weights, self.inputs)
+
+    @cached_property
+    def whitener(self) -> Whitener:
+        """The whitener V."""
+        pattern = self.pattern or predecessors_in_blocks(neighbors_of(self.prior), self.inputs)
+        return Whitener.of(self.prior, self.inputs, self.noise, self.phi, pattern)
+
+    @cached_property
+    def whitened(self) -> tuple[Tensor, Tensor]:
+        """The features V Phi (r, F) and the targets V (y - mean) (r, k)."""
+        both = self.whitener.times(torch.cat([self.phi, self.targets], dim=1))
+        return both[:, : self.phi.shape[1]], both[:, self.phi.shape[1] :]
+
+    @cached_property
+    def projector(self) -> SparseValues:
+        """The projections V A of sparse precisions, (r, N)."""
+        return self.whitener.times_sparse(joint_projector(self.blocks, self.inputs))
+
+    @cached_property
+    def system(self) -> BorderedSystem:
+        """The regression of whitened targets on whitened projections and features."""
+        (dense, targets), projector = self.whitened, self.projector.matrix()
+        data = projector, dense, torch.ones(len(targets), dtype=torch.float64), targets
+        return bordered_system(self.blocks, *data, self.output_weights, combines_non_neighbors=True)
 
     def weighted_sums(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
         """Return weighted sums of the features (q, F) and the projections (q, N) of rows.
@@ -213,57 +230,11 @@ class WhiteRows:
         rows = np.unique(weights.indices)
         inputs = self.inputs[torch.from_numpy(rows)]
         weights = sp.csr_array(weights[:, rows])
-        dense = features(self._prior, self.weights, inputs).numpy()
+        dense = features(self.prior, self.weights, inputs).numpy()
         return torch.from_numpy(weights @ dense), sp.csr_array(weights @ joint_projector(blocks, inputs))
-
-    @cached_property
-    def _system(self) -> BorderedSystem:
-        return self._known or self._regression(self._prior.precisions)
-
-    def _regression(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
-        whitener, dense, targets = self._white
-        projector = whitener.times_sparse(joint_projector(blocks, self.inputs)).matrix()
-        return white_system(blocks, projector, dense, targets)
-
-    @cached_property
-    def _white(self) -> tuple[Whitener, Tensor, Tensor]:
-        """The whitener, and the features (n, F) and targets (n, k) whitened."""
-        phi = features(self._prior, self.weights, self.inputs)
-        pattern = predecessors_in_blocks(neighbors_of(self._prior), self.inputs)
-        whitener = Whitener.of(self._prior, self.inputs, self.noise, phi, pattern)
-        both = whitener.times(torch.cat([phi, self.targets], dim=1))
-        return whitener, both[:, : phi.shape[1]], both[:, phi.shape[1] :]
-
-
-def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sparse: sp.csr_array) -> Tensor:
-    """Return a root (q, F + N) of the posterior covariance of Phi w + A u.
-
-    Args:
-        system: The regression. If None, there are no latent values u.
-        factor: The Cholesky factor of the precision of the weights, (F, F).
-        dense: The features Phi, (q, F).
-        sparse: The projection A, (q, N).
-    """
-    if system is None:
-        return half_solve(factor, dense.mT).mT
-    elimination = system.elimination
-    half = elimination.half_border(dense - torch.from_numpy(np.asarray(sparse @ elimination.coupling.numpy())))
-    return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(sparse.toarray().T).T)], dim=1)
 
 
 # --- The posterior under nearest neighbors of observations, at new points --------------------------------------------
-
-
-class WhitenedProjection(NamedTuple):
-    """The projection of weights and latent values to n single points.
-
-    It is given the observations near the points.
-    """
-
-    dense: Tensor  # the features minus those of the neighbors, (n, F)
-    offset: Tensor  # the mean without the part of the dense weights, (n, k)
-    root: Tensor  # a root of the covariance of the projections, (n, F + N)
-    conditional_variance: Tensor  # the variance of e' and of residuals, (n,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,9 +277,9 @@ class WhitenedPosterior(Posterior):
         near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
         return sum(self.weights.shape) + 1 + latent + near
 
-    def project(self, inputs: Tensor) -> WhitenedProjection:
+    def project(self, inputs: Tensor) -> BorderedProjection:
         """Return the projections of n single points, (n, d)."""
-        blocks, system = self._rows.regression_for(inputs)
+        blocks, system = self._regression_for(inputs)
         dense, sparse = self._own_projections(blocks, inputs)
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
         conditional, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
@@ -319,16 +290,13 @@ class WhitenedPosterior(Posterior):
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
             offset = torch.from_numpy(weights @ self.targets.numpy())
         if torch.is_grad_enabled() and inputs.requires_grad:
-            if system is not None:
+            if blocks:
                 raise NotDifferentiableError(
                     "X must not require gradients with sparse precisions and neighbors of responses, got X that does. "
                     'Use predict(X.detach()), or Vecchia(condition_on="latent").'
                 )
             dense, offset, conditional = self._with_slopes(inputs, dense, offset, conditional)
-        if system is not None:
-            offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
-        root = half_solved(system, self.factor, dense, sparse)
-        return WhitenedProjection(dense, offset, root, conditional + residual)
+        return BorderedProjection(system, sparse, dense, conditional + residual, offset)
 
     def _with_slopes(self, inputs: Tensor, *parts: Tensor) -> Iterator[Tensor]:
         """Yield features (n, F), offset (n, k) and conditional variances (n,) with gradients in the inputs.
@@ -349,20 +317,12 @@ class WhitenedPosterior(Posterior):
             pairs = zip(columns, (one[number] for one in derivatives), strict=True)
             yield with_slopes(part, inputs, list(pairs))
 
-    def mean(self, projected: WhitenedProjection) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.dense @ self.weights + projected.offset
-
-    def variance(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.root.square().sum(1) + projected.conditional_variance
-
-    def covariance(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the posterior covariance (n, n). See `root`."""
         root = self.root(inputs, projected)
         return root @ root.mT
 
-    def root(self, inputs: Tensor, projected: WhitenedProjection) -> Tensor:
+    def root(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance of points.
 
         The points may be neighbors of each other.
@@ -428,7 +388,19 @@ class WhitenedPosterior(Posterior):
     @cached_property
     def _rows(self) -> WhiteRows:
         """The rows."""
-        return self.known or WhiteRows(self.prior, self.inputs, self.targets, self.noise)
+        return self.known or WhiteRows(self.prior, self.inputs, self.targets, self.noise, self.prior.precisions)
+
+    def _regression_for(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem]:
+        """Return the sparse precisions for new points (n, d), and the regression of the rows.
+
+        Refined precisions have the new points among their values.
+        """
+        if not self.prior.precisions:
+            return (), BorderedSystem.of_weights(self.weights, self.factor)
+        rows = self._rows
+        if self.prior.adds_latent_points:
+            rows = rows.with_blocks([block.refined(self.inputs, inputs) for block in self.prior.precisions])
+        return rows.blocks, rows.system
 
     @property
     def _residual(self) -> Weights:
@@ -451,7 +423,7 @@ class WhitenedPosterior(Posterior):
 
 
 def _joint_root(
-    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[WhitenedProjection]
+    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[BorderedProjection]
 ) -> tuple[Tensor, Tensor]:
     """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
 
@@ -465,7 +437,7 @@ def _joint_root(
         The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.
     """
     first, count = parts[0], len(parts) * len(inputs)
-    blocks, system = first._rows.regression_for(inputs)
+    blocks, system = first._regression_for(inputs)
     projections = [part._own_projections(blocks, inputs) for part in parts]
     pairs, zeros = zip(parts, projections, strict=True), torch.zeros(len(inputs), dtype=torch.float64)
     residual = [zeros + part._residual.residual_variance(inputs, features) for part, (features, _) in pairs]
@@ -483,8 +455,9 @@ def _joint_root(
         solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
         of_neighbors, features, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
         dense, sparse = dense - features, sp.csr_array(sparse - latent.numpy())
-    root = torch.cat([of_neighbors, half_solved(system, first.factor, dense, sparse)], dim=1)
-    square = root.square().sum(1) + torch.cat(residual)
+    square = torch.cat(residual)
+    root = torch.cat([of_neighbors, BorderedProjection(system, sparse, dense, square).root], dim=1)
+    square = square + root.square().sum(1)
     single = torch.cat([part.variance(inputs, own) for part, own in zip(parts, projected, strict=True)])
     return root, (single / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()
 
@@ -492,7 +465,7 @@ def _joint_root(
 # --- Rows under nearest neighbors of observations, weights and sparse precisions -------------------------------------
 
 
-class WhitenedSolver(Inference):
+class WhitenedSolver(Solver):
     """Rows under nearest neighbors with weights, kernels and sparse precisions.
 
     The nearest neighbors are one block. Other noise changes the whitener. `with_data` therefore shares only the order
@@ -517,7 +490,7 @@ class WhitenedSolver(Inference):
         >>> from rfgp.solvers.whitened import WhitenedSolver
         >>> one = torch.ones((), dtype=torch.float64)
         >>> rows = Block(torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[1.0], [1.0]]).double())
-        >>> prior = Prior(neighbors=VecchiaBlock("matern32", one, one, num_neighbors=1, seed=0))
+        >>> prior = Prior(neighbors=VecchiaBlock.stationary("matern32", one, one, num_neighbors=1, seed=0))
         >>> solver = WhitenedSolver.of(prior, rows, 0 * one.reshape(1), one)
         >>> [round(value, 3) for value in solver.fitted[:, 0].tolist()]
         [0.597, 0.597]
@@ -533,13 +506,16 @@ class WhitenedSolver(Inference):
         order: Tensor | None = None,
     ) -> None:
         check_sum(prior)
-        self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
-        self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
-        self._phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
-        rows, _, self._missing = with_feature_residuals(prior.dense, rows, noise.double(), self._phi)
-        self._noise = rows.noise_diag(noise.double()).expand(len(rows))
+        self._prior, self._pattern = prior, pattern
+        phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
+        rows, _, missing = with_feature_residuals(prior.dense, rows, noise.double(), phi)
+        super().__init__(rows, mean, noise.double(), missing=missing, order=order)
+        blocks = [block.refined(rows.inputs) for block in prior.precisions]
+        data = rows.inputs, self._residual, self._noise, blocks, pattern, rows.output_weights
+        self._white = WhiteRows(prior, *data)
+        self._white.phi = phi
         last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
-        self._repeated = rows.take(last).replicate_log_prob(noise.double())
+        self._other_terms = rows.take(last).replicate_log_prob(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
@@ -569,37 +545,22 @@ class WhitenedSolver(Inference):
         ordered = rows if self._order is None else rows.take(self._order)
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 
-    @cached_property
-    def _whitener(self) -> Whitener:
-        return Whitener.of(self._prior, self._rows.inputs, self._noise, self._phi, self._pattern)
-
-    @cached_property
-    def _white(self) -> tuple[Tensor, Tensor]:
-        """The features (r, F) and the targets (r, k), whitened."""
-        both = self._whitener.times(torch.cat([self._phi, self._rows.targets - self._mean], dim=1))
-        return both[:, : self._phi.shape[1]], both[:, self._phi.shape[1] :]
-
-    @cached_property
-    def _projector(self) -> SparseValues:
-        """The whitened projections of sparse precisions, (r, N)."""
-        return self._whitener.times_sparse(joint_projector(self._blocks, self._rows.inputs))
-
-    @cached_property
+    @property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
-        return white_system(self._blocks, self._projector.matrix(), *self._white, self._rows.output_weights)
+        return self._white.system
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
-            residual, output_weights = self._rows.targets - self._mean, self._rows.output_weights
-            block, x = neighbors_of(self._prior), self._rows.inputs
-            value = block.log_prob(x, self._noise, residual, output_weights, self._pattern)
+        white = self._white
+        if not white.blocks and not white.phi.shape[1] and self._prior.wants_gradients:
+            rows, block = self._rows, neighbors_of(self._prior)
+            value = block.log_prob(rows.inputs, self._noise, self._residual, rows.output_weights, self._pattern)
             if value is not None:
-                return value + self._repeated
-        of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
-        value = with_gradient(self._value, self._projector.values, *self._white, *of_fields)
-        return value + self._rows.output_weights.sum() * self._whitener.log_determinant + self._repeated
+                return value + self._other_terms
+        of_fields = [tensor.double() for block in white.blocks for tensor in (block.values, block.variance)]
+        value = with_gradient(self._value, white.projector.values, *white.whitened, *of_fields)
+        return value + self._rows.output_weights.sum() * white.whitener.log_determinant + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients
@@ -610,66 +571,38 @@ class WhitenedSolver(Inference):
         return [in_projector, system.in_border(), system.in_residual(), *system.in_fields()]
 
     @cached_property
-    def _precisions(self) -> Tensor:
+    def solved(self) -> Tensor:
+        """The coefficients C^-1 (y - mean) of ordered rows, (n, k)."""
+        return self._white.whitener.back(self.system.residual_of_mean)
+
+    @cached_property
+    def precisions(self) -> Tensor:
         """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), of ordered rows."""
-        elimination, whitener = self.system.elimination, self._whitener
+        elimination, whitener = self.system.elimination, self._white.whitener
         explained = elimination.half_border(whitener.back(elimination.reduced)).square().sum(1)
         if elimination.is_sparse:
             projector = sp.csr_array(whitener.matrix.T @ elimination.prior.matrix)
             explained += torch.from_numpy(solved_forms(elimination.factor, projector))
         return whitener.precisions - explained
 
-    def _ordered_coefficients(self) -> Tensor:
-        """Return the coefficients (n, k) of ordered rows."""
-        return self._whitener.back(self.system.residual_of_mean)
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        The rows are in the given order.
-        """
-        with torch.no_grad():
-            variance = 1 / self._precisions
-            mean = self._rows.targets - self._ordered_coefficients() * variance[:, None]
-            return self._in_given_order(mean), self._in_given_order(variance + self._missing)
-
-    @property
-    def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._in_given_order(self._ordered_coefficients())
-
-    @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, y - mean - D C^-1 (y - mean), (n, k)."""
-        with torch.no_grad():
-            residual = self._noise[:, None] * self._ordered_coefficients()
-            return self._in_given_order(self._rows.targets - self._mean - residual)
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
-        with torch.no_grad():
-            return self._in_given_order(self._noise * (1 - self._noise * self._precisions))
-
     @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
         with torch.no_grad():
             return (
-                self.system.elimination.log_determinant - 2 * self._whitener.log_determinant - self._noise.log().sum()
+                self.system.elimination.log_determinant
+                - 2 * self._white.whitener.log_determinant
+                - self._noise.log().sum()
             )
 
     def posterior(self) -> WhitenedPosterior:
         """Return the posterior, which stores the rows and the posterior of the weights."""
         with torch.no_grad():
             system, prior = self.system, self._prior.detached()
-            rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
-            known = WhiteRows(prior, *rows, system if self._blocks else None)
+            rows = self._rows.inputs, self._residual, self._noise
+            known = WhiteRows(prior, *rows, prior.precisions)
+            known.system = system
             return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
-
-    def _in_given_order(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of ordered rows in the given order."""
-        return values if self._order is None else values[torch.argsort(self._order)]
 
 
 # --- Very many rows under nearest neighbors and weights --------------------------------------------------------------
@@ -725,13 +658,14 @@ class BlockedInference(Inference):
         self._pattern = predecessors_in_blocks(block, self._rows.inputs)
         self._noise_diag = torch.zeros(len(rows), dtype=torch.float64)
         with torch.no_grad():
-            squares, sums, self._square, self._others = self._sums()
-            self._factor = cholesky(torch.eye(len(squares)).double() + squares, "The matrix I + P^T P of features")
-            self._weights = torch.cholesky_solve(sums, self._factor)
-            self._explained = ((sums * self._weights).sum(0)) @ rows.output_weights
+            total, self._others = self._sums()
+            F, one = prior.num_features, torch.ones((), dtype=torch.float64)
+            squares = total[F:, F:].diagonal()
+            self._solution = solve(Statistics(total[:F, :F], total[:F, F:], squares.sum(), one, one), one, one)
+            self._squares = squares - (total[:F, F:] * self._solution.weights).sum(0)
 
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log marginal likelihood.
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Return the Gram matrix of [P, V r], (F + k, F + k), and the other terms of the log marginal likelihood.
 
         They are summed over blocks of near rows.
         """
@@ -751,13 +685,13 @@ class BlockedInference(Inference):
             total += both.mT @ both
             repeated = near.take(whitener.row_indices).replicate_log_prob(self._noise)
             others += output_weights.sum() * whitener.log_determinant + repeated
-        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ output_weights, others
+        return total, others
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, without gradients."""
-        log_determinant = 2 * self._factor.diagonal().log().sum()
-        constants = self._rows.output_weights.sum() * (log_determinant + len(self._rows) * math.log(2 * math.pi))
-        return self._others - 0.5 * (self._square - self._explained + constants)
+        log_determinant = 2 * self._solution.factor.diagonal().log().sum()
+        others, output_weights = self._others, self._rows.output_weights
+        return others + log_density(self._squares, log_determinant, output_weights, len(self._rows))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
@@ -768,7 +702,5 @@ class BlockedInference(Inference):
 
     def posterior(self) -> WhitenedPosterior:
         """Return the posterior, which stores the rows and the posterior of the weights."""
-        centered = self._rows.targets - self._mean
-        return WhitenedPosterior(
-            self._prior, self._rows.inputs, centered, self._noise_diag, self._weights, self._factor
-        )
+        rows = self._rows.inputs, self._rows.targets - self._mean, self._noise_diag
+        return WhitenedPosterior(self._prior, *rows, self._solution.weights, self._solution.factor)

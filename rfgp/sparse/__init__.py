@@ -1,8 +1,6 @@
 """Sparse matrices: CSR patterns, values with gradients, and their products."""
 
 from rfgp.sparse.products import EntryPattern as EntryPattern
-from rfgp.sparse.products import KhatriRao as KhatriRao
-from rfgp.sparse.products import KhatriRaoValues as KhatriRaoValues
 from rfgp.sparse.products import KroneckerRows as KroneckerRows
 from rfgp.sparse.products import Pattern as Pattern
 from rfgp.sparse.products import SparseValues as SparseValues
@@ -17,6 +15,7 @@ from rfgp.sparse.products import quadratic_forms as quadratic_forms
 from rfgp.sparse.products import row_blocks as row_blocks
 from rfgp.sparse.products import sampled_outer as sampled_outer
 from rfgp.sparse.products import sampled_product as sampled_product
+from rfgp.sparse.products import selection as selection
 from rfgp.sparse.products import times_sparse as times_sparse
 from rfgp.sparse.products import times_symmetric as times_symmetric
 from rfgp.sparse.products import transposed_product as transposed_product

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.rivals import page, pictures, races, scores
+from benchmarks.rivals import page, scores
 
 
 def line(racer, nlpd, seed=0, table="made", seconds=1.0):
@@ -59,11 +59,3 @@ def test_the_page_says_losses_first_and_counts_verdicts(results):
 
 def test_page_matches_the_results():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(scores.read())
-
-
-def test_pictures_have_a_panel_for_each_data_set(results):
-    figure = pictures.picture(results["tables"][0], races.RACES["tables"])
-    panels = {axis.get_title(): axis for axis in figure.axes if axis.get_visible()}
-    assert list(panels) == ["made", "other"]
-    drawn = {one.get_label(): one.get_xydata().tolist() for one in panels["made"].lines}
-    assert (drawn["rfgp.GP()"], drawn["GPBoost"]) == ([[2.0, 1.0]], [[6.0, 0.75]])

@@ -545,7 +545,7 @@ def test_any_start_finds_clusters_of_nodes(length):
     graph = graphs.Graph.from_edges(np.argwhere(links), nodes=range(75))
     seen = np.concatenate([np.flatnonzero(truth == c)[:4] for c in range(3)])
     kernel = "diffusion" if length is None else graphs.kernels.Diffusion(length)
-    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", inference="laplace", seed=0)
+    gp = rfgp.GraphGP(graph, kernel, "exact", likelihood="categorical", seed=0)
     gp.fit(seen, truth[seen])
     assert gp.fit_report.log_marginal_likelihood > -12.5
     found = np.asarray(gp.predict(np.arange(75)).observed().probabilities).argmax(1)
@@ -692,15 +692,6 @@ def test_progress_names_stages_and_times(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "60 rows: 1 of at most 500 iterations" in err
-
-
-def test_error_of_a_callback_leaves_the_model_unchanged():
-    X, y = table()
-    gp = rfgp.ExactGP().fit(X, y)
-    before = gp.predict(X).mean
-    with pytest.raises(ZeroDivisionError):
-        gp.fit(X, -y, progress=lambda progress: 1 // 0)
-    np.testing.assert_array_equal(gp.predict(X).mean, before)
 
 
 @pytest.mark.parametrize("count", [3, 8])

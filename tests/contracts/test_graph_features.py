@@ -626,19 +626,6 @@ def test_solvers_of_assignments_agree():
     assert costs[np.arange(12), other].sum() == pytest.approx(costs[np.arange(12), one].sum(), rel=1e-9)
 
 
-def test_gaussian_projections_miss_the_shortest_matrix():
-    """The gap in the proof of Lemma C.2: G is orthogonal to the shortest matrix, yet others lie against G."""
-    rng = np.random.default_rng(0)
-    vectors = np.sort(rng.uniform(size=(4, 5)), axis=0)
-    sums = [vectors + vectors[list(sigma)] for sigma in permutations(range(4))]
-    found = np.array([(v.T @ v).ravel() for v in sums])
-    shortest = found[-1]  # of the reversal
-    assert np.linalg.norm(found, axis=1).argmin() == 23
-    G = rng.standard_normal((200, 25))
-    G -= np.outer(G @ shortest, shortest) / (shortest @ shortest)
-    assert ((found @ G.T).argmin(axis=0) == 23).sum() < 100
-
-
 @pytest.mark.parametrize("num_walkers", [2, 3, 8])
 def test_tuples_have_uniform_columns_and_a_cost_near_the_bound(num_walkers):
     """sum_(a != b) <z_a, z_b> = |sum z|^2 - sum |z|^2, and |sum z|^2 is at least that of the means."""

@@ -503,8 +503,8 @@ def subsets(case):
     return [*([name] for name in names), names[:2], names]
 
 
-@pytest.mark.parametrize("case", ["rows", "weights"])
-def test_laplace_of_classes_matches_dense_matrices(case):
+def test_laplace_of_classes_matches_dense_matrices():
+    case = "weights"
     gp = conditioned(case, "categorical", "laplace")
     found, p = dense_of(gp, case, "categorical", "laplace"), gp.predict(NEW)
     assert gp.log_marginal_likelihood().item() == pytest.approx(found.evidence, abs=1e-7)
@@ -605,26 +605,12 @@ def test_large_counts_converge(case, inference):
 
 # --- rows --------------------------------------------------------------------------------------------
 
-ALL_WAYS = [*WAYS, ("categorical", "laplace"), ("categorical", "variational")]
+ALL_WAYS = [*WAYS, ("categorical", "variational")]
 
 
 def assert_same(one, other, X=NEW, error=1e-6):
     for read in (lambda p: p.mean, lambda p: p.std, lambda p: p.observed().mean, lambda p: p.observed().variance):
         assert_allclose(read(one.predict(X)), read(other.predict(X)), rtol=error, atol=error)
-
-
-@pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
-def test_weights_count_as_repeated_rows(name, inference):
-    """Hyperparameters before a fit follow from the rows, too."""
-    y, times, models = observations(name), np.arange(N) % 3 + 1, []
-    for repeats, weight in ((np.ones(N, int), times.astype(float)), (times, None)):
-        rows = {key: np.repeat(values, repeats) for key, values in ROWS.items()}
-        gp = rfgp.GP(k.RBF(("t", "u")), MODELS[name][0](), rfgp.Exact(), inference=inference, seed=0)
-        models.append(gp.condition(rows, np.repeat(y, repeats), sample_weight=weight))
-    values = [gp.log_marginal_likelihood().item() for gp in models]
-    error = 1e-5 if inference == "laplace" else 0.02 if name == "categorical" else 2e-3
-    assert values[0] == pytest.approx(values[1], abs=10 * error)
-    assert_same(*models, error=error)
 
 
 @pytest.mark.parametrize(("name", "inference"), ALL_WAYS)
@@ -641,7 +627,7 @@ def test_updates_condition_on_all_rows(name, inference):
 
 @pytest.mark.parametrize(
     ("name", "inference"),
-    [("bernoulli", "laplace"), ("student-t", "laplace"), ("categorical", "laplace"), ("poisson", "variational")],
+    [("bernoulli", "laplace"), ("student-t", "laplace"), ("poisson", "variational")],
 )
 def test_single_precision_is_near_double(name, inference):
     single, double = (conditioned("features", name, inference, dtype=dtype) for dtype in (torch.float32, torch.float64))
@@ -649,20 +635,6 @@ def test_single_precision_is_near_double(name, inference):
     assert found == pytest.approx(expected, abs=1e-3)
     assert single.predict(NEW).mean.dtype == np.float32
     assert_same(single, double, error=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("case", "name"), [("weights", "student-t"), ("weights", "categorical"), ("lattice", "negative-binomial")]
-)
-def test_rows_in_blocks_are_those_in_memory(case, name):
-    y, parts = observations(name), [slice(i, i + 7) for i in range(0, N, 7)]
-    source = rfgp.tables.Batches([({key: values[part] for key, values in ROWS.items()}, y[part]) for part in parts])
-    pair = [model(case, name, "laplace").condition(*rows) for rows in ((source,), (ROWS, y))]
-    values = [gp.log_marginal_likelihood() for gp in pair]
-    slopes = [torch.autograd.grad(v, list(gp.hyperparameters.parameters())) for v, gp in zip(values, pair, strict=True)]
-    torch.testing.assert_close(*values, rtol=1e-8, atol=1e-7)
-    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
-    assert_same(*pair)
 
 
 # --- exposures, units and given parameters -----------------------------------------------------------
@@ -899,11 +871,6 @@ def law(likelihood="poisson", y=COUNTS, **options):
     return p
 
 
-def dense_classes():
-    with rfgp.testing.limits(max_dense=15):
-        return law("categorical", [0, 1, 2], inference="laplace")
-
-
 def bounds(likelihood, approximation):
     return gp_of(likelihood, approximation).condition(X2, COUNTS).evidence_bounds()
 
@@ -939,8 +906,7 @@ REFUSED = [
     (lambda: law().observed().exp(), INVALID, "exponentials"),
     (lambda: law().exp().observed(), INVALID, "exponentials"),
     (lambda: law().terms["rbf"].observed().sample(1), INVALID, "term"),
-    (lambda: conditioned("rows", "categorical", "laplace").sample_functions(1), INVALID, "sample"),
-    (dense_classes, INVALID, "at most 15"),
+    (lambda: conditioned("rows", "categorical", "laplace").predict(NEW).mean, INVALID, "features"),
     (lambda: law(start={"mean": 800.0}), SOLVER, "finite"),
     (lambda: gp_of(inference="variational").condition(rfgp.tables.Batches([(X2, COUNTS)])), INVALID, "memory"),
     (lambda: gp_of(Heteroscedastic(kernel="rbf")), INVALID, "kernel"),

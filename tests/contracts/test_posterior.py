@@ -90,7 +90,6 @@ TERMS = {
     "f": k.Nodes(ring(), graphs.kernels.Matern(nu=2, kappa=1.5), name="f"),
     "q": k.Nodes(ring(), graphs.kernels.Matern(nu=1.5, kappa=1.5), name="q"),
     "d": k.Nodes(ring(), "diffusion", name="d"),
-    "dh": (k.Nodes(ring(), "diffusion") * k.RBF("h", lengthscale=5.0)).named("dh"),
     "r": k.Roads(ROADS, lengthscale=0.8, name="r"),
     "r2": k.Roads(ROADS, 2, lengthscale=0.9, name="r2"),
     "rs": (k.Roads(ROADS, lengthscale=0.8) * k.Group("s")).named("rs"),
@@ -224,10 +223,6 @@ CASES = {
     "walks by products": Case({"d": WALKS, "l": EXACT}, limits=CG, estimated=True, functions=True, digits=1e-6),
     "walks and nodes": Case({"d": WALKS, "a": FEW, "f": SPARSE}, estimated=True, functions=True, digits=1e-6),
     "walks and fitc": Case({"d": WALKS, "a": points("fitc")}, limits=CG, estimated=True, digits=1e-6),
-    "walks in time": Case({"dh": WALKS, "l": EXACT}),
-    "walks in time by products": Case(
-        {"dh": WALKS, "l": EXACT}, limits=CG, estimated=True, functions=True, digits=1e-6
-    ),
     "walks alone": Case({"d": WALKS}, functions=True),
     "nodes exact": Case({"d": EXACT}, functions=True),
     "chebyshev": Case({"d": rfgp.Chebyshev(3)}, functions=True),
@@ -259,7 +254,6 @@ CASES = {
     "few latent": Case({"m": near("latent", 4), "a": FEW}),
 }
 ESTIMATED = [name for name, case in CASES.items() if case.estimated]
-FUNCTIONS = [name for name, case in CASES.items() if case.functions]
 START = {"noise": NOISE, "mean": MEAN}
 
 
@@ -592,50 +586,6 @@ def test_float32_is_close_to_float64(case):
     close(found.variance, np.diag(expected.covariance()), 2e-3)
 
 
-@of_all
-def test_rows_in_another_order(case):
-    if case.has_points or any(map(case.is_few, case.names)):
-        pytest.skip("depends on the order")
-    order = np.random.default_rng(7).permutation(N)
-    gp = model(case).condition(taken(X, order), Y[order], **{key: values[order] for key, values in UNEVEN.items()})
-    close(gp.predict(NEW).mean, dense(name_of(case), "uneven").mean_at(), case.digits)
-    close(gp.leave_one_out().mean, dense(name_of(case), "uneven").leave_one_out()[0][order], case.digits)
-
-
-UNITS = [
-    "features", "laplace features", "points fitc", "lattice", "lattices", "coarse lattice", "chain",
-    "responses and features", "responses of a sum", "few responses", "residual", "latent and features", "few latent",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", UNITS, indirect=True)
-def test_units_of_columns_and_of_the_target(case):
-    start = {"noise": 100 * NOISE, "mean": 5 + 10 * MEAN}
-    for name in case.names:
-        start |= {f"{name}.outputscale": 100 * SCALE[name]} if name != "l" else {"l.variance": 1e4 * SCALE["l"]}
-        if isinstance(TERMS[name], k.RBF | k.Matern):
-            scales = {"h": 60.0, "p": 0.1}
-            columns, lengths = np.atleast_1d(TERMS[name].columns), np.atleast_1d(TERMS[name].lengthscale)
-            start[f"{name}.lengthscale"] = [scales[c] * s for c, s in zip(columns, lengths, strict=True)]
-    table, new = ({**rows, "h": 60 * rows["h"], "p": 0.1 * rows["p"]} for rows in (X, NEW))
-    gp, expected = model(case, start=start).condition(table, 5 + 10 * Y), dense(name_of(case))
-    found = gp.predict(new)
-    close(found.mean, 5 + 10 * expected.mean_at(), case.digits)
-    close(found.variance, 100 * np.diag(expected.covariance()), case.digits)
-    value = expected.log_marginal_likelihood() - N * np.log(10)
-    close(gp.log_marginal_likelihood(), value, case.digits)
-
-
-@pytest.mark.parametrize("case", ["features", "features wide", "lattice", "lattices", "coarse lattice"], indirect=True)
-def test_rows_in_blocks_are_rows_in_memory(case):
-    blocks = [{**taken(X, part), "y": Y[part]} for part in (slice(0, 10), slice(10, 11), slice(11, N))]
-    gp, expected = model(case).condition(rfgp.tables.Batches(blocks, target="y")), dense(name_of(case))
-    close(gp.log_marginal_likelihood(), expected.log_marginal_likelihood(), case.digits)
-    close(gp.predict(NEW).mean, expected.mean_at(), case.digits)
-    close(gp.predict(NEW).variance, np.diag(expected.covariance()), case.digits)
-    close(gp.leave_one_out().mean, expected.leave_one_out()[0], case.digits)
-
-
 # --- counts ---------------------------------------------------------------------------------------
 
 REFUSE_COUNTS = [name for name, case in CASES.items() if any("responses" in repr(one) for one in case.approximations)]
@@ -866,8 +816,7 @@ SUMS = [
     {"m": EXACT, "f": SPARSE, "d": WALKS},
     {"a": points("vfe"), "m": near("responses")},
     {"d": WALKS, "m": near("responses")},
-    {"dh": WALKS, "r": SPARSE},
-    {"dh": WALKS, "m": near("latent")},
+    {"d": WALKS, "m": near("latent")},
 ]
 
 

@@ -75,16 +75,6 @@ def test_wide_tables_are_learned_from_few_rows(kind):
     assert max(inverse[2:].max(), slopes[2:].max()) < 0.1
 
 
-@pytest.mark.parametrize("power", [1, 2, 3])
-def test_polynomial_effects_of_one_of_many_columns_are_found(power):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(70, 40)) * 10.0 ** rng.integers(-3, 4, 40) + rng.normal(size=40)
-    z = (X[:, 7] - X[:, 7].mean()) / X[:, 7].std()
-    y = [z, z**2, z**3 - 3 * z][power - 1] + 0.3 * rng.normal(size=70)
-    gp = rfgp.GP(k.RBF(), priors={"lengthscale": priors.SparseLengthscales()}, **EXACT).fit(X, y)
-    assert (X.std(0) / gp.hyperparameters.lengthscale.detach().numpy()).argmax() == 7
-
-
 def test_priors_see_the_units_of_the_user_and_are_saved(tmp_path):
     X, y, _, _ = wide("linear", 30, 4)
     prior = torch.distributions.LogNormal(0.0, 1.0)

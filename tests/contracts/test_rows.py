@@ -79,17 +79,6 @@ def test_tiny_weights_leave_a_row_out_or_are_refused(name):
             make().condition(d.X, d.y, sample_weight=np.r_[np.ones(23), weight])
 
 
-def test_a_fit_uses_noise_and_weights_and_a_file_keeps_them(tmp_path):
-    d = data()
-    gp = features().fit(torch.as_tensor(d.X), torch.as_tensor(d.y), noise=d.noise, sample_weight=d.weight)
-    gp.save(tmp_path / "m.safetensors", data=True)
-    again = rfgp.load(tmp_path / "m.safetensors")
-    assert again.log_marginal_likelihood().item() == gp.log_marginal_likelihood().item()
-    assert isinstance(again.leave_one_out().mean, torch.Tensor)
-    plain = features().fit(d.X, d.y)
-    assert plain.hyperparameters.noise.item() != pytest.approx(gp.hyperparameters.noise.item(), rel=0.01)
-
-
 REFUSED = {
     "length": ({"noise": np.full(3, 0.1)}, "24 rows, got shape (3,)"),
     "negative": ({"noise": np.full(24, -0.1)}, "not negative, got -"),

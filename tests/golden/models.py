@@ -269,7 +269,6 @@ MODELS = {
     "bernoulli-more-features-than-rows": partial(fourier, "bernoulli", num_frequencies=30, count=20, **LAPLACE),
     "categorical": partial(fourier, "categorical", **LAPLACE),
     "categorical-variational": partial(fourier, "categorical", **VARIATIONAL),
-    "categorical-exact": partial(exact, "categorical", **LAPLACE),
     "poisson": partial(fourier, "poisson", **LAPLACE),
     "poisson-exposure": partial(fourier, "poisson", given=EXPOSURE),
     "gamma-exact": partial(exact, "gamma"),

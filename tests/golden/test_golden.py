@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-import rfgp
-from rfgp import likelihoods
-from tests.golden import models, results
+from tests.golden import results
 
 KNOWN = results.read()
 SLOW = ("fits", "selections", "commands")
@@ -46,15 +44,3 @@ def test_solved_directions_are_compared_on_their_processor_alone():
     assert results.differences(name, changed, known)
     assert results.differences(name, changed, known, is_here=False) == []
     assert set(KNOWN["results"]) >= results.SOLVED
-
-
-def test_every_model_and_likelihood_has_a_case():
-    made = [make() for make in (models.MODELS[name] for name in ("features", "exact", "roads", "mesh", "graph-exact"))]
-    assert {type(case.model) for case in made} == {
-        rfgp.SparseSpectrumGP,
-        rfgp.ExactGP,
-        rfgp.RoadGP,
-        rfgp.MeshGP,
-        rfgp.GraphGP,
-    }
-    assert all(any(name in case for case in models.MODELS) for name in likelihoods.names() if name != "gaussian")

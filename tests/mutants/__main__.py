@@ -32,6 +32,7 @@ from tests.mutants.reach import Reach, measure
 
 LOADED = ("torch", "numba", "scipy.stats", "scipy.optimize", "networkx", "pandas", "hypothesis", "sklearn")
 """Before the forks."""
+TESTS = [f"tests/{folder}" for folder in ("contracts", "numeric", "rfgp", "graphs", "golden", "faults", "fuzz")]
 COMPILING = 60
 """The seconds that compiled loops take at most, in addition to those of the tests."""
 
@@ -148,7 +149,7 @@ def main() -> None:
     parser.add_argument("--planted", action="store_true", help="also those of planted.json")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--where", nargs="*", default=[], help="only files whose path begins with one of these")
-    parser.add_argument("--tests", nargs="+", default=["tests/rfgp", "tests/graphs", "tests/golden", "tests/faults"])
+    parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--marks", default="not slow", help="the marks of these tests")
     parser.add_argument("--seconds", type=float, default=25, help="of tests for one mutant")
     parser.add_argument("--reach", type=Path, default=ROOT / "out" / "reach", help="is measured if it is not there")

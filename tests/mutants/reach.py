@@ -1,6 +1,5 @@
 """Which tests reach which lines, and how long they take."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -9,9 +8,6 @@ from pathlib import Path
 from coverage import CoverageData
 
 from tests.mutants.code import ROOT, Callers, Mutant
-
-PLANTS = ("planted(", "wrong(")
-"""Tests with these words put errors into code themselves, so that they cannot tell."""
 
 
 def measure(tests: list[str], kept: Path, marks: str) -> None:
@@ -26,20 +22,6 @@ def measure(tests: list[str], kept: Path, marks: str) -> None:
         subprocess.run(command, cwd=ROOT, stdout=out, check=False)
 
 
-def planting() -> set[str]:
-    """Return the names of tests that put errors into code, as "file::test"."""
-    found = set()
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        text = file.read_text(encoding="utf-8")
-        path, tree = file.relative_to(ROOT).as_posix(), ast.parse(text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and any(word in ast.unparse(node) for word in PLANTS):
-                found.add(f"{path}::{node.name}")
-        if "planted.txt" in text:
-            found.add(path)
-    return found
-
-
 class Reach:
     """The tests that reach a mutant, the quickest first."""
 
@@ -52,12 +34,6 @@ class Reach:
         for took, test in re.findall(r"^([\d.]+)s \w+ +(tests/.*)$", said, re.MULTILINE):
             if test in self.seconds:
                 self.seconds[test] += float(took)
-        out = planting()
-        self.seconds = {
-            test: took
-            for test, took in self.seconds.items()
-            if test.split("[")[0] not in out and test.split("::")[0] not in out
-        }
         self.callers = Callers()
 
     def of(self, mutant: Mutant) -> list[str]:

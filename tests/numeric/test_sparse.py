@@ -1,4 +1,4 @@
-"""Products of sparse, Khatri-Rao and Kronecker matrices against dense ones."""
+"""Products of sparse and Kronecker matrices against dense ones."""
 
 import numpy as np
 import pytest
@@ -62,20 +62,6 @@ def test_sparse_times_sparse_has_a_gradient(density):
         (slope,) = torch.autograd.grad(found.values @ weights, values)
         G = sparse.SparseValues(weights, found.pattern).matrix().toarray()
         assert_allclose(slope, (G @ A.toarray().T)[places(V)], rtol=1e-12)
-
-
-@pytest.mark.parametrize(("n", "size", "p"), [(7, 3, 2), (0, 3, 2), (5, 0, 2), (5, 3, 0)])
-def test_khatri_rao_products_match_dense(n, size, p):
-    rng = np.random.default_rng(n)
-    left, rows, right = matrix(4, 5, 3), rng.integers(0, 4, n), rng.normal(size=(n, size))
-    found = sparse.KhatriRao(left, rows, right)
-    dense = np.einsum("ij,ik->ijk", left.toarray()[rows], right).reshape(n, 5 * size)
-    v, u = rng.normal(size=(n, p)), rng.normal(size=(5 * size, p))
-    assert_allclose(found.times(u), dense @ u, atol=1e-12)
-    assert_allclose(found.transposed_times(v), dense.T @ v, atol=1e-12)
-    assert_allclose(found.gram(found), dense @ dense.T, atol=1e-12)
-    assert_allclose(found.gram_times(v, left @ left.T), dense @ dense.T @ v, atol=1e-12)
-    assert found.above(found).shape == (2 * n, 5 * size)
 
 
 @pytest.mark.parametrize("count", [4, 40])

@@ -2,6 +2,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import studies
 import torch
 import trimesh
 from matplotlib import pyplot
@@ -12,7 +13,7 @@ from scipy import stats
 
 import graphs
 import rfgp
-from rfgp import datasets, fields, plotting
+from rfgp import datasets, plotting
 from rfgp import kernels as k
 from rfgp.compare import Plan, compare_table
 
@@ -33,15 +34,7 @@ def curve():
 
 
 def ball():
-    mesh = trimesh.creation.icosphere(subdivisions=1)
-    graph = graphs.Graph.from_mesh(mesh)
-    return fields.Field(graph, np.arange(80), mesh.face_normals[:, 2], "z", mesh=mesh)
-
-
-def town():
-    roads = datasets.make_roads()
-    graph = graphs.Graph.from_roads(*roads[:3])
-    return fields.Field(graph, np.array(["sensor-0", "sensor-5"], object), roads.values[:2], "mph", roads=roads)
+    return studies.ball(subdivisions=1)
 
 
 def drawn(axes):
@@ -117,7 +110,7 @@ def test_mesh_plots_take_any_mesh(kind):
 
 @pytest.mark.slow
 def test_a_road_field_colours_every_piece():
-    field = town()
+    field = studies.town()
     values = field.coordinates[:, 0]
     axes = plotting.plot_road_field(field, values, title="west to east")
     segments = graphs.split_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions).segments
@@ -133,7 +126,7 @@ def test_a_road_field_colours_every_piece():
 @pytest.mark.slow
 def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     kernel = graphs.kernels.FreeModulation(factors=(0.5, 2.0))
-    gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(np.arange(80), ball().values)
+    gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(ball().nodes, ball().values)
     axes = plotting.plot_spectrum(gp)
     fitted, family, noise = axes.lines
     scale = gp.hyperparameters.outputscale.item()
@@ -141,7 +134,7 @@ def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     np.testing.assert_allclose(family.get_ydata(), scale * kernel.base.spectral(np.linspace(0, 2, 401)))
     assert noise.get_ydata()[0] == pytest.approx(gp.hyperparameters.noise.item())
     assert drawn(axes)
-    plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
+    plain = rfgp.GraphGP(ball().graph).condition(ball().nodes, ball().values)
     assert len(plotting.plot_spectrum(plain).lines) == 2
 
 
@@ -195,6 +188,6 @@ def test_values_that_do_not_fit_a_mesh_are_refused():
     for where, values, word in (
         (field, field.values[:3], "values"),
         (field, np.zeros((80, 1)), "values"),
-        (town(), field.values, "mesh"),
+        (studies.town(), field.values, "mesh"),
     ):
         refused(partial(plotting.plot_mesh_field, where, values), rfgp.InvalidArgumentError, word)

@@ -46,14 +46,6 @@ def test_each_trace_is_that_of_its_probe(size, error):
     np.testing.assert_allclose(found, expected, rtol=error)
 
 
-@pytest.mark.parametrize("size", [1, 6])
-def test_constants_have_no_error(size):
-    first, _ = covariances(size)
-    draws = Dense(first).draw(3, torch.Generator().manual_seed(0))
-    found = quadrature.quadrature(Dense(first), Dense(2 * first), draws, torch.log)
-    np.testing.assert_allclose(found, size * np.log(2), rtol=1e-12)
-
-
 def test_traces_that_do_not_settle_are_refused():
     first, second = np.eye(250), np.diag(10.0 ** np.linspace(-8, 8, 250))
     ones = torch.ones(250, 1, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """The choice of an approximation for a likelihood that is not Gaussian."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,16 +9,14 @@ from torch import Tensor
 from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.mixture import NOISE_PREFIX, HeteroscedasticPosterior, IndependentFunctions, tensors_by_prefix
+from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
 from rfgp.inference.sites.classes import (
-    CoupledDenseLaplace,
-    CoupledDensePosterior,
     CoupledLowRankLaplace,
     CoupledLowRankPosterior,
 )
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
-from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace, with_curvature_noise
+from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
@@ -27,9 +25,6 @@ from rfgp.solvers.bordered.solver import bordered_latent
 from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices
-
-SHARED_RATIO = 1.5
-"""The ratio of rows to features above which several classes use weights instead of n x n matrices."""
 
 
 def infer(
@@ -80,10 +75,27 @@ def infer(
                 "Neighbors that are responses, and residuals of inducing points without neighbors, require a Gaussian "
                 f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
-    arguments = _InferenceArguments(rows, mean, likelihood, learned, warm_start)
+    noise = torch.ones_like(mean[0])  # a placeholder, which all approximations replace or ignore
     if approximation == "variational":
-        return _variational(priors, arguments)
-    return _coupled(priors[0], arguments) if likelihood.num_latents > 1 else _laplace(priors[0], arguments)
+        block = gathered(rows)
+        solvers = [_without_draws(prior, block, mean[:1], noise) for prior in priors] * likelihood.num_latents
+        laplace = partial(infer, priors, block, mean.detach(), likelihood, learned, "laplace")
+        means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
+        start = laplace if len(solvers) == 1 else None
+        return Variational(solvers, block, means, likelihood, learned, start, warm_start)
+    prior, arguments = priors[0], (likelihood, learned, warm_start)
+    if likelihood.num_latents > 1:
+        if not prior.has_weights_only:
+            raise InvalidArgumentError(
+                "Several classes by Laplace's approximation require features for all terms, got an exact kernel, a "
+                'field or neighbors. Use inference="variational", or approximation=rfgp.RandomFeatures(512).'
+            )
+        return CoupledLowRankLaplace(LinearModel(prior.dense, rows, mean, noise), *arguments)
+    if not is_low_rank(prior, rows):
+        block = gathered(rows)
+        return Laplace(solver_in_memory(prior, block, mean, noise), block, mean, *arguments)
+    model = LinearModel(prior.dense, rows, mean, noise)
+    return (LatticeLaplace if has_lattices(prior) else LowRankLaplace)(model, *arguments)
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
@@ -96,70 +108,17 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
     """
     parts = tensors_by_prefix(tensors)
     if len(priors) > 1:
-        both = (parts[""], parts[NOISE_PREFIX])
-        return HeteroscedasticPosterior(*map(solvers.restore, priors, both))
+        function, noise = map(solvers.restore, priors, (parts[""], parts[NOISE_PREFIX]))
+        return function.with_noise_process(noise)
     prior = priors[0]
     if "" not in parts:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
     if num_latents == 1:
         return solvers.restore(prior, tensors)
-    if "class_matrices" in tensors:
-        matrices = tensors["class_matrices"], tensors["coupling_root"]
-        return CoupledDensePosterior(prior, tensors["inputs"], tensors["coefficients"], *matrices)
     return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
-@dataclass(frozen=True, eq=False)
-class _InferenceArguments:
-    """The arguments of `infer` that all approximations use."""
-
-    rows: Rows
-    mean: Tensor
-    likelihood: Likelihood
-    learned: Mapping[str, Tensor]
-    warm_start: WarmStart
-
-    @property
-    def unused_noise(self) -> Tensor:
-        """A placeholder noise of 1, 0-d. All approximations replace or ignore it."""
-        return torch.ones_like(self.mean[0])
-
-
-def _laplace(prior: Prior, arguments: _InferenceArguments) -> Laplace | LowRankLaplace | LatticeLaplace:
-    """Return Laplace's approximation for one function."""
-    if is_low_rank(prior, arguments.rows) and has_lattices(prior):
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        return LatticeLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
-    if is_low_rank(prior, arguments.rows):
-        likelihood = arguments.likelihood.at({name: value.detach() for name, value in arguments.learned.items()})
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        model = with_curvature_noise(model, likelihood)
-        return LowRankLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
-    block = gathered(arguments.rows)
-    solver = solver_in_memory(prior, block, arguments.mean, arguments.unused_noise)
-    return Laplace(solver, block, arguments.mean, arguments.likelihood, arguments.learned, arguments.warm_start)
-
-
-def _coupled(prior: Prior, arguments: _InferenceArguments) -> Inference:
-    """Return Laplace's approximation for several classes."""
-    if prior.has_weights_only and len(arguments.rows) > SHARED_RATIO * prior.num_features:
-        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
-        return CoupledLowRankLaplace(model, arguments.likelihood)
-    if prior.precisions or prior.neighbors is not None:
-        raise InvalidArgumentError(
-            "Several classes by Laplace's approximation require a kernel with a dense covariance, got fields and "
-            'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
-        )
-    block = gathered(arguments.rows)
-    if len(block) > limits().max_dense:
-        raise InvalidArgumentError(
-            "Several classes without features, or with sparse ones, must have at most "
-            f"{limits().max_dense:,} rows, got {len(block):,}. Use random features or inducing points."
-        )
-    return CoupledDenseLaplace(prior, block, arguments.mean, arguments.likelihood, arguments.warm_start)
-
-
-def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -> Solver:
+def _without_draws(prior: Prior, block: Block, mean: Tensor, noise: Tensor) -> Solver:
     """Return a solver with exact variances at rows.
 
     A search with estimated variances would not converge.
@@ -175,25 +134,11 @@ def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.graph_features:
-        return solver_in_memory(prior, block, arguments.mean[:1], arguments.unused_noise)
-    solver = bordered_latent(prior, block, arguments.mean[:1], arguments.unused_noise)
+        return solver_in_memory(prior, block, mean, noise)
+    solver = bordered_latent(prior, block, mean, noise)
     if solver is None:
         raise InvalidArgumentError(
             f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
             f'{len(block):,} observations that is not. Use inference="laplace", or fewer neighbors.'
         )
     return solver
-
-
-def _variational(priors: Sequence[Prior], arguments: _InferenceArguments) -> Variational:
-    """Return variational inference. For one function it starts at Laplace's mode."""
-    block, likelihood = gathered(arguments.rows), arguments.likelihood
-    solvers = [_without_draws(prior, block, arguments) for prior in priors] * likelihood.num_latents
-    mean = torch.cat([arguments.mean, arguments.mean.new_zeros(len(priors) - 1)])
-
-    def mode() -> Tensor:
-        start = _InferenceArguments(block, arguments.mean.detach(), likelihood, arguments.learned, ())
-        return _laplace(priors[0], start).fitted
-
-    initial = mode if len(solvers) == 1 else None
-    return Variational(solvers, block, mean, likelihood, arguments.learned, initial, arguments.warm_start)

@@ -2,18 +2,6 @@
 
 With the probabilities p at f and the count w of a row, the curvature of its log density is W = w (diag(p) - p p^T).
 
-The latent values f (n, C) have independent columns with one covariance K and means m_c. Classes follow by a softmax.
-Let p be the probabilities at f, w_i the counts, D_c = diag(w p_c) and R^T v = sum_c v_c. The curvature is W = D - D R
-(R^T D R)^-1 R^T D, and (Rasmussen and Williams 2006, Eqs. 3.40 to 3.47, Algorithm 3.3)
-
-    E_c = (K + D_c^-1)^-1,    S = sum_c E_c,    T = E - E R S^-1 R^T E,    posterior covariance of f: K - K T K,
-    log|I + K W| = sum_c log|I + K D_c| + log|S| - sum_i log w_i.
-
-A Newton step has a = b - T K b, b = W (f - m) + g, and f - m = K a. Let V_i be the posterior covariance (C, C) of f_i,
-and s that of `determinant_gradient`. The gradient of the log evidence is as in `rfgp.inference.sites.newton`:
-
-    u = s - T K s,    d/dK = sum_c (a_c a_c^T / 2 + u_c a_c^T - T_cc / 2),    d/dm_c = sum_i a_ic + u_ic.
-
 The latent values are f_i (C,) = m + W^T Phi_i, with standard normal weights W (F, C). Classes follow by a softmax. With
 the probabilities p_i, counts w_i and G_c = Phi^T diag(w p_c) Phi, the precision of all C F weights is
 
@@ -22,8 +10,9 @@ the probabilities p_i, counts w_i and G_c = Phi^T diag(w p_c) Phi, the precision
 It is at most the block-diagonal matrix B without the last term. Conjugate gradients solve for Newton's steps, with C
 matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is the sum of
 B^-1 and Z Z^T, the mean over classes. A common change of all classes does not change the labels, so that A is 1 there
-and B is far from it. A is formed and factorized once, at the mode, for the posterior, the evidence and its gradient. In
-the notation above, with b = A^-1 Phi^T s and u = s - W Phi b, the gradient is
+and B is far from it. A is formed and factorized once, at the mode, for the posterior, the evidence and its gradient.
+Let s be that of -log|A| / 2 in f, b = A^-1 Phi^T s and u = s - W Phi b. The gradient of the log evidence is (the
+weight-space form of Rasmussen and Williams 2006, Section 3.5)
 
     d/dPhi = sum_c (g_c + u_c) w_c^T + g_c b_c^T - sum_d W_cd Phi (A^-1)_cd,    d/dm_c = sum_i g_ic + u_ic,
     d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2.
@@ -32,25 +21,23 @@ the notation above, with b = A^-1 Phi^T s and u = s - W Phi b, the gradient is
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import block_diagonal
-from rfgp.inference.sites.newton import LENGTHS, TOLERANCE, Mode, ModeProblem, RowLikelihood, Step, find_mode
-from rfgp.inference.sites.weights import WeightMode, WeightState, search_tolerances
+from rfgp.inference.sites.newton import ModeProblem, RowLikelihood, State, Step, find_mode
+from rfgp.inference.sites.weights import WeightLaplace, WeightMode, WeightSums, search_tolerances, weight_state
 from rfgp.likelihoods import Likelihood
-from rfgp.linalg import cholesky, covariance_root, half_solve
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
-from rfgp.solvers import Inference, Posterior, WarmStart
+from rfgp.solvers import Posterior, WarmStart
 from rfgp.solvers.iterative.operator import conjugate_gradients
-from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
+from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, gradient_sums, symmetrized
 from rfgp.solvers.role import Functions, Shape, known_terms
-from rfgp.torch_context import CachedWithoutLock
 
 # --- Derivatives of the softmax likelihood of C latent functions -----------------------------------------------------
 
@@ -83,27 +70,6 @@ def curvature_product(
     """
     p = torch.softmax(f, dim=1)
     return counts * p * (v - (p * v).sum(1, keepdim=True))
-
-
-def determinant_gradient(
-    f: Tensor,  # (n, C)
-    counts: Tensor,  # (n, 1)
-    covariance: Tensor,  # (n, C, C)
-) -> Tensor:  # (n, C)
-    """Return the gradient s of -log|I + K W| / 2 in f.
-
-    s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
-
-    Args:
-        f: The latent values.
-        counts: The number of observations of each row.
-        covariance: The posterior covariances V of the functions at each row.
-    """
-    p = torch.softmax(f, dim=1)
-    variances = covariance.diagonal(dim1=1, dim2=2)
-    shared = (covariance @ p[:, :, None])[:, :, 0]
-    first = variances - (p * variances).sum(1, keepdim=True)
-    return -0.5 * counts * p * (first - 2 * (shared - (p * shared).sum(1, keepdim=True)))
 
 
 def log_prob_gradient(
@@ -144,123 +110,6 @@ def softmax_cavity(
 
 
 # --- Posteriors of C dependent latent functions, such as those of several classes ------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class CoupledDensePosterior(Posterior):
-    """The posterior of C functions through their covariances with the training rows.
-
-    The notation is that of the module. A sum A of terms with the covariance k_A has the mean
-    k_A(x, X) a_c in class c. Let B be another sum, and k_AB the covariance of the terms in both. The covariance of A in
-    class c with B in class d is k_AB(x, x') 1(c = d) - k_A(x, X) T_cd k_B(X, x').
-
-    Attributes:
-        prior: The prior of each function.
-        inputs: The training inputs, (n, d) or (n,).
-        coefficients: The coefficients a, (n, C).
-        class_matrices: The matrices E, (C, n, n).
-        coupling_root: The matrices L^-1 E with L L^T = S, (C, n, n).
-        terms: The names of the terms of the predicted sum. If None, all terms.
-    """
-
-    prior: Prior
-    inputs: Tensor
-    coefficients: Tensor
-    class_matrices: Tensor
-    coupling_root: Tensor
-    terms: tuple[str, ...] | None = None
-
-    serialized_fields = ("inputs", "coefficients", "class_matrices", "coupling_root")
-
-    @property
-    def width(self) -> int:
-        """The number of entries of one point in memory: two for each row and class."""
-        return 2 * self.coefficients.numel()
-
-    @property
-    def num_functions(self) -> int:
-        """The number C of functions."""
-        return self.coefficients.shape[1]
-
-    def project(self, inputs: Tensor) -> Tensor:
-        """Return the covariances of n points with the training inputs, (n, n_train)."""
-        return self._predicted_prior.kernel(inputs, self.inputs)
-
-    def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior means, (n, C)."""
-        return projected @ self.coefficients
-
-    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n, C)."""
-        return self._plus_coupling(inputs, projected, self._coupling(projected).square().sum(1)).clamp_min(0)
-
-    def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances of the functions at each point, (n, C, C)."""
-        coupling = self._coupling(projected)
-        out = torch.einsum("cki,dki->icd", coupling, coupling)
-        diagonal = out.diagonal(dim1=1, dim2=2)
-        diagonal.copy_(self._plus_coupling(inputs, projected, diagonal.mT))
-        return out
-
-    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariances of each function between points, (n, n, C)."""
-        return (self._predicted_prior.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
-
-    def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
-        coupling = self._coupling(projected).movedim(0, 1).flatten(1)
-        conditional = self._predicted_prior.kernel(inputs, inputs) - projected @ (self.class_matrices @ projected.mT)
-        return covariance_root(block_diagonal(conditional) + coupling.mT @ coupling)
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise an error, because functions of several classes without features are defined at given points only.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError(
-            "A model of several classes without features cannot draw functions. Use predict(X).sample(...) instead."
-        )
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the saved tensors by name, except that of inputs."""
-        return {"coefficients": (n, k), "class_matrices": (k, n, n), "coupling_root": (k, n, n)}
-
-    def of(self, names: Sequence[str]) -> "CoupledDensePosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If an unknown term or no term is named.
-        """
-        return replace(self, terms=known_terms(self.prior, names))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between two sums of terms.
-
-        Raises:
-            InvalidArgumentError: If an unknown term or no term is named.
-        """
-        left, right = (self.of(names).project(inputs) for names in (first, second))
-        both = self.prior.of([name for name in first if name in second])
-        prior = both.kernel(inputs, inputs) if both.blocks else left.new_zeros(())
-        return (prior - self._explained(left, right)).movedim(0, -1)
-
-    @CachedWithoutLock
-    def _predicted_prior(self) -> Prior:
-        """The terms that are predicted."""
-        return self.prior if self.terms is None else self.prior.of(self.terms)
-
-    def _explained(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return left T_cc right^T (C, a, b) of covariances (a, n) and (b, n) with the rows."""
-        return left @ (self.class_matrices @ right.mT) - self._coupling(left).mT @ self._coupling(right)
-
-    def _coupling(self, projected: Tensor) -> Tensor:
-        return self.coupling_root @ projected.mT
-
-    def _plus_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
-        """Return the variances (n, C) of independent functions plus a coupling (C, n)."""
-        explained = ((self.class_matrices @ projected.mT) * projected.mT).sum(1)
-        return (self._predicted_prior.diagonal(inputs) - explained + coupling).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,210 +248,6 @@ def function_covariance(
     return products, torch.einsum("bcdf,bf->bcd", products, phi)
 
 
-# --- Laplace's approximation for several classes, with the covariance of all rows in memory --------------------------
-
-_MIN_CURVATURE = 1e-10
-"""The smallest w p_c, the curvature of a class with a vanishing probability."""
-
-
-class ClassPrecision(NamedTuple):
-    """The matrix T at some probabilities.
-
-    Attributes:
-        class_matrices: The matrices E, (C, n, n).
-        factor: The lower Cholesky factor of S, (n, n).
-        log_determinant: log|I + K W|, 0-d.
-    """
-
-    class_matrices: Tensor
-    factor: Tensor
-    log_determinant: Tensor
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return T v, (n, C).
-
-        Args:
-            v: The vectors v, (n, C).
-        """
-        by_class = torch.einsum("cij,jc->ic", self.class_matrices, v)
-        common = torch.cholesky_solve(by_class.sum(1, keepdim=True), self.factor)[:, 0]
-        return by_class - torch.einsum("cij,j->ic", self.class_matrices, common)
-
-    def coupling_root(self) -> Tensor:
-        """Return L^-1 E (C, n, n) with L L^T = S, so that T_cd = E_c 1(c = d) - (L^-1 E_c)^T (L^-1 E_d)."""
-        return half_solve(self.factor, self.class_matrices)
-
-
-def class_precision(
-    kernel: Tensor,  # (n, n)
-    f: Tensor,  # (n, C)
-    counts: Tensor,  # (n, 1)
-) -> ClassPrecision:
-    """Return the matrix T at f.
-
-    Args:
-        kernel: The covariance K of one function, (n, n).
-        f: The latent values, (n, C).
-        counts: The number of observations of each row, (n, 1).
-    """
-    weight = (counts * torch.softmax(f, dim=1)).clamp_min(_MIN_CURVATURE)
-    matrices, log_determinant = [], -counts.log().sum()
-    for class_weight in weight.T:
-        root = class_weight.sqrt()
-        whitened = root[:, None] * kernel * root
-        whitened.diagonal().add_(1)
-        factor = cholesky(whitened, "The matrix I + D^(1/2) K D^(1/2) of a class")
-        matrices.append(root[:, None] * torch.cholesky_inverse(factor) * root)
-        log_determinant += 2 * factor.diagonal().log().sum()
-    class_matrices = torch.stack(matrices)
-    factor = cholesky(class_matrices.sum(0), "The sum of the classes' precisions")
-    return ClassPrecision(class_matrices, factor, log_determinant + 2 * factor.diagonal().log().sum())
-
-
-@dataclass(frozen=True, eq=False)
-class ClassState:
-    """A state of the search.
-
-    Attributes:
-        position: The pair f - mean and a, (2, n, C).
-        objective: The objective psi, in nats.
-        f: The latent values, (n, C).
-        value: The log density of all rows, 0-d.
-    """
-
-    position: Tensor
-    objective: float
-    f: Tensor
-    value: Tensor
-
-
-class ClassProblem(ModeProblem[ClassState]):
-    """The posterior of C latent functions at rows in memory.
-
-    Args:
-        kernel: The covariance K of one function, (n, n).
-        rows: The rows under their likelihood.
-        mean: The prior means, (C,).
-        warm_start: Coefficients a (n, C) at hyperparameters close by, or nothing.
-    """
-
-    def __init__(self, kernel: Tensor, rows: RowLikelihood, mean: Tensor, warm_start: WarmStart = ()) -> None:
-        self.tolerance = TOLERANCE * (1 + len(rows.rows) / 1000)
-        self._kernel, self._rows, self._mean, self._warm_start = kernel, rows, mean, warm_start
-
-    def initial_positions(self) -> list[Tensor]:
-        """Return the prior mean and the warm start, (2, n, C) each."""
-        zeros = self._mean.new_zeros(2, len(self._kernel), len(self._mean))
-        return [zeros, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
-
-    def objective(self, position: Tensor) -> float:
-        """Return psi at the pair f - mean and a, (2, n, C)."""
-        return self.evaluate(position).objective
-
-    def evaluate(self, position: Tensor) -> ClassState:
-        """Return the state at the pair f - mean and a, (2, n, C)."""
-        f = self._mean + position[0]
-        value = self._rows.log_prob(f)
-        return ClassState(position, float(value - 0.5 * (position[0] * position[1]).sum()), f, value)
-
-    def step(self, state: ClassState, last_decrement: float) -> Step:
-        """Return Newton's step, with the matrices at the state."""
-        counts = self._rows.rows.counts()[:, None]
-        precision = class_precision(self._kernel, state.f, counts)
-        gradient = log_prob_gradient(self._rows.likelihood, self._rows.rows, state.f)
-        b = curvature_product(state.f, counts, state.position[0]) + gradient
-        change = b - precision.times(self._kernel @ b) - state.position[1]
-        step = self._kernel @ change
-        decrement = (step * (gradient - state.position[1])).sum()
-        return Step(torch.stack([step, change]), float(decrement), precision)
-
-
-@dataclass(frozen=True, eq=False)
-class CoupledDenseLaplace(Inference):
-    """Laplace's approximation to the posterior of C latent functions, by n x n matrices.
-
-    Attributes:
-        prior: The prior of each function.
-        rows: The rows, with labels as targets.
-        mean: The prior means, (C,).
-        likelihood: The likelihood of C classes.
-        start: A warm start. The default is none.
-    """
-
-    prior: Prior
-    rows: Block
-    mean: Tensor
-    likelihood: Likelihood
-    start: WarmStart = ()
-
-    @cached_property
-    def kernel(self) -> Tensor:
-        """The covariance K (n, n), with gradients if they are enabled."""
-        return self.prior.kernel(self.rows.inputs, self.rows.inputs)
-
-    @cached_property
-    def mode(self) -> Mode[ClassState]:
-        """The mode, with the matrices there."""
-        with torch.no_grad():
-            rows = RowLikelihood(self.likelihood, self.rows)
-            return find_mode(ClassProblem(self.kernel.detach(), rows, self.mean.detach(), self.start))
-
-    @property
-    def coefficients(self) -> Tensor:
-        """The coefficients a, (n, C)."""
-        return self.mode.state.position[1]
-
-    @property
-    def precision(self) -> ClassPrecision:
-        """The matrix T at the mode."""
-        precision: ClassPrecision = self.mode.step.curvature
-        return precision
-
-    def warm_start(self) -> WarmStart:
-        """Return the coefficients (n, C)."""
-        return (self.coefficients,)
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the approximate log evidence, 0-d."""
-        return with_gradient(self._evidence, self.kernel, self.mean)
-
-    def posterior(self) -> CoupledDensePosterior:
-        """Return the training inputs and the matrices at the mode."""
-        matrices = self.precision.class_matrices, self.precision.coupling_root()
-        return CoupledDensePosterior(self.prior, self.rows.inputs, self.coefficients, *matrices)
-
-    @cached_property
-    def covariance(self) -> Tensor:
-        """The posterior covariances V of the functions at each row, (n, C, C)."""
-        with torch.no_grad():
-            kernel, precision = self.kernel.detach(), self.precision
-            pulled = precision.class_matrices @ kernel  # E_c K
-            half = half_solve(precision.factor, pulled)
-            out = torch.einsum("cki,dki->icd", half, half)
-            out.diagonal(dim1=1, dim2=2).add_((kernel.diagonal() - (kernel * pulled.mT).sum(2)).mT)
-            return out
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
-        return softmax_cavity(self.likelihood, self.rows, self.mode.state.f, self.covariance)
-
-    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        state = self.mode.state
-        square = (state.position[0] * state.position[1]).sum()
-        return state.value - 0.5 * (square + self.precision.log_determinant), self._gradients
-
-    def _gradients(self) -> tuple[Tensor, Tensor]:
-        """Return the gradients in K (n, n) and in the means (C,)."""
-        kernel, precision, a = self.kernel.detach(), self.precision, self.coefficients
-        counts = self.rows.counts()[:, None]
-        s = determinant_gradient(self.mode.state.f, counts, self.covariance)
-        u = s - precision.times(kernel @ s)
-        root = precision.coupling_root()
-        in_kernel = (0.5 * a + u) @ a.mT
-        in_kernel -= 0.5 * (precision.class_matrices.sum(0) - torch.einsum("cki,ckj->ij", root, root))
-        return (in_kernel + in_kernel.mT) / 2, (a + u).sum(0)
-
-
 # --- Laplace's approximation for several classes through features, in blocks of rows ---------------------------------
 
 MAX_CACHED_ENTRIES = 2**26
@@ -651,28 +296,30 @@ CG_TOLERANCES = (1e-9, 1e-2)
 """The relative residuals of conjugate gradients at and far from the mode."""
 
 
-class ClassWeightProblem(ModeProblem[WeightState]):
+class ClassWeightProblem(ModeProblem):
     """The posterior of the weights of C functions given rows in blocks.
 
     Args:
         model: The rows and their features, without gradients. Its mean is (C,).
         likelihood: The likelihood of C classes.
+        warm_start: Weights (F, C) at hyperparameters close by, or nothing.
     """
 
-    def __init__(self, model: LinearModel, likelihood: Likelihood) -> None:
+    def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
         self.tolerance, self.stall_decrement = search_tolerances(model)
         self._model, self._likelihood, self._features = model, likelihood, FeatureBlocks(model)
+        self._warm_start = warm_start
 
     def initial_positions(self) -> list[Tensor]:
-        """Return zeros (F, C)."""
-        return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
+        """Return zeros and the warm start, (F, C) each."""
+        return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean)), *self._warm_start]
 
     def objective(self, position: Tensor) -> float:
         """Return psi at weights (F, C)."""
         rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
-    def evaluate(self, position: Tensor) -> WeightState:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at weights (F, C)."""
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
@@ -687,11 +334,11 @@ class ClassWeightProblem(ModeProblem[WeightState]):
                 add_symmetric_product(grams[c], phi * roots[:, c, None])
         scale = self._model.scale
         scaled = torch.stack([symmetrized(gram) for gram in grams]).mul_(scale[:, None] * scale)
-        return WeightState(position, value, scale[:, None] * gradient, scaled)
+        return weight_state(position, WeightSums(value, scale[:, None] * gradient, scaled))
 
-    def step(self, state: WeightState, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, solved to a residual that decreases with the decrement."""
-        precisions = state.gram.clone()
+        precisions = state.results.gram.clone()
         precisions.diagonal(dim1=1, dim2=2).add_(1)
         factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in precisions])
         shape = state.position.shape
@@ -701,24 +348,12 @@ class ClassWeightProblem(ModeProblem[WeightState]):
             separate = torch.cholesky_solve(v.mT[:, :, None], factors)[:, :, 0].mT
             return (separate + v.mean(1, keepdim=True)).reshape(-1, 1)
 
-        ascent = state.gradient - state.position
+        ascent = state.results.gradient - state.position
         tolerance = min(max(0.1 * last_decrement, CG_TOLERANCES[0]), CG_TOLERANCES[1])
         product = self._precision_product(state.position)
         solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MAX_CG_ITERATIONS, precondition)
         change = solved.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
-
-    def move(self, state: WeightState, step: Step, min_objective: float) -> WeightState | None:
-        """Return the state after the longest step that reaches `min_objective`, or None if there is none."""
-        along = [
-            (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
-        ]
-        for length in LENGTHS:
-            position = state.position + length * step.change
-            values = (RowLikelihood(self._likelihood, block).log_prob(f + length * slope) for block, f, slope in along)
-            if float(sum(values) - 0.5 * position.square().sum()) >= min_objective:
-                return self.evaluate(position)
-        return None
 
     def _precision_product(self, position: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the map of v (F C, 1) to A v at weights (F, C)."""
@@ -740,20 +375,14 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return self._model.mean + self._model.fitted(phi, position)
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledLowRankLaplace(Inference):
+class CoupledLowRankLaplace(WeightLaplace):
     """Laplace's approximation to the posterior of the weights of C functions.
 
-    Attributes:
-        model: The rows, with labels as targets, and their features. Its mean is (C,).
-        likelihood: The likelihood of C classes.
+    The mean of the model is (C,).
 
     Raises:
         InvalidArgumentError: If the precision of all weights would not fit in memory.
     """
-
-    model: LinearModel
-    likelihood: Likelihood
 
     def __post_init__(self) -> None:
         size = self.model.num_features * len(self.model.mean)
@@ -764,100 +393,90 @@ class CoupledLowRankLaplace(Inference):
             )
 
     @cached_property
-    def mode(self) -> WeightState:
-        """The mode of the weights."""
+    def mode(self) -> WeightMode:
+        """The mode of the weights (F, C), with the factor of A, (C F, C F), class by class."""
         with torch.no_grad():
-            return find_mode(ClassWeightProblem(self._detached, self.likelihood)).state
+            state, _ = find_mode(ClassWeightProblem(self.detached, self.likelihood, self.start))
+            return WeightMode(state.position, self._factor(state), state.results.value)
 
-    @cached_property
-    def factor(self) -> Tensor:
-        """The lower Cholesky factor of A, (C F, C F), class by class."""
-        with torch.no_grad():
-            model, mode, C = self._detached, self.mode, len(self.model.mean)
-            F = model.num_features
-            matrix = model.mean.new_zeros(C * F, C * F)
-            for block in model.blocks():
-                phi = model.phi(block)
-                p = torch.softmax(self._f(phi), dim=1) * block.counts().sqrt()[:, None]
-                add_symmetric_product(matrix, (phi[:, None] * p[:, :, None].to(phi)).reshape(len(phi), C * F))
-            scale = model.scale.repeat(C)
-            matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
-            for c in range(C):
-                of_class = slice(c * F, (c + 1) * F)
-                matrix[of_class, of_class] += mode.gram[c]
-            matrix.diagonal().add_(1)
-            return cholesky(matrix, "The precision of the weights of all classes")
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the approximate log evidence, 0-d."""
-        return with_gradient(self._evidence, self.model.mean, self.model.variances, *self.model.parameters)
-
-    @cached_property
-    def effective_dof_fraction(self) -> float:
-        """The fraction of the weights that the rows determine, (C F - tr A^-1) / (C F)."""
-        return 1 - float(torch.cholesky_inverse(self.factor).diagonal().mean())
+    def _factor(self, state: State) -> Tensor:
+        """Return the lower Cholesky factor of A at the mode."""
+        model, C = self.detached, len(self.model.mean)
+        F = model.num_features
+        matrix = model.mean.new_zeros(C * F, C * F)
+        for block in model.blocks():
+            phi = model.phi(block)
+            f = model.mean + model.fitted(phi, state.position)
+            p = torch.softmax(f, dim=1) * block.counts().sqrt()[:, None]
+            add_symmetric_product(matrix, (phi[:, None] * p[:, :, None].to(phi)).reshape(len(phi), C * F))
+        scale = model.scale.repeat(C)
+        matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
+        for c, gram in enumerate(state.results.gram):
+            of_class = slice(c * F, (c + 1) * F)
+            matrix[of_class, of_class] += gram
+        matrix.diagonal().add_(1)
+        return cholesky(matrix, "The precision of the weights of all classes")
 
     def posterior(self) -> CoupledLowRankPosterior:
         """Return the weights and the factor of their precision."""
-        return CoupledLowRankPosterior(Prior(weights=self.model.weights.blocks), self.mode.position, self.factor)
+        return CoupledLowRankPosterior(self.prior, self.mode.weights, self.mode.factor)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
-        model, parts = self._detached, []
-        inverse = inverse_blocks(self.factor, self.mode.position)
+        inverse = self._inverse_blocks()
         with torch.no_grad():
-            for block in model.blocks():
-                phi = model.phi(block)
-                _, covariance = function_covariance(model.scale * phi, inverse)
-                parts.append(softmax_cavity(self.likelihood, block, self._f(phi), covariance))
+            parts = [
+                softmax_cavity(self.likelihood, block, f, function_covariance(phi, inverse)[1])
+                for block, phi, f in self._at_mode()
+            ]
         means, covariances = zip(*parts, strict=True)
         return torch.cat(means), torch.cat(covariances)
 
-    @cached_property
-    def _detached(self) -> LinearModel:
-        return self.model.detached()
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the tensors of the model."""
+        model, W, inverse = self.detached, self.mode.weights, self._inverse_blocks()
+        (C, F, size), pulled = inverse.shape, torch.zeros_like(W)  # Phi^T s
+        for block, phi, f in self._at_mode():
+            covariance = function_covariance(phi, inverse)[1]
+            with torch.enable_grad():
+                f = f.requires_grad_()
+                determinant = -0.5 * (curvature(f, block.counts()[:, None]) * covariance).sum()
+            pulled += transposed_product(phi, *torch.autograd.grad(determinant, f))
+        b = (inverse.reshape(size, size) @ pulled.mT.reshape(-1)).reshape(C, F).mT
+        _, *gradients = gradient_sums(partial(_objective, self.likelihood, W, b, inverse), needs, model)
+        diagonal = inverse.reshape(size, size).diagonal().reshape(C, F).mT
+        gradients[2] = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
+        return [g.to(t) if need else None for g, t, need in zip(gradients, model.tensors, needs, strict=True)]
 
-    def _f(self, phi: Tensor) -> Tensor:
-        """Return f (b, C) at the mode, for features (b, F) without scales."""
-        return self._detached.mean + self._detached.fitted(phi, self.mode.position)
+    def _inverse_blocks(self) -> Tensor:
+        return inverse_blocks(self.mode.factor, self.mode.weights)
 
-    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        mode = WeightMode(self.mode.position, self.factor, self.mode.value)
-        return mode.evidence, partial(self._gradients, needs)
-
-    def _gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the means (C,), the variances (T,) and the parameters of the features."""
-        model, W = self._detached, self.mode.position
-        inverse = inverse_blocks(self.factor, W)
-        b = self._implicit_weights(inverse)
-        in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, needs[2:])
-        ends = model.scale[:, None] * torch.cat([W, b], dim=1)
+    def _at_mode(self) -> Iterator[tuple[Block, Tensor, Tensor]]:
+        """Yield blocks of b rows, with their features times scales (b, F) and f (b, C) at the mode, float64."""
+        model = self.detached
         for block in model.blocks():
-            unit = in_features.features(block).double()
-            phi, f, counts = model.scale * unit, self._f(unit), block.counts()[:, None]
-            pushed, covariance = function_covariance(phi, inverse)
-            gradient = log_prob_gradient(self.likelihood, block, f)
-            u = determinant_gradient(f, counts, covariance) - curvature_product(f, counts, phi @ b)
-            in_mean += (gradient + u).sum(0)
-            if in_features.is_needed:
-                outer = torch.cat([gradient + u, gradient], dim=1) @ ends.mT
-                coupling = torch.einsum("bcd,bcdf->bf", curvature(f, counts), pushed)
-                in_features.add(outer - model.scale * coupling)
-        diagonal = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
-        in_variances = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
-        in_parameters = [
-            t.to(p) if need else None for t, p, need in zip(in_features.sums, model.parameters, needs[2:], strict=True)
-        ]
-        return [in_mean, in_variances, *in_parameters]
+            phi = model.phi(block).double()
+            yield block, model.scale * phi, model.mean + model.fitted(phi, self.mode.weights)
 
-    def _implicit_weights(self, inverse: Tensor) -> Tensor:
-        """Return b = A^-1 Phi^T s, (F, C), for the blocks of A^-1."""
-        model, W = self._detached, self.mode.position
-        right = torch.zeros_like(W)
-        for block in model.blocks():
-            unit = model.phi(block).double()
-            phi = model.scale * unit
-            _, covariance = function_covariance(phi, inverse)
-            right += transposed_product(phi, determinant_gradient(self._f(unit), block.counts()[:, None], covariance))
-        C, F, _ = inverse.shape
-        return (inverse.reshape(C * F, C * F) @ right.mT.reshape(-1)).reshape(C, F).mT
+
+def _objective(
+    likelihood: Likelihood,
+    weights: Tensor,  # (F, C)
+    b: Tensor,  # (F, C)
+    inverse: Tensor,  # (C, F, C F)
+    model: LinearModel,
+    block: Block,
+) -> tuple[Tensor, Tensor]:
+    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d.
+
+    It is the sum of log p + (Phi b)^T g - tr(V W) / 2 over the rows, with the posterior covariances V of the functions.
+    """
+    phi, counts = model.scale.detach() * model.phi(block).double(), block.counts()[:, None]
+    f, change = model.mean + phi @ weights, phi @ b
+    with torch.no_grad():
+        pushed, covariance = function_covariance(phi, inverse)
+    moving = 2 * torch.einsum("bcdf,bf->bcd", pushed, phi) - covariance  # V, with the gradient of a quadratic form
+    gradient = log_prob_gradient(likelihood, block, f)
+    scalar = RowLikelihood(likelihood, block).log_prob(f) + (gradient * change).sum()
+    scalar = scalar - 0.5 * (curvature(f, counts) * moving).sum()
+    return scalar, scalar

@@ -41,7 +41,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +60,7 @@ class LikelihoodTerms(NamedTuple):
     """The log density of rows at latent values f, with derivatives, times the counts.
 
     Attributes:
+        f: The latent values, (n,).
         value: The log density of all rows, 0-d.
         gradient: Its derivatives g, (n,).
         weight: The curvature W of the Laplace approximation, positive, (n,).
@@ -68,6 +69,7 @@ class LikelihoodTerms(NamedTuple):
         majorizer: Positive upper bounds of the curvature, (n,).
     """
 
+    f: Tensor
     value: Tensor
     gradient: Tensor
     weight: Tensor
@@ -106,6 +108,7 @@ class RowLikelihood:
         weight, weight_slope = self.likelihood.information(slopes, shifted)
         majorizer = self.likelihood.majorizer(slopes, self.targets, shifted)
         return LikelihoodTerms(
+            f,
             (slopes.value * counts).sum(),
             slopes.first * counts,
             (weight * counts).clamp_min(MIN_CURVATURE),
@@ -124,14 +127,15 @@ class RowLikelihood:
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
-    def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
-        """Return a sum, 0-d, with the gradient of the evidence in the likelihood.
+    def evidence_terms(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
+        """Return log p(y | f) + change^T g - variance^T W / 2, 0-d, with the gradient of the evidence.
 
-        The sum is log p(y | f) + change^T g - variance^T W / 2, with constant latent values.
+        At a given mode, it is the gradient in the likelihood. Through weights, it is also that in the features of f,
+        change and variance.
 
         Args:
             f: The mode, (n,).
-            change: The product K u of `rfgp.inference.sites.newton`, (n,).
+            change: The product K u of `rfgp.inference.sites.newton`, or Phi b of `rfgp.inference.sites.weights`, (n,).
             variance: The posterior variances of f, (n,).
         """
         shifted = f + self.rows.log_exposure()
@@ -140,26 +144,25 @@ class RowLikelihood:
         return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()
 
 
-def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor, Tensor]:
+def cavity(terms: LikelihoodTerms, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean (n,) and variance (n,) of f at each row without its own site.
 
     The mode of the other rows is not searched again (Laplace's cavity).
 
     Args:
-        f: The mode, (n,).
+        terms: The mode and the derivatives there.
         variance: The posterior variances, (n,).
-        terms: The derivatives at the mode.
     """
     without = variance / (1 - variance * terms.weight).clamp_min(1e-12)
-    return f - without * terms.gradient, without
+    return terms.f - without * terms.gradient, without
 
 
 # --- Damped Newton's method for the mode of a posterior --------------------------------------------------------------
 
 MAX_STEPS = 300
 """The maximum number of steps of a search."""
-LENGTHS = tuple(0.5**i for i in range(90))
-"""The step lengths, in the order in which they are tried."""
+LENGTHS = tuple(0.5**i for i in range(1, 90))
+"""The lengths of shortened steps, in the order in which they are tried."""
 TOLERANCE = 1e-14
 """The decrement, in nats per thousand rows, at which a search has converged."""
 STALL_DECREMENT = 1e-6
@@ -175,19 +178,18 @@ NOT_FINITE = (
 )
 
 
-class State(Protocol):
-    """Interface: a position of the search, with the results of a problem there."""
+class State(NamedTuple):
+    """A position of the search, with the results of a problem there.
 
-    @property
-    def position(self) -> Tensor:
-        """The position, (...)."""
+    Attributes:
+        position: The position, (...).
+        objective: psi, in nats.
+        results: The results from which a problem computes its step.
+    """
 
-    @property
-    def objective(self) -> float:
-        """psi, in nats."""
-
-
-S = TypeVar("S", bound=State)
+    position: Tensor
+    objective: float
+    results: Any
 
 
 class Step(NamedTuple):
@@ -204,7 +206,7 @@ class Step(NamedTuple):
     curvature: Any = None
 
 
-class ModeProblem(ABC, Generic[S]):
+class ModeProblem(ABC):
     """Interface: an objective with Newton's steps.
 
     Attributes:
@@ -230,7 +232,7 @@ class ModeProblem(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def evaluate(self, position: Tensor) -> S:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at a position.
 
         Args:
@@ -238,7 +240,7 @@ class ModeProblem(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def step(self, state: S, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step from a state, or one by a step rule of the problem.
 
         Args:
@@ -247,43 +249,9 @@ class ModeProblem(ABC, Generic[S]):
                 steps.
         """
 
-    def stall_decrement_at(self, state: S) -> float:
-        """Return the stall decrement at a state, at least the rounding error of psi there.
 
-        Args:
-            state: The state.
-        """
-        return max(self.stall_decrement, ROUNDING * abs(state.objective))
-
-    def move(self, state: S, step: Step, min_objective: float) -> S | None:
-        """Return the state after the longest step that reaches `min_objective`, or None.
-
-        Args:
-            state: The state.
-            step: The step from it.
-            min_objective: The smallest accepted objective of the new state, in nats.
-        """
-        for length in LENGTHS:
-            position = state.position + length * step.change
-            if self.objective(position) >= min_objective:
-                return self.evaluate(position)
-        return None
-
-
-class Mode(NamedTuple, Generic[S]):
-    """The mode of an objective.
-
-    Attributes:
-        state: The last state of the search.
-        step: The next step from it.
-    """
-
-    state: S
-    step: Step
-
-
-def find_mode(problem: ModeProblem[S]) -> Mode[S]:
-    """Return the mode of a problem's objective.
+def find_mode(problem: ModeProblem) -> tuple[State, Step]:
+    """Return the last state of a search for the mode of a problem's objective, and the next step from it.
 
     Args:
         problem: The objective with its steps.
@@ -299,22 +267,34 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
     for _ in range(problem.max_steps):
         step = problem.step(state, decrement)
         last_decrement, decrement = decrement, step.decrement
-        stall_decrement = problem.stall_decrement_at(state)
+        stall_decrement = max(problem.stall_decrement, ROUNDING * abs(state.objective))
         if decrement <= problem.tolerance or last_decrement <= decrement < stall_decrement:
-            return Mode(state, step)
+            return state, step
         max_loss = stall_decrement if decrement < stall_decrement else problem.tolerance
-        next_state = problem.move(state, step, state.objective - max_loss)
+        next_state = _moved(problem, state, step, max_loss)
         if next_state is None:
             break
         state = next_state
     limit = max(stall_decrement, MAX_FINAL_DECREMENT)
     if decrement < limit:
-        return Mode(state, problem.step(state, decrement))
+        return state, problem.step(state, decrement)
     raise SolverError(
         f"The mode of the latent function was not found: the last decrement must be below {limit:.1e} nats, got "
         f"{decrement:.1e}. The prior may be too wide for the likelihood. Set a prior on outputscale, rescale the "
         "targets, or use dtype=torch.float64."
     )
+
+
+def _moved(problem: ModeProblem, state: State, step: Step, max_loss: float) -> State | None:
+    """Return the state after the full step, or the longest shorter one without a larger loss of psi, or None."""
+    full_step = problem.evaluate(state.position + step.change)
+    if full_step.objective >= state.objective - max_loss:
+        return full_step
+    for length in LENGTHS:
+        position = state.position + length * step.change
+        if problem.objective(position) >= state.objective - max_loss:
+            return problem.evaluate(position)
+    return None
 
 
 # --- Sites of rows over any solver, with Gaussian regressions as Newton's steps --------------------------------------
@@ -347,25 +327,8 @@ def regression(
     return solver.with_data(block, mean, working.new_zeros(()))
 
 
-@dataclass(frozen=True, eq=False)
-class RowState:
-    """A state of the search.
-
-    Attributes:
-        position: The pair f - mean and a, (2, n).
-        objective: The objective psi, in nats.
-        f: The latent values, (n,).
-        terms: The log density and its derivatives at f.
-    """
-
-    position: Tensor
-    objective: float
-    f: Tensor
-    terms: LikelihoodTerms
-
-
-class RowProblem(ModeProblem[RowState]):
-    """The posterior of one latent function at rows in memory.
+class RowProblem(ModeProblem):
+    """The posterior of one latent function at rows in memory. Positions are pairs f - mean and a, (2, n).
 
     Args:
         solver: A Gaussian regression of the rows, without gradients.
@@ -392,15 +355,14 @@ class RowProblem(ModeProblem[RowState]):
         shift, a = position
         return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
 
-    def evaluate(self, position: Tensor) -> RowState:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at the pair f - mean and a, (2, n)."""
-        f = self._mean + position[0]
-        terms = self._rows.terms(f)
-        return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
+        terms = self._rows.terms(self._mean + position[0])
+        return State(position, float(terms.value - 0.5 * position[0] @ position[1]), terms)
 
-    def step(self, state: RowState, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer."""
-        terms, (shift, a) = state.terms, state.position
+        terms, (shift, a) = state.results, state.position
         solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(solver) - state.position, terms.gradient - a
         if not self._rows.likelihood.is_concave:
@@ -436,18 +398,6 @@ def _position(solver: Solver) -> Tensor:
     return torch.stack([solver.fitted[:, 0], solver.coefficients[:, 0]])
 
 
-def row_mode(problem: RowProblem) -> RowState:
-    """Return the mode of the latent function at its rows, after one more step.
-
-    The step costs only an evaluation, because `find_mode` has solved for it.
-
-    Args:
-        problem: The problem.
-    """
-    state, step = find_mode(problem)
-    return problem.move(state, step, state.objective - problem.stall_decrement_at(state)) or state
-
-
 # --- Laplace's approximation over any solver, for rows in memory -----------------------------------------------------
 
 
@@ -472,12 +422,16 @@ class Laplace(Inference):
     start: WarmStart = ()
 
     @cached_property
-    def mode(self) -> RowState:
-        """The mode of the latent function at the rows."""
+    def mode(self) -> LikelihoodTerms:
+        """The mode of the latent function at the rows, after one more step, which `find_mode` has solved for."""
         likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
         with torch.no_grad():
             rows, mean = RowLikelihood(likelihood, self.rows), self.mean.detach()[0]
-            return row_mode(RowProblem(self.solver, rows, mean, self.start))
+            problem = RowProblem(self.solver, rows, mean, self.start)
+            state, step = find_mode(problem)
+            max_loss = max(problem.stall_decrement, ROUNDING * abs(state.objective))
+            results: LikelihoodTerms = (_moved(problem, state, step, max_loss) or state).results
+            return results
 
     @property
     def fitted(self) -> Tensor:
@@ -497,20 +451,20 @@ class Laplace(Inference):
         """Return the approximate log evidence, 0-d."""
         mode = self.mode
         with torch.no_grad():
-            square = (mode.f - self.mean) @ mode.terms.gradient
-            value = mode.terms.value - 0.5 * (square + self._regression.log_determinant)
+            square = (mode.f - self.mean) @ mode.gradient
+            value = mode.value - 0.5 * (square + self._regression.log_determinant)
         if not torch.is_grad_enabled():
             return value
         with torch.no_grad():
-            pulled = -0.5 * self.variance * mode.terms.weight_slope / mode.terms.weight  # s / W
+            pulled = -0.5 * self.variance * mode.weight_slope / mode.weight  # s / W
         zero = torch.zeros_like(self.mean)
         targets = torch.stack([self._working + pulled, pulled, torch.zeros_like(pulled)], dim=1)
         signs, mean = targets.new_tensor([1.0, -1.0, 1.0]), torch.cat([self.mean, zero, zero])
-        signed = regression(self._regression, self.rows, targets, mode.terms.weight, mean, signs)
+        signed = regression(self._regression, self.rows, targets, mode.weight, mean, signs)
         total = signed.log_marginal_likelihood()
         if any(number.requires_grad for number in self.learned.values()):
             rows = RowLikelihood(self.likelihood.at(self.learned), self.rows)
-            total = total + rows.parameter_objective(mode.f, signed.fitted[:, 1].detach(), self.variance)
+            total = total + rows.evidence_terms(mode.f, signed.fitted[:, 1].detach(), self.variance)
         return value + (total - total.detach())
 
     @cached_property
@@ -526,18 +480,16 @@ class Laplace(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
-        mean, variance = cavity(self.mode.f, self.variance, self.mode.terms)
+        mean, variance = cavity(self.mode, self.variance)
         return mean[:, None], variance
 
     @property
     def _working(self) -> Tensor:
         """The Laplace pseudo-observations z, (n,)."""
-        return self.mode.f + self.mode.terms.gradient / self.mode.terms.weight
+        return self.mode.f + self.mode.gradient / self.mode.weight
 
     @cached_property
     def _regression(self) -> Solver:
         """The Gaussian regression at the mode."""
         with torch.no_grad():
-            return regression(
-                self.solver, self.rows, self._working[:, None], self.mode.terms.weight, self.mean.detach()
-            )
+            return regression(self.solver, self.rows, self._working[:, None], self.mode.weight, self.mean.detach())

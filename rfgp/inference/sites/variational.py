@@ -10,7 +10,7 @@ regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound
 The terms after the first sum E are -KL(q || prior). At the maximum of the bound, lambda = -2 dE/dv and beta = lambda m
 + dE/dm (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta toward these values along the natural
 gradient, as far as the bound increases (Khan and Lin 2017, "Conjugate-computation variational inference"). A step is
-extrapolated from the last ones if that gives a higher bound. Several functions, each with its own prior, are
+extrapolated from the last positions if that gives a higher bound. Several functions, each with its own prior, are
 independent under the approximation.
 """
 
@@ -18,13 +18,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rfgp.errors import SolverError
-from rfgp.inference.mixture import HeteroscedasticPosterior, IndependentFunctions
+from rfgp.inference.mixture import IndependentFunctions
 from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
@@ -52,10 +52,10 @@ MAX_RATIO = 1e3
 """The largest factor by which lambda may change in a step. Moments of e^f far from the optimum are unreliable."""
 _MIN_LENGTH = 1e-4
 """The smallest length of a step."""
-_MIN_VARIANCE = 1e-14
-"""The smallest posterior variance v of a latent value. Smaller ones are raised to it."""
 _RIDGE = 1e-10
 """The ridge of the Gram matrix of an extrapolation, relative to its largest diagonal entry."""
+_MIN_VARIANCE = 1e-14
+"""The smallest posterior variance v of a latent value. Smaller ones are raised to it."""
 
 
 class Sites(NamedTuple):
@@ -174,14 +174,14 @@ def find_sites(problem: VariationalProblem, start: Sites, max_steps: int = MAX_S
     Raises:
         SolverError: If the bound is not finite at the start.
     """
-    current, acceleration = problem.at(start), AndersonAcceleration(problem)
+    current, history = problem.at(start), list[Tensor]()
     if not bool(torch.isfinite(current.bound)):
         raise SolverError(NOT_FINITE)
     tolerance, num_small, length = TOLERANCE * (1 + len(problem.rows) / 1000), 0, 1.0
     if len(problem.solvers) > 2:
         tolerance = max(tolerance, CLASS_TOLERANCE * len(problem.rows))
     for _ in range(max_steps):
-        proposal = acceleration.extrapolated(current)
+        proposal = _extrapolated(problem, current, history)
         if proposal is None:
             proposal, length = _damped_step(problem, current, length)
         if proposal is None:
@@ -206,45 +206,28 @@ def _damped_step(
     return None, length
 
 
-class AndersonAcceleration:
-    """Anderson acceleration of natural-gradient steps.
+def _extrapolated(problem: VariationalProblem, current: Approximation, history: list[Tensor]) -> Approximation | None:
+    """Return the approximation at a position extrapolated from the last ones, or None if its bound is no higher.
 
-    A step of length 1 maps sites x to x + g(x). The next position is the affine combination of the last positions and
-    steps at which a linear g would be 0.
-
-    Args:
-        problem: The rows and the priors.
-
-    Source: Walker and Ni (2011), "Anderson acceleration for fixed-point iterations".
+    A step of length 1 maps sites x to x + g(x). The result is the affine combination of the last positions and steps,
+    which are appended to the history, at which a linear g would be 0 (Anderson acceleration, Walker and Ni 2011).
     """
-
-    def __init__(self, problem: VariationalProblem) -> None:
-        self._problem = problem
-        self._positions: list[Tensor] = []
-        self._steps: list[Tensor] = []
-
-    def extrapolated(self, current: Approximation) -> Approximation | None:
-        """Return the approximation at the next position, or None if its bound is no higher.
-
-        Args:
-            current: The current approximation.
-        """
-        position = torch.stack(current.sites).reshape(-1)
-        step = torch.stack(current.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
-        self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
-        if len(self._positions) == 1:
-            return None
-        steps = torch.stack(self._steps).diff(dim=0)
-        gram = steps @ steps.mT
-        gram.diagonal().add_(_RIDGE * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
-        coefficients = torch.linalg.solve(gram, steps @ step)
-        target = position + step - coefficients @ (torch.stack(self._positions).diff(dim=0) + steps)
-        precision, linear = target.reshape(2, *current.sites.precision.shape)
-        proposal = self._problem.at(Sites(current.clamped_precision(precision), linear))
-        if bool(proposal.bound > current.bound):
-            return proposal
-        self._positions, self._steps = [], []
+    position = torch.stack(current.sites)
+    step = torch.stack(current.natural_gradient_step(problem.counts, 1.0)) - position
+    history.append(torch.stack([position, step]))
+    del history[:-MEMORY]
+    if len(history) == 1:
         return None
+    moved, changes = torch.stack(history).diff(dim=0).flatten(2).unbind(1)
+    gram = changes @ changes.mT
+    gram.diagonal().add_(_RIDGE * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
+    shares = torch.linalg.solve(gram, changes @ step.reshape(-1))
+    precision, linear = position + step - (shares @ (moved + changes)).reshape(step.shape)
+    proposal = problem.at(Sites(current.clamped_precision(precision), linear))
+    if bool(proposal.bound > current.bound):
+        return proposal
+    history.clear()
+    return None
 
 
 # --- initial sites -------------------------------------------------------------------------------------
@@ -301,8 +284,8 @@ class Variational(Inference):
         mean: The prior means, (L,).
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
-        mode: A function that returns the mode (n,) of one latent function, where the search starts. If None, the
-            search starts at the prior means. Several classes do not use it, and start from the prior.
+        laplace: A function that returns Laplace's approximation for one latent function, at whose mode the search
+            starts. If None, the search starts at the prior means. Several classes start from the prior instead.
         start: The sites lambda and beta of an earlier search, used instead of the mode. If empty, there is no warm
             start. For several classes, the search starts at these sites or from the prior, whichever has the higher
             bound.
@@ -313,7 +296,7 @@ class Variational(Inference):
     mean: Tensor
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    mode: Callable[[], Tensor] | None = None
+    laplace: Callable[[], Any] | None = None
     start: WarmStart = ()
 
     @cached_property
@@ -331,7 +314,7 @@ class Variational(Inference):
         """Return the initial sites for one function, or a function and its log noise."""
         if self.start:
             return Sites(*self.start)
-        return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
+        return mean_sites(problem) if self.laplace is None else laplace_sites(problem, self.laplace().fitted)
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
         """Return the better initial sites for several classes, warm or from the prior."""
@@ -360,7 +343,7 @@ class Variational(Inference):
         with torch.no_grad():
             posteriors = [solver.posterior() for solver in self.approximation.solvers]
         if self.likelihood.has_noise_process:
-            return HeteroscedasticPosterior(*posteriors)
+            return posteriors[0].with_noise_process(posteriors[1])
         return posteriors[0] if len(posteriors) == 1 else IndependentFunctions(tuple(posteriors))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ because Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are r
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -42,16 +42,16 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.newton import (
-    LENGTHS,
     MAX_STEPS,
     STALL_DECREMENT,
     TOLERANCE,
     LikelihoodTerms,
     ModeProblem,
     RowLikelihood,
+    State,
     Step,
     cavity,
     find_mode,
@@ -65,12 +65,13 @@ from rfgp.solvers.lowrank import (
     FactorCovariance,
     LinearModel,
     LowRankPosterior,
-    ParameterGradients,
     add_symmetric_product,
+    gradient_sums,
+    quadratic_forms,
     summed,
     symmetrized,
 )
-from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
+from rfgp.solvers.onepass import SeriesPosterior, designs_of, scale_of
 from rfgp.solvers.onepass.sums import Layout, assemble, projected, row_blocks, weighted_sums
 
 # --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
@@ -81,8 +82,6 @@ FLOAT32_STALL_DECREMENT = 1e-5
 """The rounding error of psi with features of single precision, in nats per square root of rows."""
 MAX_MAJORIZER_STEPS = 2000
 """The maximum number of steps if the log density is not concave, because steps by a majorizer converge slowly."""
-_SHORTER_LENGTHS = (*LENGTHS[1:25], *LENGTHS[26::4])
-"""The lengths of shortened steps that are compared in one pass."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
@@ -98,28 +97,30 @@ def search_tolerances(model: LinearModel) -> tuple[float, float]:
     return FLOAT32_TOLERANCE * (1 + count / 1000), FLOAT32_STALL_DECREMENT * math.sqrt(count)
 
 
-@dataclass(frozen=True, eq=False)
-class WeightState:
-    """A state of the search.
+class WeightSums(NamedTuple):
+    """Sums over the rows at some weights.
 
     Attributes:
-        position: The weights w, (F,), or (F, C) of C functions.
         value: The log density of all rows, 0-d.
         gradient: Phi^T g, in the shape of the weights.
         gram: Phi^T W Phi with the majorizer W, (F, F), or (C, F, F) with W = diag(w p_c) of each function.
         excess: Phi^T W Phi with the majorizer minus the curvature, (F, F). If None, the two are equal.
     """
 
-    position: Tensor
     value: Tensor
     gradient: Tensor
     gram: Tensor
     excess: Tensor | None = None
 
-    @cached_property
-    def objective(self) -> float:
-        """psi, in nats."""
-        return float(self.value - 0.5 * self.position.square().sum())
+
+def weight_state(position: Tensor, sums: WeightSums) -> State:
+    """Return the state of a search at some weights.
+
+    Args:
+        position: The weights, (F,), or (F, C) of C functions.
+        sums: The sums over the rows there.
+    """
+    return State(position, float(sums.value - 0.5 * position.square().sum()), sums)
 
 
 class FeaturePasses:
@@ -174,22 +175,18 @@ DENSE_FEATURES = FeaturePasses()
 """The passes that compute dense features."""
 
 
-class WeightProblem(ModeProblem[WeightState]):
+class WeightProblem(ModeProblem):
     """The posterior of weights given rows in blocks.
 
     Args:
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        passes: The passes over the rows that evaluate the features. By default they compute dense features.
+        passes: The passes over the rows that evaluate the features.
     """
 
     def __init__(
-        self,
-        model: LinearModel,
-        likelihood: Likelihood,
-        warm_start: WarmStart = (),
-        passes: FeaturePasses = DENSE_FEATURES,
+        self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart, passes: FeaturePasses
     ) -> None:
         self.tolerance, self.stall_decrement = passes.tolerances(model)
         self.max_steps = MAX_STEPS if likelihood.is_concave else MAX_MAJORIZER_STEPS
@@ -204,31 +201,19 @@ class WeightProblem(ModeProblem[WeightState]):
         (value,) = summed(self._model, partial(_value_sums, self._passes, self._likelihood, position))
         return float(value - 0.5 * position.square().sum())
 
-    def evaluate(self, position: Tensor) -> WeightState:
+    def evaluate(self, position: Tensor) -> State:
         """Return the state at weights (F,)."""
-        return WeightState(position, *self._passes.step(self._model, self._likelihood, position, False))
+        return weight_state(position, WeightSums(*self._passes.step(self._model, self._likelihood, position, False)))
 
-    def step(self, state: WeightState, last_decrement: float) -> Step:
+    def step(self, state: State, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer if the true curvature is not positive definite.
 
         Returns:
             The change (F,), the squared Newton decrement in nats, and the lower Cholesky factor of A, (F, F).
         """
-        factor, ascent = _step_factor(state), state.gradient - state.position
+        factor, ascent = _step_factor(state.results), state.results.gradient - state.position
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         return Step(change, float(change @ ascent), factor)
-
-    def move(self, state: WeightState, step: Step, min_objective: float) -> WeightState | None:
-        """Return the state after the full step, or the best one along it, or None if none increases the objective."""
-        full_step = self.evaluate(state.position + step.change)
-        if full_step.objective >= min_objective:
-            return full_step
-        line = partial(_line_sums, self._passes, self._likelihood, state.position, step.change)
-        (values,) = summed(self._model, line)
-        ends = state.position + values.new_tensor(_SHORTER_LENGTHS)[:, None] * step.change
-        values = values - 0.5 * ends.square().sum(1)
-        best = int(torch.where(torch.isfinite(values), values, -torch.inf).argmax())
-        return self.evaluate(ends[best]) if float(values[best]) > state.objective else None
 
 
 class WeightMode(NamedTuple):
@@ -250,29 +235,8 @@ class WeightMode(NamedTuple):
         return self.value - 0.5 * self.weights.square().sum() - self.factor.diagonal().log().sum()
 
 
-def weight_mode(
-    model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), passes: FeaturePasses = DENSE_FEATURES
-) -> WeightMode:
-    """Return the mode of the weights, with the precision of Laplace's approximation.
-
-    Args:
-        model: The rows and their features, without gradients.
-        likelihood: The likelihood, with values of all its parameters.
-        warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        passes: The passes over the rows that evaluate the features. By default they compute dense features.
-
-    Raises:
-        SolverError: If no mode is found.
-    """
-    state, step = find_mode(WeightProblem(model, likelihood, warm_start, passes))
-    if likelihood.is_concave:
-        return WeightMode(state.position, step.curvature, state.value)
-    _, _, gram = passes.step(model, likelihood, state.position, True)
-    return WeightMode(state.position, _factor(gram), state.value)
-
-
 @dataclass(frozen=True, eq=False)
-class WeightLaplace(ABC):
+class WeightLaplace(Inference):
     """Shared methods of Laplace's approximations over weights.
 
     Attributes:
@@ -292,13 +256,18 @@ class WeightLaplace(ABC):
 
     @cached_property
     def mode(self) -> WeightMode:
-        """The mode of the weights."""
+        """The mode of the weights, with the precision of Laplace's approximation."""
+        model, likelihood, passes = self.detached, self.bound_likelihood, self.passes
         with torch.no_grad():
-            return weight_mode(self.detached, self.bound_likelihood, self.start, self.passes)
+            state, step = find_mode(WeightProblem(model, likelihood, self.start, passes))
+            if likelihood.is_concave:
+                return WeightMode(state.position, step.curvature, state.results.value)
+            _, _, gram = passes.step(model, likelihood, state.position, True)
+            return WeightMode(state.position, _factor(gram), state.results.value)
 
     @property
     def inverse(self) -> Tensor:
-        """A^-1 at the mode, (F, F)."""
+        """A^-1 at the mode, (F, F), or (C F, C F) of C functions."""
         return torch.cholesky_inverse(self.mode.factor)
 
     @cached_property
@@ -310,6 +279,16 @@ class WeightLaplace(ABC):
     def bound_likelihood(self) -> Likelihood:
         """The likelihood with values of all its parameters, without gradients."""
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+
+    @property
+    def prior(self) -> Prior:
+        """The prior, without gradients."""
+        return Prior(weights=self.detached.weights.blocks)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors (...) on which the evidence depends, the last ones those of the likelihood."""
+        return *self.model.tensors, *self.learned.values()
 
     def warm_start(self) -> WarmStart:
         """Return a tuple of one tensor: the posterior mode of the weights, (F,)."""
@@ -328,17 +307,13 @@ class WeightLaplace(ABC):
             parts = [self.passes.fitted(model, block, weights)[:, 0] for block in self.passes.blocks(model)]
             return model.mean + torch.cat(parts)
 
-    def evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        """Return the approximate log evidence, 0-d, and a function that returns its gradients.
-
-        Args:
-            needs: Which gradients are needed.
-        """
-        return self.mode.evidence, partial(self.gradients, needs)
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        return with_gradient(lambda needs: (self.mode.evidence, partial(self.gradients, needs)), *self.tensors)
 
     @abstractmethod
     def gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients (...) of the log evidence in the tensors on which it depends, or None.
+        """Return the gradients (...) of the log evidence in `tensors`, or None.
 
         Args:
             needs: Which gradients are needed.
@@ -350,31 +325,34 @@ class WeightLaplace(ABC):
         with torch.no_grad():
             for block in self.passes.blocks(self.detached):
                 f, variance = self.moments_at(block)
-                parts.append(cavity(f, variance, RowLikelihood(self.bound_likelihood, block).terms(f)))
+                parts.append(cavity(RowLikelihood(self.bound_likelihood, block).terms(f), variance))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
-    @abstractmethod
     def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return f at the mode, and its variance, (b,) each.
 
         Args:
             block: A block of b rows.
         """
+        model, mode = self.detached, self.mode
+        phi = model.phi(block)
+        f = model.mean + model.fitted(phi, mode.weights[:, None])[:, 0]
+        return f, half_solve(mode.factor, (model.scale * phi).mT).square().sum(0)
 
 
 def _factor(gram: Tensor) -> Tensor:
     return cholesky(gram.diagonal_scatter(gram.diagonal() + 1), _MATRIX)
 
 
-def _step_factor(state: WeightState) -> Tensor:
+def _step_factor(sums: WeightSums) -> Tensor:
     """Return the factor of A, with the majorizer unless A is positive definite."""
-    if state.excess is not None:
-        newton = state.gram - state.excess
+    if sums.excess is not None:
+        newton = sums.gram - sums.excess
         factor, failed = torch.linalg.cholesky_ex(newton.diagonal_scatter(newton.diagonal() + 1))
         if not failed:
             return torch.as_tensor(factor)
-    return _factor(state.gram)
+    return _factor(sums.gram)
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
@@ -429,77 +407,39 @@ def _value_sums(passes: FeaturePasses, likelihood: Likelihood, weights: Tensor, 
     return (total,)
 
 
-def _line_sums(
-    passes: FeaturePasses, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel
-) -> Sums:
-    """Return the log densities (l,) of the rows at each shorter length of a step (F,)."""
-    values = model.mean.new_zeros(len(_SHORTER_LENGTHS))
-    for block in passes.blocks(model):
-        f, slope = passes.fitted(model, block, torch.stack([weights, change], dim=1)).mT
-        rows = RowLikelihood(likelihood, block)
-        for i, length in enumerate(_SHORTER_LENGTHS):
-            values[i] += rows.log_prob(model.mean + f + length * slope)
-    return (values,)
-
-
 # --- Laplace's approximation through features, in blocks of rows -----------------------------------------------------
 
 _SAMPLE_ROWS = 2000
 """The number of rows whose curvature decides whether features may be in single precision."""
 
 
-class LowRankLaplace(WeightLaplace, Inference):
-    """Laplace's approximation to the posterior of the weights of features.
+class LowRankLaplace(WeightLaplace):
+    """Laplace's approximation to the posterior of the weights of features. The noise of the model has no effect."""
 
-    The noise of the model is 1 / mean(W).
-    """
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the approximate log evidence, 0-d."""
-        model = self.model
-        return with_gradient(self.evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+    @cached_property
+    def detached(self) -> LinearModel:
+        """The model without gradients, with the noise 1 / mean(W) for W at the prior mean of the first rows."""
+        model = self.model.detached()
+        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
+        terms = RowLikelihood(self.bound_likelihood, sample).terms(model.mean.expand(len(sample)))
+        return replace(model, noise=1 / terms.weight.mean())
 
     def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
-        prior = Prior(weights=self.model.weights.blocks)
-        return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
-
-    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Return f at the mode, and its variance, (b,) each."""
-        model, mode = self.detached, self.mode
-        phi = model.phi(block)
-        f = model.mean + model.fitted(phi, mode.weights[:, None])[:, 0]
-        return f, half_solve(mode.factor, (model.scale * phi).mT).square().sum(0)
+        return LowRankPosterior(self.prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     def gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
-        model, mode, count = self.detached, self.mode, len(self.model.parameters)
-        inverse = self.inverse
-        covariance = model.scale[:, None] * inverse * model.scale
+        """Return the gradients in the tensors of the model and in the learned parameters of the likelihood."""
+        model, mode, inverse = self.detached, self.mode, self.inverse
         learned = {name: value.detach() for name, value in self.learned.items()}
-        at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
+        at_mode = _AtMode(self.likelihood, learned, mode.weights, model.scale[:, None] * inverse * model.scale)
         (pulled,) = summed(model, partial(_implicit_sums, at_mode))
         b = inverse @ pulled
-        later_needs = needs[2 : 2 + count], needs[2 + count :]
-        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *later_needs))
+        objective, further = partial(_objective, at_mode, b), tuple(learned.values())
+        _, *gradients = summed(model, partial(gradient_sums, objective, needs, further=further))
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
-        in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
-        return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
-
-
-def with_curvature_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
-    """Return the model with noise 1 / mean(W).
-
-    W is evaluated at the prior mean, for the first rows.
-
-    Args:
-        model: The rows and their features.
-        likelihood: The likelihood, with values of all its parameters.
-    """
-    with torch.no_grad():
-        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
-        terms = RowLikelihood(likelihood, sample).terms(model.mean.detach().expand(len(sample)))
-        return replace(model, noise=1 / terms.weight.mean())
+        gradients[2] = model.weights.by_block(explicit + b * mode.weights) / model.variances
+        return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
@@ -528,60 +468,22 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     return (model.scale * total,)
 
 
-def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,), the features and the likelihood.
+def _objective(at: _AtMode, b: Tensor, model: LinearModel, block: Block, *learned: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a scalar of a block, twice, whose gradient is that of the evidence, 0-d.
 
     Args:
         at: The mode.
         b: A^-1 Phi^T s, (F,).
-        features: Whether each parameter of the features needs a gradient.
-        learned: Whether each parameter of the likelihood needs a gradient.
-        model: The rows.
+        model: The model.
+        block: A block of its rows.
+        learned: The learned parameters of the likelihood, 0-d each.
     """
-    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
-    in_learned = [torch.zeros_like(value) for value in at.learned.values()]
-    ends = (model.scale * torch.stack([at.weights, b])).mT
-    for block in model.blocks():
-        phi = in_features.features(block)
-        shift, change = (phi @ ends.to(phi)).double().mT
-        f, rows = model.mean + shift, at.rows(block)
-        terms = rows.terms(f)
-        pushed = phi @ at.covariance.to(phi)
-        variance = (pushed * phi).sum(1).double()
-        u = -0.5 * variance * terms.weight_slope - terms.weight * change
-        in_mean += (terms.gradient + u).sum()
-        if in_features.is_needed:
-            outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
-            in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
-        if any(learned):
-            gradients = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
-            for total, gradient in zip(in_learned, gradients, strict=True):
-                total += gradient
-    return in_mean, *in_features.sums, *in_learned
-
-
-def learned_gradients(
-    likelihood: Likelihood,
-    learned: Mapping[str, Tensor],
-    needs: Needs,
-    block: Block,
-    values: tuple[Tensor, Tensor, Tensor],
-) -> list[Tensor]:
-    """Return the gradients in the learned parameters of a likelihood, 0-d each.
-
-    Args:
-        likelihood: The likelihood, with its given parameters.
-        learned: The learned parameters, 0-d each.
-        needs: Whether each of them needs a gradient.
-        block: A block of b rows.
-        values: f, Phi b and the posterior variances v of f at these rows, (b,) each.
-    """
-    with torch.enable_grad():
-        leaves = [value.clone().requires_grad_(need) for value, need in zip(learned.values(), needs, strict=True)]
-        at_leaves = likelihood.at(dict(zip(learned, leaves, strict=True)))
-        total = RowLikelihood(at_leaves, block).parameter_objective(*values)
-        gradients = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
-    return [next(gradients) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]
+    phi, ends = model.phi(block), (model.scale.detach() * torch.stack([at.weights, b])).mT
+    shift, change = (phi @ ends.to(phi)).double().mT
+    variance = quadratic_forms(phi, phi.detach() @ at.covariance.to(phi))
+    rows = RowLikelihood(at.likelihood.at(dict(zip(at.learned, learned, strict=True))), block)
+    scalar = rows.evidence_terms(model.mean + shift, change, variance)
+    return scalar, scalar
 
 
 # --- Laplace's approximation through features on lattices, by fast transforms ----------------------------------------
@@ -600,7 +502,7 @@ class SeriesPasses(FeaturePasses):
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
         """Return Phi w (b, m), float64."""
-        return _series(model, weights).mean(block.inputs)
+        return _series(model, weights).mean_within(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
@@ -626,7 +528,7 @@ class _Implicit(NamedTuple):
     weight: float  # sum_i W_i
 
 
-class LatticeLaplace(WeightLaplace, Inference):
+class LatticeLaplace(WeightLaplace):
     """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
 
     The noise of the model has no effect.
@@ -634,9 +536,10 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     passes: ClassVar[FeaturePasses] = SERIES_FEATURES
 
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the approximate log evidence, 0-d."""
-        return with_gradient(self.evidence, self.model.mean, self.scale, *self.learned.values())
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The mean (1,), the scales (F,) and the learned parameters of the likelihood, 0-d each."""
+        return self.model.mean, self.scale, *self.learned.values()
 
     def posterior(self) -> SeriesPosterior:
         """Return the weights and the factor of their precision."""
@@ -644,18 +547,16 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     @cached_property
     def _posterior(self) -> SeriesPosterior:
-        prior = _prior_of(self.detached)
-        dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
-        return SeriesPosterior(prior, dense)
+        return SeriesPosterior(self.prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     @property
     def inverse(self) -> Tensor:
         """A^-1 at the mode, (F, F)."""
-        return self._posterior.moments_at_rows.inverse
+        return self._posterior.inverse
 
     def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return f at the mode, and its variance, (b,) each."""
-        series = self._posterior.moments_at_rows
+        series = self._posterior
         rows = _Rows(series, self.model.mean.detach(), self.bound_likelihood)
         return rows.values(block), series.known_variance(block.inputs)
 
@@ -663,7 +564,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
         model, layout = self.detached, _layout_of(self.detached)
-        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound_likelihood)
+        at = _Rows(self._posterior, model.mean, self.bound_likelihood)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
@@ -671,7 +572,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
-        scale, series = _scale_of(model), self._posterior.moments_at_rows
+        scale, series = _scale_of(model), self._posterior
         b = series.inverse @ self._implicit.pulled
         in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
         in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
@@ -680,7 +581,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         if any(needs[2:]):
             learned = {name: value.detach() for name, value in self.learned.items()}
             both = _Rows(_series(model, torch.stack([weights, b], dim=1)), model.mean, self.likelihood)
-            in_learned = sums_over_parts(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
+            in_learned = sums_over_parts(model.rows, partial(_learned_sums, layout, both, series, learned))
         gradients = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
         return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 
@@ -728,25 +629,21 @@ class LatticeLaplace(WeightLaplace, Inference):
             return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
 
 
-def _prior_of(model: LinearModel) -> Prior:
-    return Prior(weights=model.weights.blocks)
-
-
 def _layout_of(model: LinearModel) -> Layout:
-    return Layout.of(designs_of(_prior_of(model)))
+    return Layout.of(designs_of(Prior(weights=model.weights.blocks)))
 
 
 def _scale_of(model: LinearModel) -> Tensor:
     """Return the prior standard deviations of the weights, including those on a lattice, (F,)."""
-    return scale_of(_prior_of(model))
+    return scale_of(Prior(weights=model.weights.blocks))
 
 
-def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
+def _series(model: LinearModel, weights: Tensor) -> SeriesPosterior:
     """Return the moments of functions with weights (F, m).
 
     Only their means are defined.
     """
-    return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
+    return SeriesPosterior(Prior(weights=model.weights.blocks), weights, FactorCovariance(weights.new_zeros(0, 0)))
 
 
 # --- passes over the rows ------------------------------------------------------------------------------
@@ -756,13 +653,13 @@ def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
 class _Rows:
     """The latent function and the likelihood, for passes over the rows."""
 
-    series: SeriesMoments
+    series: SeriesPosterior
     mean: Tensor  # (1,)
     likelihood: Likelihood
 
     def values(self, block: Block) -> Tensor:
         """Return f (b,)."""
-        return self.mean + self.series.mean(block.inputs)[:, 0]
+        return self.mean + self.series.mean_within(block.inputs)[:, 0]
 
 
 def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
@@ -793,7 +690,7 @@ def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequenc
 
 
 def _learned_sums(
-    layout: Layout, both: _Rows, series: SeriesMoments, learned: Mapping[str, Tensor], needs: Needs, rows: Rows
+    layout: Layout, both: _Rows, series: SeriesPosterior, learned: Mapping[str, Tensor], rows: Rows
 ) -> Sums:
     """Return the gradients in the parameters of the likelihood, 0-d each.
 
@@ -802,15 +699,16 @@ def _learned_sums(
         both: The functions with weights w and b, and the likelihood with its given parameters.
         series: The posterior moments.
         learned: The learned parameters of the likelihood.
-        needs: Whether each of them needs a gradient.
         rows: The rows.
     """
+    leaves = {name: value.clone().requires_grad_() for name, value in learned.items()}
     totals = [torch.zeros_like(value) for value in learned.values()]
     for block in row_blocks(layout, rows):
-        shift, change = both.series.mean(block.inputs).mT
+        shift, change = both.series.mean_within(block.inputs).mT
         values = (both.mean + shift, change, series.known_variance(block.inputs))
-        gradients = learned_gradients(both.likelihood, learned, needs, block, values)
-        totals = [total + gradient for total, gradient in zip(totals, gradients, strict=True)]
+        with torch.enable_grad():
+            objective = RowLikelihood(both.likelihood.at(leaves), block).evidence_terms(*values)
+        totals = list(map(torch.add, totals, torch.autograd.grad(objective, list(leaves.values()))))
     return tuple(totals)
 
 

@@ -2,5 +2,3 @@
 
 from rfgp.solvers.bordered.solver import BorderedPosterior as BorderedPosterior
 from rfgp.solvers.bordered.solver import BorderedSolver as BorderedSolver
-from rfgp.solvers.bordered.system import BorderedSystem as BorderedSystem
-from rfgp.solvers.bordered.system import JointPattern as JointPattern

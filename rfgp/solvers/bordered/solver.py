@@ -13,25 +13,24 @@ from torch import Tensor
 
 from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
-from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient, with_slopes
+from rfgp.autograd import Array, Gradients, Needs, with_gradient, with_slopes
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, Factor, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block
-from rfgp.solvers.bordered.neighbors import latent_precision
-from rfgp.solvers.bordered.system import BorderedSystem, Elimination, Latent, SparseLatents
-from rfgp.solvers.kriging import neighbors_of
+from rfgp.solvers.bordered.system import BorderedSystem, Elimination, SparseLatents
+from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
-    MAX_JOINT,
     Functions,
-    Inference,
     LatentOperator,
     Posterior,
     Shape,
+    Solver,
     check_divided,
     check_joint,
+    check_joint_neighbors,
     known_terms,
 )
 
@@ -146,8 +145,7 @@ def bordered_system(
         combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q. The
             default is False.
     """
-    latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
-    prior = SparseLatents(latents, projector, combines_non_neighbors=combines_non_neighbors)
+    prior = SparseLatents(blocks, projector, combines_non_neighbors=combines_non_neighbors)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)
 
 
@@ -198,13 +196,10 @@ class SparseOperator:
 
 # --- The projection of sparse latent values and dense weights to points ----------------------------------------------
 
-MIN_JOINT = 256
-"""The number of points of a joint distribution that is permitted for any number of rows."""
-
 
 @dataclass(frozen=True, eq=False)
 class BorderedProjection:
-    """The projection f = A u + Phi w + e of latent values u and weights w to n points.
+    """The projection f = offset + A u + Phi w + e of latent values u and weights w to n points.
 
     The latent values and the weights are given the rows.
 
@@ -213,6 +208,7 @@ class BorderedProjection:
         sparse: The projection A, (n, N).
         dense: The features Phi, (n, F).
         conditional_variance: The variances (n,) of e, or its covariance (n, n).
+        offset: The part of f that the rows determine, (n, k). The default is 0.
         inputs: The inputs of the points, if A is differentiated in them.
         slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
@@ -221,6 +217,7 @@ class BorderedProjection:
     sparse: sp.csr_array
     dense: Tensor
     conditional_variance: Tensor
+    offset: Tensor | float = 0.0
     inputs: Tensor | None = None
     slopes: Sequence[Slope] = ()
 
@@ -244,12 +241,21 @@ class BorderedProjection:
     def mean(self) -> Tensor:
         """The mean (n, k) of f."""
         system = self.system
-        mean = self.dense @ system.weights
+        mean = self.dense @ system.weights + self.offset
         if not system.elimination.is_sparse:
             return mean
         values = system.values.numpy()
         slopes = [np.asarray(slope.projector @ values) for slope in self.slopes]
         return self._with_slopes(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+
+    @property
+    def root(self) -> Tensor:
+        """A root (n, F + N) of the covariance of A u + Phi w."""
+        elimination = self.system.elimination
+        half = elimination.half_border(self.reduced)
+        if not elimination.is_sparse:
+            return half
+        return torch.cat([half, torch.from_numpy(elimination.factor.half_solve(self.sparse.toarray().T).T)], dim=1)
 
     def _with_slopes(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
@@ -431,21 +437,6 @@ def _norms(matrix: sp.csr_array) -> Array:
     return norms
 
 
-def check_joint_size(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
-    """Raise if a joint distribution has too many points.
-
-    Args:
-        blocks: The sparse blocks.
-        num_points: The number of points.
-        num_rows: The number of rows.
-
-    Raises:
-        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
-    """
-    max_points = max(MIN_JOINT, limits().max_joint_numbers // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
-    check_joint(num_points, "points", max_points=min(MAX_JOINT, max_points))
-
-
 # --- The posterior of sparse latent values and dense weights at points -----------------------------------------------
 
 
@@ -495,14 +486,6 @@ class BorderedPosterior(Posterior):
         projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
         return projector.project(inputs)
 
-    def mean(self, projected: BorderedProjection) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.mean
-
-    def variance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.variances
-
     def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
 
@@ -513,7 +496,7 @@ class BorderedPosterior(Posterior):
             InvalidArgumentError: If there are more points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._check_joint(inputs)
         self._projector.check_constant(inputs)
         projection, scales = self._projector_with(inputs).project_jointly(inputs)
         covariance = between(projection, projection)
@@ -583,7 +566,7 @@ class BorderedPosterior(Posterior):
                 many points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        check_joint_size(self._projector.blocks, len(inputs), len(self.inputs))
+        self._check_joint(inputs)
         first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
         check_divided(self.prior, first_terms, second_terms)
         replace(self._projector, terms=(*first_terms, *second_terms)).check_constant(inputs)
@@ -591,6 +574,13 @@ class BorderedPosterior(Posterior):
         parts = (replace(projector, terms=part).project_jointly(inputs) for part in (first_terms, second_terms, shared))
         (left, rows), (right, columns), (both, _) = parts
         return (between(left, right) + both.conditional_variance) * rows[:, None] * columns
+
+    def _check_joint(self, inputs: Tensor) -> None:
+        """Raise if there are too many points for a joint covariance."""
+        if depend_on_each_other(self._projector.blocks):
+            check_joint_neighbors(len(inputs), len(self.inputs))
+        else:
+            check_joint(len(inputs), "points")
 
     @cached_property
     def _projector(self) -> PointProjector:
@@ -613,7 +603,7 @@ class BorderedPosterior(Posterior):
 # --- The solver of sparse precisions and dense weights, for rows in memory -------------------------------------------
 
 
-class BorderedSolver(Inference):
+class BorderedSolver(Solver):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
     Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`). Nearest neighbors become
@@ -636,16 +626,15 @@ class BorderedSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:
-        self._prior, self._rows, self._like = prior, rows, like
+        self._prior, self._like = prior, like
         self._blocks: list[PrecisionBlock] = []
         if like is None:
             self._blocks = [block.refined(rows.inputs) for block in sparse_blocks(prior, rows.inputs)]
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, self._border)
-        self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
-        self._repeated = rows.replicate_log_prob(noise)
+        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, self._border)
+        super().__init__(rows, mean, noise, bound=bound, missing=missing)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -673,7 +662,7 @@ class BorderedSolver(Inference):
         """Return the log marginal likelihood, 0-d."""
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         inputs = (self._border, self._noise, self._residual, *of_fields)
-        return with_gradient(self._value, *inputs) + self._repeated + self._bound
+        return with_gradient(self._value, *inputs) + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients
@@ -682,20 +671,15 @@ class BorderedSolver(Inference):
         system = self.system
         return [system.in_border(), system.in_noise(), system.in_residual(), *system.in_fields()]
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with the posterior variance v_i of f at the row.
-        """
-        noise = self.system.noise
-        variance = noise.square() / (noise - self.system.elimination.row_variances)
-        mean = self._rows.targets - self.system.residual_of_mean * (variance / noise)[:, None]
-        return mean, variance + self._missing.detach()
-
     @property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
         return self.system.residual_of_mean / self.system.noise[:, None]
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (D_i - v_i) / D_i^2 of C^-1, with the posterior variances v of f at the rows, (n,)."""
+        return (self.system.noise - self.system.elimination.row_variances) / self.system.noise.square()
 
     @property
     def fitted(self) -> Tensor:

@@ -1,7 +1,5 @@
 """The joint system of sparse latent values and a border of dense weights: pattern, elimination and log density.
 
-See `rfgp.solvers.bordered.system` for the formulas.
-
 y = mean + A u + Phi w + e with u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), w ~ N(0, I) and e of variance D. With
 r = y - mean,
 
@@ -23,7 +21,6 @@ Gaussian Markov Random Fields, Section 2.3). Without latent values it is the pri
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -37,15 +34,16 @@ from torch import Tensor
 
 from graphs.cholesky import Factor as SparseFactor
 from graphs.cholesky import analyze
+from rfgp.autograd import as_array
+from rfgp.blocks import PrecisionBlock
 from rfgp.blocks.precision import COLUMNS, Array, Factor, Field, factorized, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
+from rfgp.solvers.role import log_density
 from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric, transposed_product
+from rfgp.torch_context import Recent
 
 # --- The pattern of the joint precision of several sparse blocks given rows ------------------------------------------
-
-_MAX_CACHED = 4
-"""The number of cached joint patterns, for the rows of a fit and for points of predictions."""
 
 
 class Csr(NamedTuple):
@@ -97,14 +95,8 @@ class JointPattern:
         if len(fields) == 1 and not (combines_non_neighbors and np.diff(projector.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
             return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis)
-        key = (*map(id, fields), projector.indices.tobytes(), projector.indptr.tobytes())
-        cached = _cache.get(key)
-        if cached is None:
-            cached = fields, cls._joined(fields, projector)  # the fields are kept alive so that their ids stay unique
-            _cache[key] = cached
-            while len(_cache) > _MAX_CACHED:
-                _cache.popitem(last=False)
-        return cached[1]
+        key = *fields, projector.indices.tobytes(), projector.indptr.tobytes()
+        return _PATTERNS.find(key, lambda: cls._joined(fields, projector))
 
     @classmethod
     def _joined(cls, fields: Sequence[Field], projector: sp.csr_array) -> "JointPattern":
@@ -166,7 +158,8 @@ class JointPattern:
         return entries + gram_on(projector, self.csr, precision)
 
 
-_cache: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
+_PATTERNS: Recent[JointPattern] = Recent(4)
+"""The last joint patterns, for the rows of a fit and for points of predictions."""
 
 
 def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
@@ -193,56 +186,46 @@ def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:
 # --- Sparse latent values at given hyperparameters, and their projection to rows -------------------------------------
 
 
-class Latent(NamedTuple):
-    """Latent values with a sparse precision at given hyperparameters."""
-
-    field: Field
-    values: Array  # (p,)
-    variance: float  # the variance s^2
-
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return len(self.field.pattern.indptr) - 1
-
-
 class SparseLatents:
     """Latent values u ~ N(0, Q^-1) and their projection to rows.
 
     The precision is Q = blockdiag(Q_t / s_t^2).
 
     Args:
-        latents: The sparse blocks, in the order of the columns of A. There may be none.
+        blocks: The sparse blocks, in the order of the columns of A. There may be none.
         matrix: The projection A, (n, N).
         combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q.
     """
 
     def __init__(
-        self, latents: Sequence[Latent], matrix: sp.csr_array, *, combines_non_neighbors: bool = False
+        self, blocks: Sequence[PrecisionBlock], matrix: sp.csr_array, *, combines_non_neighbors: bool = False
     ) -> None:
-        self.latents, self.matrix, self._combines_non_neighbors = latents, matrix, combines_non_neighbors
+        self.matrix, self._combines_non_neighbors = matrix, combines_non_neighbors
+        self.fields, self._sizes = [block.field for block in blocks], [block.size for block in blocks]
+        self._values = [as_array(block.values) for block in blocks]
+        self._variances = [float(block.variance.detach()) for block in blocks]
 
     @cached_property
     def pattern(self) -> JointPattern:
         """The pattern of Q + A^T D^-1 A."""
-        fields = [latent.field for latent in self.latents]
-        return JointPattern.of(fields, self.matrix, combines_non_neighbors=self._combines_non_neighbors)
+        return JointPattern.of(self.fields, self.matrix, combines_non_neighbors=self._combines_non_neighbors)
 
     @cached_property
     def entries(self) -> list[Array]:
         """The entries of Q_t / s_t^2, (nnz_t,) each."""
-        return [latent.field.entries(latent.values) / latent.variance for latent in self.latents]
+        parts = zip(self.fields, self._values, self._variances, strict=True)
+        return [field.entries(values) / variance for field, values, variance in parts]
 
     @cached_property
     def determinants(self) -> list[tuple[float, Array]]:
         """The log determinants of Q_t and their derivatives in its parameters."""
-        return [latent.field.log_determinant(latent.values) for latent in self.latents]
+        return [field.log_determinant(values) for field, values in zip(self.fields, self._values, strict=True)]
 
     @property
     def log_determinant(self) -> float:
         """The log determinant of Q."""
-        pairs = zip(self.determinants, self.latents, strict=True)
-        return sum(prior - latent.size * math.log(latent.variance) for (prior, _), latent in pairs)
+        parts = zip(self.determinants, self._sizes, self._variances, strict=True)
+        return sum(prior - size * math.log(variance) for (prior, _), size, variance in parts)
 
     def project(self, u: Tensor) -> Tensor:
         """Return A u, (n, p).
@@ -284,11 +267,11 @@ class SparseLatents:
             k: The factor.
         """
         out = list[Tensor]()
-        parts = zip(self.latents, self.entries, self.determinants, strict=True)
-        for number, (latent, prior, (_, slopes)) in enumerate(parts):
-            entries = self.pattern.block(number, second)
-            in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, entries) / latent.variance)
-            in_variance = 0.5 * (float(entries @ prior) - k * latent.size) / latent.variance
+        parts = zip(self.fields, self._values, self._sizes, self._variances, strict=True)
+        for number, (field, values, size, variance) in enumerate(parts):
+            entries, (_, slopes) = self.pattern.block(number, second), self.determinants[number]
+            in_values = 0.5 * (k * slopes - field.pull_back(values, entries) / variance)
+            in_variance = 0.5 * (float(entries @ self.entries[number]) - k * size) / variance
             out += [torch.as_tensor(slope, dtype=torch.float64) for slope in (in_values, in_variance)]
         return out
 
@@ -301,42 +284,6 @@ class BorderProducts(NamedTuple):
 
     on_triangle: Array  # Y C^-1 Y^T on the factored triangle of S, (e,)
     on_projector: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
-
-
-class RowSolves:
-    """Solves with S for right-hand sides A^T D^-1 B, with B (n, F) at the rows.
-
-    Args:
-        factor: The factor of S.
-        projector: The projection A, (n, N).
-        noise: The noise D, (n,).
-    """
-
-    def __init__(self, factor: Factor, projector: sp.csr_array, noise: Array) -> None:
-        self._factor, columns = factor, factor.analysis.inverse_order[projector.indices]
-        over_noise = projector.data / np.repeat(noise, np.diff(projector.indptr))
-        self.projector = sp.csr_array((projector.data, columns, projector.indptr), shape=projector.shape)
-        """A with columns in the order of elimination, (n, N)."""
-        self._over_noise = sp.csr_array((over_noise, columns, projector.indptr), shape=projector.shape)
-
-    def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
-        """Yield S^-1 A^T D^-1 B for blocks of columns of B, to bound the memory.
-
-        Args:
-            columns: The columns B at the rows, (n, F).
-
-        Yields:
-            The range of the columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination.
-            The next solutions overwrite them.
-        """
-        size, width = self.projector.shape[1], columns.shape[1]
-        room = np.empty(size * min(COLUMNS, width))
-        for begin in range(0, width, COLUMNS):
-            part = slice(begin, min(begin + COLUMNS, width))
-            x = room[: size * (part.stop - begin)].reshape(size, -1)
-            transposed_product(self._over_noise, columns[:, part].numpy(), x)
-            self._factor.solve_in_place(x)
-            yield part, x
 
 
 class Elimination:
@@ -362,7 +309,7 @@ class Elimination:
     @property
     def is_sparse(self) -> bool:
         """Whether there are sparse latent values."""
-        return bool(self.prior.latents)
+        return bool(self.prior.fields)
 
     @cached_property
     def factor(self) -> Factor:
@@ -379,7 +326,7 @@ class Elimination:
         """
         both = sp.csr_array(sp.vstack([self.prior.matrix, projector], format="csr"))
         precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
-        pattern = JointPattern.of([latent.field for latent in self.prior.latents], both)
+        pattern = JointPattern.of(self.prior.fields, both)
         return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), both, precision))
 
     def solve(self, b: Tensor) -> Tensor:
@@ -407,8 +354,34 @@ class Elimination:
         return bool((self.noise == 1).all())
 
     @cached_property
-    def _solves(self) -> RowSolves:
-        return RowSolves(self.factor, self.prior.matrix, self.noise.numpy())
+    def _permuted(self) -> tuple[sp.csr_array, sp.csr_array]:
+        """A and D^-1 A with columns in the order of elimination, (n, N)."""
+        matrix, columns = self.prior.matrix, self.factor.analysis.inverse_order[self.prior.matrix.indices]
+        over_noise = matrix.data / np.repeat(self.noise.numpy(), np.diff(matrix.indptr))
+        arrays = (
+            sp.csr_array((data, columns, matrix.indptr), shape=matrix.shape) for data in (matrix.data, over_noise)
+        )
+        projector, scaled = arrays
+        return projector, scaled
+
+    def _solves(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B, to bound the memory.
+
+        Args:
+            columns: The columns B at the rows, (n, F).
+
+        Yields:
+            The range of the columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination.
+            The next solutions overwrite them.
+        """
+        size, width = self.prior.matrix.shape[1], columns.shape[1]
+        room = np.empty(size * min(COLUMNS, width))
+        for begin in range(0, width, COLUMNS):
+            part = slice(begin, min(begin + COLUMNS, width))
+            x = room[: size * (part.stop - begin)].reshape(size, -1)
+            transposed_product(self._permuted[1], columns[:, part].numpy(), x)
+            self.factor.solve_in_place(x)
+            yield part, x
 
     @cached_property
     def coupling(self) -> Tensor:
@@ -418,7 +391,7 @@ class Elimination:
         """
         out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
         if self.is_sparse:
-            for part, solved in self._solves.blocks(self.border):
+            for part, solved in self._solves(self.border):
                 out.numpy()[self.factor.analysis.order, part] = solved
         return out
 
@@ -428,8 +401,8 @@ class Elimination:
         if not self.is_sparse:
             return self.border
         out = self.border.clone()
-        for part, solved in self._solves.blocks(self.border):
-            out.numpy()[:, part] -= self._solves.projector @ solved
+        for part, solved in self._solves(self.border):
+            out.numpy()[:, part] -= self._permuted[0] @ solved
         return out
 
     @cached_property
@@ -461,10 +434,10 @@ class Elimination:
     @cached_property
     def border_products(self) -> BorderProducts:
         """Products of Y L_C^-T, accumulated over blocks of columns."""
-        (rows, columns), projector = self.factor.analysis.pairs, self._solves.projector
+        (rows, columns), projector = self.factor.analysis.pairs, self._permuted[0]
         reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(projector.shape[0]), np.diff(projector.indptr))
         out = BorderProducts(np.zeros(len(rows)), np.zeros(projector.nnz))
-        for part, half in self._solves.blocks(self.half_border(self.border)):
+        for part, half in self._solves(self.half_border(self.border)):
             add_outer(half, half, rows, columns, out.on_triangle)
             add_outer(reduced[:, part], half, points, projector.indices, out.on_projector)
         return out
@@ -528,8 +501,6 @@ def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_ar
 
 # --- Gaussian regression on latent values with a sparse precision and a dense border of weights -----------------------
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 class BorderedSystem:
     """Rows given sparse latent values and dense weights.
@@ -543,6 +514,19 @@ class BorderedSystem:
     def __init__(self, elimination: Elimination, residual: Tensor, output_weights: Tensor | None = None) -> None:
         self.elimination, self.residual = elimination, residual
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
+
+    @classmethod
+    def of_weights(cls, weights: Tensor, factor: Tensor) -> "BorderedSystem":
+        """Return the known posterior of dense weights alone, without the rows.
+
+        Args:
+            weights: The posterior mean w, (F, k).
+            factor: The lower Cholesky factor of C, (F, F).
+        """
+        none = SparseLatents((), sp.csr_array((0, 0)))
+        system = cls(Elimination(none, weights.mT[:0], weights.new_zeros(0)), weights[:0])
+        system.weights, system.elimination.border_factor = weights, factor
+        return system
 
     def with_data(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
         """Return the system with other noise, residuals and weights of the outputs.
@@ -591,12 +575,12 @@ class BorderedSystem:
 
     def log_prob(self) -> Tensor:
         """Return the log marginal likelihood of y over all outputs, 0-d."""
-        elimination, n, k = self.elimination, len(self.noise), self.output_weights.sum()
+        elimination = self.elimination
         determinants = self.noise.log().sum() + elimination.log_determinant
         squares = (self.residual_of_mean.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
         if elimination.is_sparse:
             squares = squares + (self.values * elimination.prior.times(self.values)).sum(0)
-        return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
+        return log_density(squares, determinants, self.output_weights, len(self.noise))
 
     # --- the gradient ----------------------------------------------------------------------------
 

@@ -2,5 +2,5 @@
 
 from rfgp.solvers.chain.solver import ChainPosterior as ChainPosterior
 from rfgp.solvers.chain.solver import ChainSolver as ChainSolver
-from rfgp.solvers.chain.states import ascending_rows as ascending_rows
-from rfgp.solvers.chain.states import supports as supports
+from rfgp.solvers.chain.solver import ascending_rows as ascending_rows
+from rfgp.solvers.chain.solver import supports as supports

@@ -1,10 +1,10 @@
 """Compiled loops of the filter and smoother of half-integer Matern processes.
 
-The formulas are in `rfgp.solvers.chain.states`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
+The formulas are in `rfgp.solvers.chain.solver`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
 length. Loops are compiled for each a, and those over small matrices are unrolled. Common arguments are:
 
     x                     kappa times the length of a step
-    unit, tables          the unit vector, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.states.model_of`
+    unit, tables          the unit vector, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.solver.model_of`
     model                 kappa, unit and tables
     times (n,)            the rows, ascending
     targets (n,), target  y of the rows, and of one row
@@ -23,7 +23,7 @@ length. Loops are compiled for each a, and those over small matrices are unrolle
     work (4, a, a)        space for A, R, A P A^T and a product
     numbers (2 a,)        space for coefficients, and the length of the step of A and R in `work`
 
-The formulas are in `rfgp.solvers.chain.states`, and further arguments in `rfgp.solvers.chain.loops`. There are q + 2
+The formulas are in `rfgp.solvers.chain.solver`, and further arguments in `rfgp.solvers.chain.loops`. There are q + 2
 directions: log kappa, q directions of the noise, and the mean. Arguments are:
 
     tangents (q + 1, a, a)  the derivatives of the covariance of a state, which do not depend on the mean

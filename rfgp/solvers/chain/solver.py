@@ -1,22 +1,398 @@
-"""The solver of a Matern process of one column, with score, information and posterior."""
+"""The solver of a Matern process of one column, as a Markov process: states, score and posterior.
+
+Let nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale. The state z = (f, f' / kappa, ...) has a numbers and is a Markov
+process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, the first unit vector e_0 and the
+noise D of a row, the filter is
+
+    m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
+
+and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log marginal
+likelihood in m, and N is minus its expected second derivative. A state has the posterior mean m + P r and covariance
+P - P N P. See de Jong (1989), Smoothing and interpolation with the state-space model, and Durbin and Koopman (2012),
+Section 4.4. At a row
+
+    (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
+    r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
+
+and in a step r <- A^T r, N <- A^T N A. Let M = r r^T - N after a step of x, kappa times the distance. The last column
+of A is g. The derivatives in a step are dA / dx = F A and dR / dx = q g g^T. Hence (Koopman and Shephard 1992, Exact
+score for time series models in state space form)
+
+    d log N(y) / dx = r^T F m + tr(M F (P - R)) + q g^T M g / 2,    with m and P after the step.
+
+For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_i Phi^T (I - N_j P_j) e_0. Phi is the
+product of all A and I - k e_0^T between them.
+
+In a forward pass, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of
+v and s, the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s). An unbiased estimate of the Fisher information is
+
+    sum (d log s d log s / 2 + dv dv / s)
+
+(Harvey 1989, Forecasting, structural time series models and the Kalman filter, Section 3.4.5).
+
+Numerics: A = exp(-x) sum_k x^k T_k. R is the integral of q g g^T, a sum of C_m E_m(2 x) with
+
+    E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
+
+For small t, E_m is summed from its smallest terms. No entry of R is a difference of larger ones, even for short steps.
+P - P N P loses digits only if the variance is small relative to that given earlier rows alone or later rows alone.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Self
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphs.precisions.chains.transition import INTENSITY, STATIONARY, companion
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import Prior
-from rfgp.blocks.precision import COLUMNS
+from rfgp.blocks.precision import MaternColumn
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedPosterior
-from rfgp.solvers.chain.states import Ascending, ChainRows, Scores, as_tensor, column_of
-from rfgp.solvers.role import Functions, Inference, LatentOperator, Posterior, Shape, check_joint, known_terms
+from rfgp.solvers.role import Solver, check_joint, known_terms, log_density
+from rfgp.torch_context import Recent
+
+# --- A Matern process of one column as a Markov process: its states given rows ----------------------------------------
+
+
+class Smoothed(NamedTuple):
+    """The result of the backward pass over the rows, for variance 1."""
+
+    coefficients: Array  # C^-1 y, (n,)
+    precisions: Array  # the diagonal of C^-1, (n,)
+    slope: float  # the derivative of the log marginal likelihood in log kappa
+    adjoints: Array  # r and N at the first rows of blocks, (b + 1, a + a^2)
+
+
+class Scores(NamedTuple):
+    """Sums over the rows of derivatives of innovations.
+
+    The directions are log kappa, q directions of the noise and the mean. The sums are defined in
+    `rfgp.solvers.chain.loops`.
+
+    Attributes:
+        in_scales: The sums of derivatives through the variances of innovations, (q + 2,).
+        in_means: The sums of derivatives through the innovations, (q + 2,).
+        of_scales: The sums of products of the former, (q + 2, q + 2).
+        of_means: The sums of products of the latter, (q + 2, q + 2).
+        log_determinant: The log determinant of C, sum log s.
+        squares: The squared norm y^T C^-1 y, sum v^2 / s.
+    """
+
+    in_scales: Array  # (q + 2,)
+    in_means: Array  # (q + 2,)
+    of_scales: Array  # (q + 2, q + 2)
+    of_means: Array  # (q + 2, q + 2)
+    log_determinant: float
+    squares: float
+
+
+class PointStates(NamedTuple):
+    """States at m ascending points given the rows."""
+
+    mean: Array  # of f, (m,)
+    variance: Array  # of f, (m,)
+    covariance: Array  # P, (m, a, a)
+    curvature: Array  # N, (m, a, a)
+    filtered: Array  # m and P given earlier rows, (m, a + a^2)
+    indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainStates:
+    """The process of variance 1 given one output of rows.
+
+    Attributes:
+        order: The number a of entries of a state, nu + 1/2.
+        lengthscale: The lengthscale.
+        times: The rows, ascending, (n,).
+        targets: The targets y, (n,).
+        noise: The noise D, (1,) or (n,).
+
+    Examples:
+        >>> times = np.array([0.0, 1.0])
+        >>> states = ChainStates(1, 1.0, times, np.zeros(2), np.zeros(1))
+        >>> round(states.log_determinant, 6), round(float(np.log(1 - np.exp(-2))), 6)
+        (-0.145413, -0.145413)
+    """
+
+    order: int
+    lengthscale: float
+    times: Array
+    targets: Array
+    noise: Array
+
+    @cached_property
+    def _model(self) -> tuple[Any, ...]:
+        return (math.sqrt(2 * self.order - 1) / self.lengthscale, *model_of(self.order))
+
+    @cached_property
+    def _filtered(self) -> tuple[Array, float, float]:
+        """The states before blocks, sum log s, and sum v^2 / s."""
+        from rfgp.solvers.chain import loops
+
+        states = np.empty((-(-len(self.times) // loops.BLOCK_ROWS), self.order * (self.order + 1)))
+        return states, *loops.filter_rows(self.times, self.targets, self.noise, self._model, states)
+
+    @property
+    def log_determinant(self) -> float:
+        """The log determinant of C."""
+        return self._filtered[1]
+
+    @property
+    def squares(self) -> float:
+        """The squared norm y^T C^-1 y."""
+        return self._filtered[2]
+
+    @cached_property
+    def smoothed(self) -> Smoothed:
+        """The result of the backward pass over the rows."""
+        from rfgp.solvers.chain import loops
+
+        states, n = self._filtered[0], len(self.times)
+        coefficients, precisions, adjoints = np.empty(n), np.empty(n), np.empty((len(states) + 1, states.shape[1]))
+        rows = self.times, self.targets, self.noise, self._model, states
+        slope = loops.smooth_rows(*rows, adjoints, coefficients, precisions)
+        return Smoothed(coefficients, precisions, slope, adjoints)
+
+    def scores(
+        self,
+        noise_fractions: Array,  # (q, 1) or (q, n)
+    ) -> Scores:
+        """Return sums of derivatives of the innovations, in one pass.
+
+        Args:
+            noise_fractions: The fraction of each row's noise variance in each of q directions, from 0 to 1.
+        """
+        from rfgp.solvers.chain import loops as score_loops
+
+        size = len(noise_fractions) + 2
+        sums = np.zeros(size), np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+        rows = self.times, self.targets, self.noise, noise_fractions
+        return Scores(*sums, *score_loops.score_rows(*rows, self._model, *sums))
+
+    def states_at(
+        self,
+        points: Array,  # (m,)
+    ) -> PointStates:
+        """Return the states at points.
+
+        Args:
+            points: The points, ascending.
+        """
+        from rfgp.solvers.chain import loops
+
+        a, indices = self.order, np.searchsorted(self.times, points, side="right")
+        filtered, adjoint = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
+        rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
+        loops.states_at(points, indices, *rows, self.smoothed.adjoints, filtered, adjoint)
+        covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (filtered, adjoint))
+        first = covariance[:, 0]  # P e_0
+        mean = filtered[:, 0] + (first * adjoint[:, :a]).sum(axis=1)
+        variance = first[:, 0] - np.einsum("pi,pij,pj->p", first, curvature, first)
+        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, filtered, indices)
+
+    def covariance(
+        self,
+        points: Array,  # (m,)
+    ) -> Array:  # (m, m)
+        """Return the posterior covariance of f at points, for prior variance 1.
+
+        Args:
+            points: The points, ascending.
+
+        Returns:
+            The covariance given the rows, (m, m).
+        """
+        from rfgp.solvers.chain import loops
+
+        at_points, size = self.states_at(points), len(points)
+        propagators = np.zeros((size, self.order, self.order))
+        loops.propagate_between(
+            points, at_points.indices, self.times, self.noise, self._model, at_points.filtered, propagators
+        )
+        complement = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])
+        out, reached = np.diag(at_points.variance), np.zeros((size, self.order))
+        for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
+            reached[j - 1] = at_points.covariance[j - 1, :, 0]
+            reached[:j] = reached[:j] @ propagators[j].T
+            out[:j, j] = out[j, :j] = reached[:j] @ complement[j]
+        return out
+
+
+@lru_cache
+def model_of(order: int) -> tuple[tuple[float, ...], Array]:
+    """Return the arrays of a Matern process in the compiled loops.
+
+    Args:
+        order: The number a of entries of a state, nu + 1/2.
+
+    Returns:
+        The unit vector (1, 0, ...) of length a as a tuple, and the tables (3 a + 2, a, a): T_k, C_m, P, F, and q in
+        each entry.
+    """
+    shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
+    powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
+    integrals = np.zeros((2 * order - 1, order, order))
+    for k, left in enumerate(powers):
+        for m, right in enumerate(powers):
+            scale = intensity * math.factorial(k + m) / 2.0 ** (k + m + 1)
+            integrals[k + m] += scale * np.outer(left[:, -1], right[:, -1])
+    tables = [*powers, *integrals, STATIONARY[order], companion(order), np.full((order, order), intensity)]
+    return (1.0, *[0.0] * (order - 1)), np.stack(tables)
+
+
+# --- Rows of one column in ascending order, and a Matern process given them ------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Ascending:
+    """Values in ascending order.
+
+    Attributes:
+        values: The values, (n,).
+        order: The original positions of the values, (n,). If None, the given values were in ascending order.
+    """
+
+    values: Array
+    order: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, values: Array) -> "Ascending":
+        """Return values in ascending order.
+
+        Args:
+            values: The values, (n,).
+        """
+        if (values[1:] >= values[:-1]).all():
+            return cls(np.ascontiguousarray(values), None)
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], order)
+
+    def sorted(self, numbers: Array) -> Array:
+        """Return numbers (n,) in the ascending order of the values.
+
+        Args:
+            numbers: Numbers in the original order of the values, (n,).
+        """
+        return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
+
+    def restored(self, numbers: Array) -> Array:
+        """Return numbers in the original order of the values, (n, ...).
+
+        Args:
+            numbers: Numbers in the ascending order of the values, (n, ...).
+        """
+        if self.order is None:
+            return numbers
+        out = np.empty_like(numbers)
+        out[self.order] = numbers
+        return out
+
+
+class ChainRows:
+    """A Matern process given rows.
+
+    Args:
+        prior: The prior of one block.
+        inputs: The inputs of the rows, (n, d).
+        noise: The noise D, (1,) or (n,).
+        residual: The residual y - mean, (n, k).
+    """
+
+    def __init__(self, prior: Prior, inputs: Tensor, noise: Tensor, residual: Tensor) -> None:
+        (block,) = prior.precisions
+        self.column, self.order = column_of(prior), ascending(inputs, column_of(prior).position)
+        self.lengthscale, self.variance = float(block.values.detach()), float(block.variance.detach())
+        self._noise, self._residual = as_array(noise), as_array(residual)
+
+    @cached_property
+    def noise(self) -> Array:
+        """The noise D of the rows in ascending order, (n,), or (1,) if all are equal."""
+        given = self._noise
+        return given[:1] if (given == given[0]).all() else self.order.sorted(given)
+
+    @cached_property
+    def states(self) -> list[ChainStates]:
+        """The process over its standard deviation s, given each output over s."""
+        noise, times = self.noise / self.variance, self.order.values
+        targets = (self.order.sorted(output) / math.sqrt(self.variance) for output in self._residual.T)
+        return [ChainStates(self.column.order, self.lengthscale, times, target, noise) for target in targets]
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """C^-1 (y - mean) of the rows in ascending order, (n, k)."""
+        coefficients: Array = np.stack([state.smoothed.coefficients for state in self.states], axis=1)
+        return coefficients / math.sqrt(self.variance)
+
+    @cached_property
+    def precisions(self) -> Array:
+        """The diagonal of C^-1 of the rows in ascending order, (n,)."""
+        return self.states[0].smoothed.precisions / self.variance
+
+
+_CACHE: MutableMapping[Tensor, Recent[Ascending]] = WeakTensorKeyDictionary()
+"""The index and the ascending values of the last column of each tensor of inputs."""
+
+
+def ascending(inputs: Tensor, column: int) -> Ascending:
+    """Return a column of rows in ascending order.
+
+    The result is cached for the lifetime of the tensor of inputs.
+
+    Args:
+        inputs: The inputs of the rows, (n, d).
+        column: The index of the column.
+    """
+    return _CACHE.setdefault(inputs, Recent(1)).find(column, lambda: Ascending.of(as_array(inputs[:, column])))
+
+
+def supports(prior: Prior) -> bool:
+    """Return whether a prior is a Matern process of one column alone.
+
+    Args:
+        prior: The prior.
+    """
+    return len(prior.blocks) == len(prior.precisions) == 1 and prior.precisions[0].column is not None
+
+
+def column_of(prior: Prior) -> MaternColumn:
+    """Return the column of the process of a prior.
+
+    Args:
+        prior: A prior that satisfies `supports`.
+    """
+    column = prior.precisions[0].column
+    assert column is not None
+    return column
+
+
+def as_tensor(array: Array) -> Tensor:
+    """Return a tensor (...) of the same numbers.
+
+    Args:
+        array: The numbers.
+    """
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def ascending_rows(prior: Prior, rows: Block) -> Block:
+    """Return rows in ascending order of the column of a prior.
+
+    Args:
+        prior: A prior that satisfies `supports`.
+        rows: The data.
+    """
+    order = ascending(rows.inputs, column_of(prior).position).order
+    return rows if order is None else rows.take(torch.from_numpy(order))
+
 
 # --- The posterior of a Matern process of one column, from the states of rows ----------------------------------------
 
@@ -59,65 +435,29 @@ class ChainProjection:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPosterior(Posterior):
+class ChainPosterior(BorderedPosterior):
     """The posterior of a Matern process of one column, stored as the rows.
 
-    After loading, the states are computed again from the rows.
-
-    Means, variances and covariances are computed from the states. Derivatives in points and products are computed on
-    demand from the sparse factor of the same rows.
+    Means, variances and covariances are computed from the states of rows. Derivatives in points and products are
+    computed from the sparse factor of the same rows.
 
     Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        prior: The prior of one block.
-        inputs: The inputs of the rows, (n, d).
-        noise_diag: The noise D, (n,).
-        targets: The centered targets y - mean, (n, k).
         given: The computed process given the rows. If None, it is computed on demand.
     """
 
-    prior: Prior
-    inputs: Tensor
-    noise_diag: Tensor
-    targets: Tensor
     given: ChainRows | None = None
-
-    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @cached_property
     def _states(self) -> ChainRows:
-        if self.given is not None:
-            return self.given
-        return ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
-
-    @cached_property
-    def _sparse(self) -> BorderedPosterior:
-        return BorderedPosterior(self.prior, self.inputs, self.noise_diag, self.targets)
-
-    @property
-    def width(self) -> int:
-        """The number of entries of a point.
-
-        They are the states before and after it, and temporary arrays.
-        """
-        return COLUMNS
+        return self.given or ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
 
     def project(self, inputs: Tensor) -> Any:
         """Return the posterior at n single points (n, d), with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return self._sparse.project(inputs)
-        return self._project_single(inputs)
-
-    def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        mean: Tensor = projected.mean
-        return mean
-
-    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        variance: Tensor = projected.variances
-        return variance
+            return super().project(inputs)
+        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
@@ -128,27 +468,9 @@ class ChainPosterior(Posterior):
         """
         check_joint(len(inputs), "points")
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return self._sparse.covariance(inputs, projected)
-        return self._project_single(inputs).covariance
-
-    def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None.
-
-        The result is None if the covariance must be formed.
-        """
-        return self._sparse.operator(inputs)
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise an error, because the process is defined at given positions only.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        return self._sparse.sample_functions(count, generator)
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets by name."""
-        return {"noise_diag": (n,), "targets": (n, k)}
+            return super().covariance(inputs, projected)
+        covariance: Tensor = self.project(inputs).covariance
+        return covariance
 
     def of(self, names: Sequence[str]) -> "ChainPosterior":
         """Return the posterior itself, which is the sum of its one term.
@@ -166,93 +488,16 @@ class ChainPosterior(Posterior):
             InvalidArgumentError: If a term is unknown, none is named, or there are more than 2,000 points.
             NotDifferentiableError: If the inputs require gradients.
         """
-        for names in (first, second):
-            known_terms(self.prior, names)
-        return self.covariance(inputs, self._project_single(inputs))
-
-    def _project_single(self, inputs: Tensor) -> ChainProjection:
-        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
-
-
-# --- Score and information of a Matern process of one column, in one pass --------------------------------------------
-
-
-class ChainScore:
-    """Derivatives of the log marginal likelihood.
-
-    The 3 + k coordinates are the log lengthscale, log s^2, the log noise and the mean.
-
-    Args:
-        given: The process given the rows.
-        rows: The rows.
-        learned: The learned variance of one observation, without the noise of the rows.
-    """
-
-    def __init__(self, given: ChainRows, rows: Block, learned: float) -> None:
-        self._given, self._rows, self._learned = given, rows, learned
-
-    @property
-    def deviance(self) -> Tensor:
-        """Minus twice the log likelihood, for s^2 = 1 and without constants, 0-d."""
-        return self._rows.output_weights.new_tensor(
-            sum(n * (scores.log_determinant + scores.squares) for n, _, _, scores in self._outputs)
-        )
-
-    @property
-    def gradient(self) -> Tensor:
-        """The derivatives, without those of repeated rows, (3 + k,)."""
-        score = np.zeros(3 + self._rows.num_outputs)
-        for count, scales, means, scores in self._outputs:
-            score += count * (0.5 * scales @ scores.in_scales - means @ scores.in_means)
-        return torch.from_numpy(score)
-
-    @cached_property
-    def information(self) -> Tensor:
-        """The estimate of the Fisher information, (3 + k, 3 + k)."""
-        size, rows = 3 + self._rows.num_outputs, self._rows
-        information = np.zeros((size, size))
-        for count, scales, means, scores in self._outputs:
-            information += count * (0.5 * scales @ scores.of_scales @ scales.T + means @ scores.of_means @ means.T)
-        if rows.weight is not None:  # repeated rows have the noise of one observation each
-            repeated = (as_array(rows.weight) - 1) * np.square(self._noise_fraction)
-            information[2, 2] += 0.5 * float(rows.output_weights.sum()) * repeated.sum()
-        return torch.from_numpy(information)
-
-    @property
-    def _noise_fraction(self) -> Array:
-        """The fraction of each row's noise variance due to the learned noise, (1,) or (n,)."""
-        fixed = self._rows.fixed_noise
-        return np.ones(1) if fixed is None else self._learned / (self._learned + as_array(fixed))
-
-    @cached_property
-    def _outputs(self) -> list[tuple[float, Array, Array, Scores]]:
-        """The weight of each output, and the coordinates as directions of its scores, (3 + k, q + 2) twice.
-
-        A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root, and noise falls relative to it.
-        """
-        learned, k, given = self._noise_fraction, self._rows.num_outputs, self._given
-        ones = np.ones(len(learned))
-        fractions = learned[None] if len(ones) == 1 else np.stack([given.order.sorted(learned), ones])
-        scales, means = np.zeros((3 + k, len(fractions) + 2)), np.zeros((k, 3 + k, len(fractions) + 2))
-        scales[0, 1] = scales[1, -1] = -1.0
-        scales[1, 0] = scales[2, 2] = 1.0
-        means[:, 0, 0] = means[:, 1, -2] = -1.0
-        means[:, 2, 1] = 1.0
-        means[range(k), range(3, 3 + k), -1] = given.variance**-0.5
-        counts = self._rows.output_weights.tolist()
-        pairs = zip(counts, means, given.states, strict=True)
-        return [(count, scales, directions, states.scores(fractions)) for count, directions, states in pairs]
+        return self.of(first).of(second).covariance(inputs, None)
 
 
 # --- The solver of a Matern process of one column, for rows in memory ------------------------------------------------
 
-_LOG_2PI = math.log(2 * math.pi)
 
-
-class ChainSolver(Inference):
+class ChainSolver(Solver):
     """Rows under a half-integer Matern process of one column.
 
-    The time and the memory are linear in the rows. The formulas are in `rfgp.solvers.chain.states`. Let C = s^2 K + D
+    The time and the memory are linear in the rows. The formulas are in `rfgp.solvers.chain.solver`. Let C = s^2 K + D
     and r = y - mean. The derivative of the log likelihood in s^2 follows from that in the logarithm of a common factor
     of s^2 and D. The latter is (r^T C^-1 r - n) / 2.
 
@@ -264,16 +509,13 @@ class ChainSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._prior, self._rows = prior, rows
-        self._mean, self._learned, self._noise = mean, noise, rows.noise_diag(noise).reshape(-1)
-
-    @cached_property
-    def _residual(self) -> Tensor:
-        return self._rows.targets - self._mean
+        super().__init__(rows, mean, noise)
+        self._prior, self._mean, self._learned = prior, mean, noise
+        self._given_noise = rows.noise_diag(noise).reshape(-1)  # of all rows, or of each
 
     @cached_property
     def _given(self) -> ChainRows:
-        return ChainRows(self._prior, self._rows.inputs, self._noise, self._residual)
+        return ChainRows(self._prior, self._rows.inputs, self._given_noise, self._residual)
 
     @property
     def _process(self) -> tuple[Tensor, Tensor]:
@@ -295,14 +537,13 @@ class ChainSolver(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        value = with_gradient(self._value, self._residual, self._noise, *self._process)
-        return value + self._rows.replicate_log_prob(self._learned)
+        return with_gradient(self._value, self._residual, self._given_noise, *self._process) + self._other_terms
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
-        constants = n * (_LOG_2PI + math.log(given.variance))
-        totals = [states.log_determinant + states.squares + constants for states in given.states]
-        return -0.5 * (output_weights @ output_weights.new_tensor(totals)), partial(self._gradients, needs)
+        squares = output_weights.new_tensor([states.squares for states in given.states])
+        determinant = given.states[0].log_determinant + n * math.log(given.variance)
+        return log_density(squares, determinant, output_weights, n), partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the derivatives in the residual (n, k), the noise (1,) or (n,), the lengthscale (1,) and s^2."""
@@ -313,7 +554,9 @@ class ChainSolver(Inference):
         slope = output_weights @ output_weights.new_tensor([state.smoothed.slope for state in states])
         return [
             as_tensor(given.order.restored(-given.coefficients)) * output_weights if needs[0] else None,
-            in_noise.sum().reshape(1) if len(self._noise) == 1 else as_tensor(given.order.restored(in_noise.numpy())),
+            in_noise.sum().reshape(1)
+            if len(self._given_noise) == 1
+            else as_tensor(given.order.restored(in_noise.numpy())),
             (-slope / given.lengthscale).reshape(1),
             (common - (in_noise * as_tensor(given.noise)).sum()) / given.variance,
         ]
@@ -328,14 +571,18 @@ class ChainSolver(Inference):
         """
 
         def compute(needs: Needs) -> tuple[Tensor, Gradients]:
-            lengthscale, variance = (tensor.detach() for tensor in self._process)
-            gradient, noise = self._score.gradient, self._learned.detach()
-            gradients = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
-            constants = self._rows.output_weights.sum() * len(self._rows) * (_LOG_2PI + variance.log())
-            return -0.5 * (self._score.deviance + constants), lambda: gradients
+            (lengthscale, variance), noise = (tensor.detach() for tensor in self._process), self._learned.detach()
+            deviance, gradient = 0.0, np.zeros(3 + self._rows.num_outputs)
+            for count, scales, means, scores in self._scores:
+                deviance += count * (scores.log_determinant + scores.squares)
+                gradient += count * (0.5 * scales @ scores.in_scales - means @ scores.in_means)
+            found = torch.from_numpy(gradient)
+            gradients = found[:1] / lengthscale, found[1] / variance, found[2] / noise, found[3:]
+            constants = self._rows.output_weights.sum() * len(self._rows) * (2 * math.pi * variance).log()
+            return -0.5 * (deviance + constants), lambda: gradients
 
         value = with_gradient(compute, *self._process, self._learned, self._mean)
-        return value + self._rows.replicate_log_prob(self._learned)
+        return value + self._other_terms
 
     @property
     def coordinates(self) -> Tensor:
@@ -346,16 +593,44 @@ class ChainSolver(Inference):
     @property
     def information(self) -> Tensor:
         """The estimate of the Fisher information of the coordinates, (3 + k, 3 + k)."""
-        return self._score.information
+        size, rows = 3 + self._rows.num_outputs, self._rows
+        information = np.zeros((size, size))
+        for count, scales, means, scores in self._scores:
+            information += count * (0.5 * scales @ scores.of_scales @ scales.T + means @ scores.of_means @ means.T)
+        if rows.weight is not None:  # repeated rows have the noise of one observation each
+            repeated = (as_array(rows.weight) - 1) * np.square(self._noise_fraction)
+            information[2, 2] += 0.5 * float(rows.output_weights.sum()) * repeated.sum()
+        return torch.from_numpy(information)
+
+    @property
+    def _noise_fraction(self) -> Array:
+        """The fraction of each row's noise variance due to the learned noise, (1,) or (n,)."""
+        fixed, learned = self._rows.fixed_noise, float(self._learned.detach())
+        return np.ones(1) if fixed is None else learned / (learned + as_array(fixed))
 
     @cached_property
-    def _score(self) -> ChainScore:
-        return ChainScore(self._given, self._rows, float(self._learned.detach()))
+    def _scores(self) -> list[tuple[float, Array, Array, Scores]]:
+        """The weight of each output, and the coordinates as directions of its scores, (3 + k, q + 2) twice.
+
+        A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root, and noise falls relative to it.
+        """
+        learned, k, given = self._noise_fraction, self._rows.num_outputs, self._given
+        ones = np.ones(len(learned))
+        fractions = learned[None] if len(ones) == 1 else np.stack([given.order.sorted(learned), ones])
+        scales, means = np.zeros((3 + k, len(fractions) + 2)), np.zeros((k, 3 + k, len(fractions) + 2))
+        scales[0, 1] = scales[1, -1] = -1.0
+        scales[1, 0] = scales[2, 2] = 1.0
+        means[:, 0, 0] = means[:, 1, -2] = -1.0
+        means[:, 2, 1] = 1.0
+        means[range(k), range(3, 3 + k), -1] = given.variance**-0.5
+        counts = self._rows.output_weights.tolist()
+        pairs = zip(counts, means, given.states, strict=True)
+        return [(count, scales, directions, states.scores(fractions)) for count, directions, states in pairs]
 
     # --- rows ------------------------------------------------------------------------------------
 
     @property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
         return as_tensor(self._given.order.restored(self._given.coefficients))
 
@@ -365,28 +640,11 @@ class ChainSolver(Inference):
         return as_tensor(self._given.order.restored(self._given.precisions))
 
     @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, (n, k)."""
-        return self._residual.detach() - self._noise.detach()[:, None] * self.coefficients
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,)."""
-        noise = self._noise.detach()
-        return (noise * (1 - noise * self.precisions)).clamp_min(0)
-
-    @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
-        given, noise = self._given, self._noise.detach().expand(len(self._rows))
-        return given.states[0].log_determinant - (noise / given.variance).log().sum()
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others."""
-        variance = 1 / self.precisions
-        return self._rows.targets - self.coefficients * variance[:, None], variance
+        return self._given.states[0].log_determinant - (self._noise.detach() / self._given.variance).log().sum()
 
     def posterior(self) -> ChainPosterior:
         """Return the posterior, which keeps the rows and their filtered states."""
-        noise, inputs = self._noise.detach().expand(len(self._rows)), self._rows.inputs
-        return ChainPosterior(self._prior.detached(), inputs, noise, self._residual.detach(), given=self._given)
+        rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
+        return ChainPosterior(self._prior.detached(), *rows, given=self._given)

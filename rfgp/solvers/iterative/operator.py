@@ -34,11 +34,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.blocks.precision import Array, Factor
+from rfgp.blocks.precision import Array
 from rfgp.counts import counted
 from rfgp.errors import SolverError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.local import LatentRoot
 from rfgp.rows import Block
 from rfgp.sparse import multiply, row_blocks
 
@@ -157,6 +156,8 @@ def conjugate_gradients(
 
 MAX_SOLVE_ITERATIONS = 200
 """The maximum number of iterations of conjugate gradients."""
+MARGINAL_TOLERANCE = 1e-4
+"""The largest relative residual of a solved system."""
 MAX_POINTS = 1000
 """The maximum number of rows of the preconditioner."""
 OPERATIONS_PER_ENTRY = 400.0
@@ -190,8 +191,6 @@ def exact_marginals(
     points: Tensor,  # (q, d)
     *,
     generator: torch.Generator,
-    tolerance: float = 1e-4,
-    max_iterations: int = MAX_SOLVE_ITERATIONS,
 ) -> ExactMarginals:
     """Return the exact marginal posteriors at q points.
 
@@ -202,15 +201,15 @@ def exact_marginals(
         noise: The variance of one observation, standardized.
         points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
-        tolerance: The largest relative residual of a solved system. The default is 1e-4.
-        max_iterations: The maximum number of iterations. The default is 200.
     """
     x, k = rows.inputs.double(), rows.num_outputs
     cross = prior.kernel(x, points.double())
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
     nystrom = _nystrom(prior, x, diagonal, generator)
-    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, max_iterations, nystrom)
+    solved = conjugate_gradients(
+        lambda v: _product(prior, x, diagonal, v), right, MARGINAL_TOLERANCE, MAX_SOLVE_ITERATIONS, nystrom
+    )
     variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
     fitted = mean + cross.mT @ solved.solution[:, :k]
     return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
@@ -401,51 +400,6 @@ class DensePart(Part):
         return self._matrix.mT @ v
 
 
-class PrecisionPart(Part):
-    """H = s A P^T L^-T for projections A (n, N) of latent values.
-
-    The latent values have the precision Q / s^2, and P Q P^T = L L^T. Methods have the arguments of those of `Part`.
-
-    Args:
-        factor: The factor of Q.
-        projector: The projection A.
-        deviation: The standard deviation s.
-    """
-
-    def __init__(self, factor: Factor, projector: sp.csr_array, deviation: float) -> None:
-        self._factor, self._projector, self._deviation = factor, projector, deviation
-        self.num_columns = int(projector.shape[1])
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        return torch.from_numpy(self._deviation * (self._projector @ self._factor.sample(u.numpy())))
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p)."""
-        return torch.from_numpy(self._deviation * self._factor.half_solve(self._projector.T @ v.numpy()))
-
-
-class RootPart(Part):
-    """H = L, the root of nearest neighbors without noise.
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        root: The root L, (n, n).
-    """
-
-    def __init__(self, root: LatentRoot) -> None:
-        self._root, self.num_columns = root, int(root.pattern.shape[1])
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return L u, (n, p)."""
-        return self._root.root_times(u)
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return L^T v, (n, p)."""
-        return self._root.transposed_root_times(v)
-
-
 # --- Draws from N(0, C^-1), and an estimate of the log determinant of C from them ------------------------------------
 
 _MAX_LANCZOS_STEPS = 1000
@@ -556,10 +510,11 @@ class Preconditioner(Protocol):
         """The logarithm of |P|."""
 
 
+@dataclass(frozen=True, eq=False)
 class CGOperator:
     """The covariance C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
 
-    Args:
+    Attributes:
         parts: The parts.
         noise_diag: The diagonal D, (n,), positive.
         seed: The seed of draws and of the preconditioner.
@@ -575,30 +530,11 @@ class CGOperator:
         [[1.0], [2.0]]
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        noise_diag: Tensor,
-        seed: int,
-        precondition: "Callable[[CGOperator], Preconditioner]",
-        advice: str,
-    ) -> None:
-        self.parts, self.noise_diag, self.seed = parts, noise_diag, seed
-        self._precondition, self._advice = precondition, advice
-
-    def replaced(
-        self, *, parts: Sequence[Part] | None = None, noise_diag: Tensor | None = None, seed: int | None = None
-    ) -> "CGOperator":
-        """Return the operator with other parts, another diagonal or another seed.
-
-        Args:
-            parts: The parts. If None, those of this operator.
-            noise_diag: The diagonal of D, (n,), positive. If None, that of this operator.
-            seed: The seed. If None, that of this operator.
-        """
-        parts, noise_diag = parts or self.parts, self.noise_diag if noise_diag is None else noise_diag
-        seed = self.seed if seed is None else seed
-        return CGOperator(parts, noise_diag, seed, self._precondition, self._advice)
+    parts: Sequence[Part]
+    noise_diag: Tensor
+    seed: int
+    precondition: "Callable[[CGOperator], Preconditioner]"
+    advice: str
 
     def __len__(self) -> int:
         return len(self.noise_diag)
@@ -616,7 +552,7 @@ class CGOperator:
     @cached_property
     def preconditioner(self) -> Preconditioner:
         """The preconditioner."""
-        return self._precondition(self)
+        return self.precondition(self)
 
     def split(self, u: Tensor) -> Sequence[Tensor]:
         """Return the rows (N_t, p) of u that belong to each part.
@@ -648,7 +584,7 @@ class CGOperator:
         return [part.over(self.deviation) for part in self.parts]
 
     def covariance_times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), without caching.
+        """Return H H^T v, (n, p).
 
         Args:
             v: The vectors v, (n, p).
@@ -656,14 +592,12 @@ class CGOperator:
         return total([part.root_times(part.transposed_root_times(v)) for part in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p), without caching.
+        """Return C v, (n, p).
 
         Args:
             v: The vectors v, (n, p).
         """
-        scaled = self.deviation[:, None] * v
-        image = scaled + total([part.root_times(part.transposed_root_times(scaled)) for part in self._scaled_parts])
-        return self.deviation[:, None] * image
+        return self.deviation[:, None] * self.scaled_product(self.deviation[:, None] * v)
 
     def scaled_product(self, v: Tensor) -> Tensor:
         """Return B v, (n, p).
@@ -726,7 +660,7 @@ class CGOperator:
         self, right: Tensor, tolerance: float, max_iterations: int | None = None, fail_early: bool = False
     ) -> tuple[Tensor, CGSolution]:
         """Return C^-1 right, (n, p), and the CG run of the first round, which takes nearly all steps."""
-        blocks = torch.split(right, columns_at_once(len(self)), dim=1)
+        blocks = torch.split(right, columns_at_once(max(len(self), self.num_columns // 2)), dim=1)
         parts = [self._solve_block(block, tolerance, max_iterations or MAX_ITERATIONS, fail_early) for block in blocks]
         if len(parts) == 1:
             return parts[0]
@@ -760,7 +694,7 @@ class CGOperator:
         raise SolverError(
             f"The relative residual of {counted(len(self), 'observation')} must be at most {tolerance:.0e}, got "
             f"{float(residual.max()):.1e} after {attempt} x {counted(max_iterations, 'iteration')} of conjugate "
-            f"gradients. The noise is too small for the signal. {self._advice}"
+            f"gradients. The noise is too small for the signal. {self.advice}"
         )
 
     def _run_cg(self, b: Tensor, tolerance: float | Tensor, max_iterations: int) -> CGSolution:

@@ -28,7 +28,8 @@ Therefore g is approximated as g = L u (`rfgp.local.factor`), apart from the noi
 divergences from the exact posterior.
 """
 
-from abc import ABC, abstractmethod
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -36,17 +37,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.autograd import Array
-from rfgp.blocks import KernelBlock, Prior, SparseBlock, SparseProductBlock
+from rfgp.autograd import as_array
+from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.blocks.neighbors import AHEAD
+from rfgp.blocks.precision import products
 from rfgp.blocks.role import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.solvers.iterative.operator import CGOperator, Part, Preconditioner, RootPart, dense_columns_except, generator
+from rfgp.local import LatentRoot
+from rfgp.solvers.iterative.operator import (
+    CGOperator,
+    DensePart,
+    Part,
+    Preconditioner,
+    SparsePart,
+    dense_columns_except,
+    generator,
+)
 from rfgp.solvers.kriging import (
     explained_columns,
     explained_features,
@@ -57,13 +67,12 @@ from rfgp.solvers.kriging import (
     no_functions,
 )
 from rfgp.solvers.whitened import Whitener
-from rfgp.sparse import KhatriRao, KroneckerRows, SparsityPattern, multiply, on_grid, row_blocks, sampled_outer
-from rfgp.sparse.products import ENTRIES
+from rfgp.sparse import KroneckerRows, SparsityPattern, multiply, on_grid, row_blocks, sampled_outer, with_columns
 
 # --- Interface of a term of a prior at rows: its covariance and projection -------------------------------------------
 
 Matrix = Any
-"""A sparse matrix, a Khatri-Rao product, rows of a Kronecker product, or an array."""
+"""A sparse matrix, rows of a Kronecker product, or an array."""
 ALL_COLUMNS = 4
 """The role of the random generator that draws prior weights without effect on the rows."""
 
@@ -75,12 +84,13 @@ class TermProjection(NamedTuple):
     conditional_variance: Tensor | None = None  # (n,), given the coordinates, None for 0
 
 
-class Term(ABC):
-    """Interface: a block of the prior at rows.
+class Term(Part):
+    """Interface: a block of the prior at rows, with the root H of its covariance.
+
+    The coordinates z of a term at points are X z. By default they are those of the columns of H.
 
     Attributes:
         name: The name of the term.
-        part: The root H of the rows.
         width: The number of entries of X of a point, 0 if there are few.
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
@@ -94,11 +104,6 @@ class Term(ABC):
     seed = 0
     dtype = torch.float64
     advice = "Give the noise a prior or a larger start, or fit fewer observations."
-
-    @property
-    @abstractmethod
-    def part(self) -> Part:
-        """H of the rows."""
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of an operator whose last part belongs to this term.
@@ -127,23 +132,31 @@ class Term(ABC):
         """
         return self.project(inputs).matrix, None
 
-    @abstractmethod
+    def half(self, matrix: Matrix) -> Tensor:
+        """Return the root of the covariance of n points in the columns of H, (columns, n), by default X^T.
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
+        return torch.from_numpy(matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).mT
+
     def cross(self, matrix: Matrix) -> Tensor:
         """Return the prior covariance between the rows and n points, (rows, n).
 
         Args:
             matrix: The projections X, (n, N).
         """
+        return self.root_times(self.half(matrix))
 
-    @abstractmethod
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return the prior covariance of n points, (n, n).
 
         Args:
             matrix: The projections X, (n, N).
         """
+        half = self.half(matrix)
+        return half.mT @ half
 
-    @abstractmethod
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of projections, without conditional ones.
 
@@ -151,14 +164,15 @@ class Term(ABC):
             inputs: The inputs of the points, (n, D), or positions (n,).
             projection: The projections of the points by `project`.
         """
+        return self.half(projection.matrix).square().sum(0)
 
-    @abstractmethod
     def coordinates(self, coefficients: Tensor) -> Tensor:
         """Return coordinates z (N, p) with X z = K(x, rows) a.
 
         Args:
             coefficients: The coefficients a, (rows, p).
         """
+        return self.sample_coordinates(self.transposed_root_times(coefficients), self.seed)
 
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return the coordinates (N, p) of standard normal draws.
@@ -209,45 +223,6 @@ class Term(ABC):
         return lambda inputs: times(self.project(inputs).matrix, coordinates)
 
 
-class SparseTerm(ABC):
-    """Part of a term f = s phi w with sparse features of nodes.
-
-    Each node has F weights. The coordinates are s w, (N F,). Methods have the arguments of those of `Term`.
-
-    Args:
-        block: The block, with gradients.
-
-    Attributes:
-        block_variance: The variance s^2, 0-d, float64, with gradients.
-        s2: Its value.
-    """
-
-    dtype = torch.float32
-
-    def __init__(self, block: SparseBlock) -> None:
-        self.name, self.seed, self._functions = block.name, block.seed, block.of_weights
-        self._num_weights, self.block_variance = block.num_columns, block.variance.double()
-        self.s2 = float(self.block_variance.detach())
-
-    @property
-    @abstractmethod
-    def used(self) -> NDArray[np.int64]:
-        """The columns (c,) of the features of nodes with entries."""
-
-    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u in single precision."""
-        shape = self._num_weights, standard.shape[1]
-        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        drawn = standard.float().reshape(len(self.used), -1)
-        out.view(-1, drawn.shape[1])[torch.from_numpy(self.used)] = drawn
-        coordinates: Tensor = out.to(standard) * self.s2**0.5
-        return coordinates
-
-    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the function of the inputs of n points to X z, (n, p)."""
-        return self._functions(coordinates)
-
-
 def times(matrix: Matrix, coordinates: Tensor) -> Tensor:
     """Return X z, (n, p), in the precision of z.
 
@@ -261,8 +236,6 @@ def times(matrix: Matrix, coordinates: Tensor) -> Tensor:
     if isinstance(matrix, KroneckerRows):
         return matrix.times(coordinates)
     array = coordinates.numpy()
-    if isinstance(matrix, KhatriRao):
-        return torch.from_numpy(matrix.times(array))
     return torch.from_numpy(multiply(row_blocks(matrix.astype(array.dtype, copy=False)), array))
 
 
@@ -406,179 +379,6 @@ class WhiteningPreconditioner:
         return self._deviation[:, None] * torch.from_numpy(back)
 
 
-# --- Products of sparse features of nodes and dense features of columns ----------------------------------------------
-
-MAX_DENSE_GRAM = 2**13
-"""The maximum number of rows whose H H^T is formed as a dense matrix, of 512 MB."""
-DENSE_SPEED = 4
-"""The speed of a dense product relative to a sparse one."""
-OPERATIONS_PER_SUM = 8
-"""The number of operations for each row and function in sums over the rows of a node and in their transpose."""
-
-
-class KhatriRaoPart(Part):
-    """H = diag(s) M with a Khatri-Rao product M of sparse and dense features.
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        matrix: The product M, (n, N F).
-        scale: The scale s, (n,), or one for all rows.
-    """
-
-    def __init__(self, matrix: KhatriRao, scale: float | Array) -> None:
-        self._unscaled, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
-        self._matrix, self.num_columns = matrix.scaled(self._scale), matrix.shape[1]
-
-    def over(self, deviation: Tensor) -> "KhatriRaoPart":
-        """Return the part D^-1 H, for a diagonal D (n,)."""
-        return KhatriRaoPart(self._unscaled, self._scale / deviation.numpy())
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        return torch.from_numpy(self._matrix.times(u.numpy()))
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N F, p)."""
-        return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p).
-
-        It is computed through H H^T if that is small or sparse, and otherwise through products of distinct nodes.
-        """
-        if self._dense_gram is not None:
-            return self._dense_gram @ v
-        if self._small_gram is not None:
-            return torch.from_numpy(self._matrix.gram_times(v.numpy(), self._small_gram))
-        if self._sparse_gram is not None:
-            return torch.from_numpy(multiply(self._sparse_gram, v.numpy()))
-        return self.root_times(self.transposed_root_times(v))
-
-    @cached_property
-    def _dense_gram(self) -> Tensor | None:
-        """H H^T (n, n) if there are few rows, and not many more than distinct nodes."""
-        n, size = self._matrix.shape[0], self._matrix.num_functions
-        by_nodes = size * (self._matrix.left.shape[0] ** 2 + OPERATIONS_PER_SUM * n)
-        few = n <= MAX_DENSE_GRAM and n**2 <= by_nodes
-        return torch.from_numpy(self._matrix.gram(self._matrix)) if few else None
-
-    @cached_property
-    def _small_gram(self) -> Array | None:
-        """The products (U, U) of the distinct rows of the sparse factor, if they take few operations."""
-        left = self._matrix.left
-        few = left.shape[0] ** 2 <= DENSE_SPEED * 2 * left.nnz
-        return np.asarray((left @ left.T).toarray()) if few else None
-
-    @cached_property
-    def _sparse_gram(self) -> list[sp.csr_array] | None:
-        """H H^T in blocks of rows, if it takes no more operations than two products with M."""
-        rows, grams = self._matrix.rows, self._grams_of_nodes()
-        if grams is None:
-            return None
-        gram = sp.csr_array(grams[rows][:, rows])
-        gram.sort_indices()
-        right = torch.from_numpy(self._matrix.right)
-        gram.data = gram.data * sampled_outer(right, right, gram).numpy()
-        return row_blocks(gram)
-
-    def _grams_of_nodes(self) -> sp.csr_array | None:
-        """Return the products (U, U) of the distinct rows of the sparse factor, or None if H H^T has too many entries.
-
-        Blocks of rows are formed until there are too many entries, because all of them may not fit into memory.
-        """
-        left, total, grams = self._matrix.left, 0.0, []
-        counts = np.bincount(self._matrix.rows, minlength=left.shape[0]).astype(np.float64)
-        max_entries, transposed = 2.0 * left.nnz * self._matrix.num_functions, left.T.tocsr()
-        size = max(1, ENTRIES // left.shape[0])
-        for first in range(0, left.shape[0], size):
-            chunk = slice(first, first + size)
-            block = sp.csr_array(left[chunk] @ transposed)
-            total += counts[chunk] @ ((block != 0) @ counts)
-            if total > max_entries:
-                return None
-            grams.append(block)
-        return sp.csr_array(sp.vstack(grams))
-
-
-class ProductTerm(SparseTerm, Term):
-    """A term f = s (phi kron psi) w with sparse phi and dense psi.
-
-    Its coordinates are s w, (N F,). Methods have the arguments of those of `Term`.
-
-    Args:
-        block: The block, with gradients.
-        inputs: The inputs of the rows, (rows, D).
-    """
-
-    def __init__(self, block: SparseProductBlock, inputs: Tensor) -> None:
-        super().__init__(block)
-        self.width, self._block, self._features = block.num_functions, block, block.factors(inputs, keep=True)
-
-    @cached_property
-    def _phi(self) -> KhatriRao:
-        """The features (rows, N F) of the rows."""
-        return self._features.matrix()
-
-    @cached_property
-    def used(self) -> NDArray[np.int64]:
-        """The columns (c,) of the sparse factor of phi with entries."""
-        return np.flatnonzero(np.bincount(self._phi.left.indices))
-
-    @cached_property
-    def part(self) -> KhatriRaoPart:
-        """The columns of s (phi kron psi) with entries."""
-        return KhatriRaoPart(self._phi.restricted(self.used), self.s2**0.5)
-
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, N F) of n points."""
-        return TermProjection(self._block.factors(inputs, keep=False).matrix())
-
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 (phi kron psi) X^T, (rows, n)."""
-        return torch.from_numpy(self.s2 * self._phi.gram(matrix))
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n)."""
-        return torch.from_numpy(self.s2 * matrix.gram(matrix))
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return s^2 |X_i|^2, (n,)."""
-        return torch.from_numpy(self.s2 * projection.matrix.squares())
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a."""
-        return self.s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
-
-    def joined(self, inputs: Tensor) -> KhatriRaoPart:
-        """Return all columns of s (phi kron psi), (rows + n, N F).
-
-        The rows are followed by the points.
-        """
-        return KhatriRaoPart(self._phi.above(self.project(inputs).matrix), self.s2**0.5)
-
-    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in phi, in psi and in s^2.
-
-        The gradient in phi is that in the entries on its pattern.
-
-        With Z = (phi kron psi)^T v these are s^2 sum_f,p (psi_f v_p signs_p) Z_fp^T and s^2 v_p phi Z_fp.
-        """
-        values, pattern = self._features.left
-        psi, v = self._features.right, vectors.numpy()
-        signed = np.ascontiguousarray(v * signs.numpy())
-        gathered = self._phi.transposed_times(v).reshape(-1, psi.shape[1], v.shape[1])
-        in_values, in_psi = torch.zeros(len(values), dtype=torch.float64), torch.empty(psi.shape, dtype=torch.float64)
-        for f in range(psi.shape[1]):
-            weighted = np.ascontiguousarray(gathered[:, f])
-            summed = self._phi.summed(signed, slice(f, f + 1))[:, 0]
-            in_values += sampled_outer(torch.from_numpy(summed), torch.from_numpy(weighted), pattern)
-            projected = np.asarray(self._phi.left @ weighted)[self._phi.rows]
-            in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, projected))
-        in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
-        return self.s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self.block_variance * in_variance
-
-
 # --- Products of two kernels at rows on a grid, by products with two small matrices ----------------------------------
 
 MAX_RANK = 512
@@ -589,58 +389,8 @@ MAX_DECOMPOSED = 2048
 """The maximum number of positions of one side whose eigenvectors are computed."""
 
 
-class KroneckerPart(Part):
-    """H = R (L_1 kron L_2).
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        roots: The roots L_1 (N_1, N_1) and L_2 (N_2, N_2).
-        codes: The index of the position of each row on both sides, (n,) each.
-
-    Examples:
-        >>> roots, codes = [torch.eye(1).double(), torch.eye(2).double()], [torch.tensor([0]), torch.tensor([1])]
-        >>> KroneckerPart(roots, codes).root_times(torch.tensor([[3.0], [4.0]]).double()).tolist()
-        [[4.0]]
-    """
-
-    def __init__(self, roots: Sequence[Tensor], codes: Sequence[Tensor]) -> None:
-        (self._first, self._second), (self._rows, self._columns) = roots, codes
-        self._shape = len(self._first), len(self._second)
-        self.num_columns = self._shape[0] * self._shape[1]
-
-    @cached_property
-    def _grams(self) -> tuple[Tensor, Tensor]:
-        """K_1 (N_1, N_1) and K_2 (N_2, N_2)."""
-        return self._first @ self._first.mT, self._second @ self._second.mT
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
-        return cells[self._rows, self._columns]
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N_1 N_2, p)."""
-        cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
-        return cells.reshape(self.num_columns, -1)
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), through K_1 and K_2."""
-        return on_grid(*self._grams, self.scattered(v))[self._rows, self._columns]
-
-    def scattered(self, v: Tensor) -> Tensor:
-        """Return R^T v on the grid, (N_1, N_2, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        cells = v.new_zeros(self.num_columns, v.shape[1])
-        cells.index_add_(0, self._rows * self._shape[1] + self._columns, v)
-        return cells.reshape(*self._shape, -1)
-
-
 class KroneckerTerm(Term):
-    """A product of two covariances at rows on a grid.
+    """A product of two covariances at rows on a grid, with the root H = R (L_1 kron L_2).
 
     Its coordinates are w, (N_1 N_2,). Methods have the arguments of those of `Term`.
 
@@ -666,7 +416,7 @@ class KroneckerTerm(Term):
                 f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
                 "distinct values, or use InducingPoints()."
             )
-        self.width = sum(sizes)
+        self.width, self.num_columns, self._shape = sum(sizes), math.prod(sizes), tuple(sizes)
         self._kernels = [
             side.covariance(x, x, *block.parameters).double()
             for side, x in zip(self._sides, self._positions, strict=True)
@@ -677,10 +427,22 @@ class KroneckerTerm(Term):
         """L_1 (N_1, N_1) and L_2 (N_2, N_2)."""
         return [cholesky(k.detach(), "The kernel matrix of positions", expected=JITTER) for k in self._kernels]
 
-    @cached_property
-    def part(self) -> KroneckerPart:
-        """H of the rows."""
-        return KroneckerPart(self._roots, self._codes)
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        first, second = self._roots
+        cells = on_grid(first.to(u), second.to(u), u.reshape(*self._shape, -1))
+        return cells[self._codes[0], self._codes[1]]
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N_1 N_2, p)."""
+        first, second = self._roots
+        return on_grid(first.mT.to(v), second.mT.to(v), self._scattered(v)).reshape(self.num_columns, -1)
+
+    def _scattered(self, v: Tensor) -> Tensor:
+        """Return R^T v on the grid, (N_1, N_2, p), for values of rows (n, p)."""
+        cells = v.new_zeros(self.num_columns, v.shape[1])
+        cells.index_add_(0, self._codes[0] * self._shape[1] + self._codes[1], v)
+        return cells.reshape(*self._shape, -1)
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of the noise and the largest eigenvectors of the grid.
@@ -690,7 +452,7 @@ class KroneckerTerm(Term):
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self.part)], dim=1)
+        columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self)], dim=1)
         return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
@@ -741,17 +503,13 @@ class KroneckerTerm(Term):
         variance: Tensor = projection.matrix.squares()
         return variance
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return H^T a, (N_1 N_2, p), in the precision of a."""
-        return self.part.transposed_root_times(coefficients)
-
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
         With V_j = R^T v_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
         """
         first, second = self._kernels
-        cells = self.part.scattered(vectors)
+        cells = self._scattered(vectors)
         signed = cells * signs
         in_first = torch.einsum("ajp,bjp->ab", signed, second.detach() @ cells)
         by_first = (first.detach() @ cells.reshape(len(first), -1)).reshape(cells.shape)
@@ -791,7 +549,7 @@ class NeighborsTerm(Term):
     def __init__(self, prior: Prior, inputs: Tensor) -> None:
         self._prior, self._inputs = prior.detached(), inputs
         self._block = neighbors_of(self._prior)
-        self.name, self.seed = self._block.name, self._block.seed
+        self.name, self.seed, self.num_columns = self._block.name, self._block.seed, len(inputs)
         self.width = AHEAD * self._block.num_neighbors * (inputs.shape[1] + 1)
 
     @cached_property
@@ -805,10 +563,18 @@ class NeighborsTerm(Term):
         return self._block.predecessors(self._inputs)
 
     @cached_property
-    def part(self) -> RootPart:
+    def _root(self) -> LatentRoot:
         """L of the rows."""
         explained = explained_columns(self._prior, self._phi)
-        return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
+        return self._block.latent_root(self._inputs, self._pattern, explained)
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return L u, (rows, p)."""
+        return self._root.root_times(u)
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return L^T v, (rows, p)."""
+        return self._root.transposed_root_times(v)
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
         """Return a preconditioner of the same rows conditioned on observations.
@@ -816,7 +582,7 @@ class NeighborsTerm(Term):
         It includes other terms of few columns.
         """
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
-        features = whitener.times(dense_columns_except(operator, self.part))
+        features = whitener.times(dense_columns_except(operator, self))
         return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def project(self, inputs: Tensor) -> TermProjection:
@@ -830,14 +596,9 @@ class NeighborsTerm(Term):
         """
         return joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return L L^T X^T, (rows, n)."""
-        return self.part.times(_transposed(matrix))
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X L L^T X^T, (n, n)."""
-        root = self.part.transposed_root_times(_transposed(matrix))
-        return root.mT @ root
+    def half(self, matrix: Matrix) -> Tensor:
+        """Return L^T X^T, (rows, n)."""
+        return self.transposed_root_times(super().half(matrix))
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the block without the conditional ones."""
@@ -846,13 +607,9 @@ class NeighborsTerm(Term):
         conditional = projection.conditional_variance
         return prior if conditional is None else (prior - conditional).clamp_min(0)
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return L L^T a, (rows, p)."""
-        return self.part.times(coefficients)
-
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return L u, (rows, p)."""
-        return self.part.root_times(standard)
+        return self.root_times(standard)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
@@ -872,6 +629,240 @@ class NeighborsTerm(Term):
         return self._block.reading_jitter * self._block.diagonal(self._inputs)
 
 
-def _transposed(matrix: Matrix) -> Tensor:
-    """Return X^T (rows, n), dense."""
-    return torch.from_numpy(matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).mT
+# --- The terms of a prior at rows, and the operator of their covariance ----------------------------------------------
+
+
+class WeightTerm(DensePart, Term):
+    """A term f = Phi w with w ~ N(0, I) and dense features Phi.
+
+    Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        prior: The prior of all terms. If its neighbors model a residual, features are evaluated in float64.
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
+    """
+
+    def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
+        self.name, self.width, self._block = block.name, block.num_features, block
+        self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
+        self._phi = self._features(inputs)
+        super().__init__(self._phi.detach())
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
+        return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
+        phi = self._features(inputs).detach()
+        variance = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
+        return TermProjection(phi.numpy(), variance)
+
+    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
+        phi = self._features(inputs).detach()
+        covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
+        return phi.numpy(), covariance
+
+    def joined(self, inputs: Tensor) -> DensePart | None:
+        """Return Phi of the rows, followed by points, or None if there is a residual."""
+        if self._block.residual is not None:
+            return None
+        return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in Phi."""
+        return (self._phi * ((vectors * signs) @ self.transposed_root_times(vectors).mT)).sum()
+
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the inputs of n points to Phi z, (n, p).
+
+        Raises:
+            InvalidArgumentError: If there is a residual.
+        """
+        if self._block.residual is not None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw, because the residual of its features is defined at given "
+                "points only. Use predict(X).sample() instead."
+            )
+        return super().functions(coordinates)
+
+
+class WalkTerm(SparsePart, Term):
+    """A term f = s phi w with sparse phi and the coordinates s w, (N,).
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        block: The block, with gradients.
+        inputs: The positions of the rows, (rows,).
+
+    Attributes:
+        block_variance: The variance s^2, 0-d, float64, with gradients.
+        s2: Its value.
+    """
+
+    dtype = torch.float32
+    advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+
+    def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
+        self.name, self.seed, self.block_variance = block.name, block.seed, block.variance.double()
+        self.s2 = float(self.block_variance.detach())
+        self._block, self._features = block, block.features(inputs, keep=True)
+        self._phi = self._features.matrix()
+        self._used = np.flatnonzero(np.bincount(self._phi.indices))  # the columns (c,) of phi with entries
+        super().__init__(with_columns(self._phi, self._used), self.s2**0.5)
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the features (n, N) of n positions."""
+        return TermProjection(self._block.features(inputs, keep=False).matrix())
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 phi X^T, (rows, n)."""
+        return torch.from_numpy(self.s2 * (self._phi @ matrix.T).toarray())
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
+
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
+
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
+        """Return s u, (N, p), with u in single precision."""
+        shape = self._block.num_columns, standard.shape[1]
+        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        out[torch.from_numpy(self._used)] = standard.float()
+        coordinates: Tensor = out.to(standard) * self.s2**0.5
+        return coordinates
+
+    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the function of the positions of n points to X z, (n, p)."""
+        return self._block.of_weights(coordinates)
+
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 phi^T a, (N, p), in the precision of a."""
+        array = coefficients.numpy()
+        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
+
+    def joined(self, inputs: Tensor) -> SparsePart:
+        """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
+        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the entries of phi and in s^2.
+
+        The entries of phi are those on its pattern.
+        """
+        values, pattern = self._features
+        right = torch.from_numpy(self._phi.T @ vectors.numpy())
+        in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
+        in_variance = 0.5 * (right.square() * signs).sum()
+        return (values * in_values).sum() + self.block_variance * in_variance
+
+
+class PrecisionTerm(Term):
+    """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
+
+    Its root is H = s A P^T L^-T, with P Q P^T = L L^T.
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
+    """
+
+    def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
+        self.name, self._block, self._projector = block.name, block, block.projector(inputs)
+        self._s2, self._inputs, self.num_columns = float(block.variance.detach()), inputs, self._projector.shape[1]
+
+    def root_times(self, u: Tensor) -> Tensor:
+        """Return A Q^(-1/2) u, (n, p)."""
+        return torch.from_numpy(self._s2**0.5 * (self._projector @ self._block.factor.sample(u.numpy())))
+
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        """Return Q^(-1/2) A^T v, (N, p)."""
+        return torch.from_numpy(self._s2**0.5 * self._block.factor.half_solve(self._projector.T @ v.numpy()))
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the projection A (n, N) of n points."""
+        return TermProjection(self._block.projector(inputs))
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 A Q^-1 X^T, (rows, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, self._projector, matrix))
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X Q^-1 X^T, (n, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
+
+    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
+        """Return the prior variances, (n,)."""
+        return self._block.diagonal(inputs)
+
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 Q^-1 A^T a, (N, p)."""
+        return torch.from_numpy(self._s2 * self._block.factor.solve(self._projector.T @ coefficients.numpy()))
+
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
+        """Return draws of N(0, s^2 Q^-1), (N, p)."""
+        return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
+
+    def joined(self, inputs: Tensor) -> "PrecisionTerm":
+        """Return the term at the rows, followed by points."""
+        return PrecisionTerm(self._block, torch.cat([self._inputs, inputs]))
+
+    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
+
+        With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
+        """
+        field, values = self._block.field, self._block.values
+        gathered = self._projector.T @ vectors.numpy()
+        solved = torch.from_numpy(self._block.factor.solve(gathered))
+        outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
+        in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))
+        in_variance = 0.5 * float(np.einsum("np,np,p->", gathered, solved.numpy(), signs.numpy()))
+        return (values * in_values).sum() + self._block.variance * in_variance
+
+
+def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
+    """Return the terms of a prior at rows.
+
+    They are weights, grids, precisions, walks, and neighbors.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,). They must be ordered if there are neighbors.
+
+    Raises:
+        InvalidArgumentError: If a block has no term of this kind.
+    """
+    if (prior.kernels and not prior.has_grids) or prior.adds_latent_points:
+        raise InvalidArgumentError(
+            "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
+            "grid, nor to latent neighbors. Use an approximation of the kernel, or a field with fixed values."
+        )
+    terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
+    terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
+    terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
+    terms += [WalkTerm(block, inputs) for block in prior.graph_features]
+    return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
+
+
+def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
+    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows.
+
+    It is preconditioned by the last term.
+
+    Args:
+        terms: The terms, at least one.
+        noise_diag: The diagonal of D, (rows,), positive.
+    """
+    last = terms[-1]
+    return CGOperator(terms, noise_diag, last.seed, last.precondition, last.advice)

@@ -15,327 +15,61 @@ sparse features Phi the gradient is s^2 (a (Phi^T a)^T - mean w (Phi^T w)^T). On
 computed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
-import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rfgp.autograd import as_array, is_differentiated
-from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
-from rfgp.blocks.precision import products
-from rfgp.errors import InvalidArgumentError, NotDifferentiableError, SolverError
+from rfgp.autograd import is_differentiated
+from rfgp.blocks import Prior
+from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
 from rfgp.solvers.bordered.solver import with_feature_residuals
-from rfgp.solvers.iterative.operator import CGOperator, DensePart, Draws, Part, PrecisionPart, SparsePart, total
-from rfgp.solvers.iterative.products import (
-    KroneckerTerm,
-    Matrix,
-    NeighborsTerm,
-    ProductTerm,
-    SparseTerm,
-    Term,
-    TermProjection,
-    times,
-)
+from rfgp.solvers.iterative.operator import CGOperator, Draws, Part, total
+from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of, times
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
-    MAX_JOINT,
     Functions,
-    Inference,
     LatentOperator,
     Posterior,
     Shape,
+    Solver,
     check_divided,
     check_joint,
+    check_joint_neighbors,
     known_terms,
+    log_density,
 )
 from rfgp.solvers.whitened import WhitenedSolver
-from rfgp.sparse import sampled_outer, with_columns
-
-# --- The terms of a prior at rows, and the operator of their covariance ----------------------------------------------
-
-
-class WeightTerm(Term):
-    """A term f = Phi w with w ~ N(0, I) and dense features Phi.
-
-    Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
-
-    Methods have the arguments of those of `Term`.
-
-    Args:
-        prior: The prior of all terms. If its neighbors model a residual, features are evaluated in float64.
-        block: The block, with gradients.
-        inputs: The inputs of the rows, (rows, D), or positions (rows,).
-    """
-
-    def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
-        self.name, self.width, self._block = block.name, block.num_features, block
-        self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
-        self._phi = self._features(inputs)
-
-    def _features(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
-        return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
-
-    @cached_property
-    def part(self) -> DensePart:
-        """Phi of the rows."""
-        return DensePart(self._phi.detach())
-
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
-        phi = self._features(inputs).detach()
-        variance = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
-        return TermProjection(phi.numpy(), variance)
-
-    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
-        phi = self._features(inputs).detach()
-        covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
-        return phi.numpy(), covariance
-
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return Phi X^T, (rows, n)."""
-        return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n)."""
-        return torch.from_numpy(np.asarray(matrix @ matrix.T))
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return the squared norms |X_i|^2, (n,)."""
-        return torch.from_numpy(np.square(projection.matrix).sum(1))
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return Phi^T a, (F, p)."""
-        return self.part.transposed_root_times(coefficients)
-
-    def joined(self, inputs: Tensor) -> DensePart | None:
-        """Return Phi of the rows, followed by points, or None if there is a residual."""
-        if self._block.residual is not None:
-            return None
-        return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
-
-    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((vectors * signs) @ self.part.transposed_root_times(vectors).mT)).sum()
-
-    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the function of the inputs of n points to Phi z, (n, p).
-
-        Raises:
-            InvalidArgumentError: If there is a residual.
-        """
-        if self._block.residual is not None:
-            raise InvalidArgumentError(
-                "This process has no functions to draw, because the residual of its features is defined at given "
-                "points only. Use predict(X).sample() instead."
-            )
-        return super().functions(coordinates)
-
-
-class WalkTerm(SparseTerm, Term):
-    """A term f = s phi w with sparse phi and the coordinates s w, (N,).
-
-    Methods have the arguments of those of `Term`.
-
-    Args:
-        block: The block, with gradients.
-        inputs: The positions of the rows, (rows,).
-    """
-
-    advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
-
-    def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
-        super().__init__(block)
-        self._block, self._features = block, block.features(inputs, keep=True)
-
-    @cached_property
-    def _phi(self) -> sp.csr_array:
-        """The features (rows, N) of the rows."""
-        return self._features.matrix()
-
-    @cached_property
-    def used(self) -> NDArray[np.int64]:
-        """The columns (c,) of phi with entries."""
-        return np.flatnonzero(np.bincount(self._phi.indices))
-
-    @cached_property
-    def part(self) -> SparsePart:
-        """The columns of s phi with entries."""
-        return SparsePart(with_columns(self._phi, self.used), self.s2**0.5)
-
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, N) of n positions."""
-        return TermProjection(self._block.features(inputs, keep=False).matrix())
-
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 phi X^T, (rows, n)."""
-        return torch.from_numpy(self.s2 * (self._phi @ matrix.T).toarray())
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n)."""
-        return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return s^2 |X_i|^2, (n,)."""
-        return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 phi^T a, (N, p), in the precision of a."""
-        array = coefficients.numpy()
-        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
-
-    def joined(self, inputs: Tensor) -> SparsePart:
-        """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
-        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
-
-    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi and in s^2.
-
-        The entries of phi are those on its pattern.
-        """
-        values, pattern = self._features
-        right = torch.from_numpy(self._phi.T @ vectors.numpy())
-        in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
-        in_variance = 0.5 * (right.square() * signs).sum()
-        return (values * in_values).sum() + self.block_variance * in_variance
-
-
-class PrecisionTerm(Term):
-    """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
-
-    Methods have the arguments of those of `Term`.
-
-    Args:
-        block: The block, with gradients.
-        inputs: The inputs of the rows, (rows, D), or positions (rows,).
-    """
-
-    def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
-        self.name, self._block, self._projector = block.name, block, block.projector(inputs)
-        self._s2 = float(block.variance.detach())
-
-    @cached_property
-    def part(self) -> PrecisionPart:
-        """A Q^(-1/2) of the rows."""
-        return PrecisionPart(self._block.factor, self._projector, self._s2**0.5)
-
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the projection A (n, N) of n points."""
-        return TermProjection(self._block.projector(inputs))
-
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 A Q^-1 X^T, (rows, n)."""
-        return torch.from_numpy(self._s2 * products(self._block.factor, self._projector, matrix))
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X Q^-1 X^T, (n, n)."""
-        return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return the prior variances, (n,)."""
-        return self._block.diagonal(inputs)
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 Q^-1 A^T a, (N, p)."""
-        return torch.from_numpy(self._s2 * self._block.factor.solve(self._projector.T @ coefficients.numpy()))
-
-    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return draws of N(0, s^2 Q^-1), (N, p)."""
-        return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
-
-    def joined(self, inputs: Tensor) -> PrecisionPart:
-        """Return A Q^(-1/2) of the rows, followed by points."""
-        projector = sp.csr_array(sp.vstack([self._projector, self._block.projector(inputs)]))
-        return PrecisionPart(self._block.factor, projector, self._s2**0.5)
-
-    def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
-
-        With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
-        """
-        field, values = self._block.field, self._block.values
-        gathered = self._projector.T @ vectors.numpy()
-        solved = torch.from_numpy(self._block.factor.solve(gathered))
-        outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
-        in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))
-        in_variance = 0.5 * float(np.einsum("np,np,p->", gathered, solved.numpy(), signs.numpy()))
-        return (values * in_values).sum() + self._block.variance * in_variance
-
-
-def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows.
-
-    They are weights, grids, precisions, walks, and neighbors.
-
-    Args:
-        prior: The prior.
-        inputs: The inputs of the rows, (rows, D), or positions (rows,). They must be ordered if there are neighbors.
-
-    Raises:
-        InvalidArgumentError: If a block has no term of this kind.
-    """
-    if (prior.kernels and not prior.has_grids) or prior.adds_latent_points:
-        raise InvalidArgumentError(
-            "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
-            "grid, nor to latent neighbors. Use an approximation of the kernel, or a field with fixed values."
-        )
-    terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
-    terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
-    terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
-    terms += [_sparse_term(block, inputs) for block in prior.graph_features]
-    return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
-
-
-def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
-    """Return the term of sparse features at rows (n, ...), of nodes or of a product with columns."""
-    return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
-
-
-def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows.
-
-    It is preconditioned by the last term.
-
-    Args:
-        terms: The terms, at least one.
-        noise_diag: The diagonal of D, (rows,), positive.
-    """
-    last = terms[-1]
-    return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)
-
 
 # --- The terms of a prior given rows, and their moments at points ----------------------------------------------------
 
 ENTRIES = 2**22
-"""The number of entries of the projections of a chunk of points, and of coordinates in one solve."""
-MIN_SOLVED = 32
-"""The minimum number of points in one solve."""
+"""The number of entries of the projections of a chunk of points."""
 
 
+@dataclass(frozen=True, eq=False)
 class ConditionedTerms:
     """All terms at rows, with the coordinates of their coefficients and draws.
 
-    Args:
+    Attributes:
         terms: The terms.
         operator: The covariance C of the rows.
         coefficients: The coefficients a, (rows, k).
         draws: The draws w, (rows, m).
     """
 
-    def __init__(self, terms: Sequence[Term], operator: CGOperator, coefficients: Tensor, draws: Tensor) -> None:
-        self.terms, self.operator = terms, operator
-        self._coefficients, self._draws = coefficients, draws
+    terms: Sequence[Term]
+    operator: CGOperator
+    coefficients: Tensor
+    draws: Tensor
 
     @cached_property
     def mean_coordinates(self) -> dict[Term, Tensor]:
@@ -343,7 +77,7 @@ class ConditionedTerms:
 
         Two terms may have the same name.
         """
-        return {term: term.coordinates(self._coefficients) for term in self.terms}
+        return {term: term.coordinates(self.coefficients) for term in self.terms}
 
     @cached_property
     def sample_coordinates(self) -> dict[Term, Tensor]:
@@ -351,41 +85,39 @@ class ConditionedTerms:
 
         The parts are the unexplained and the explained one.
         """
-        u, _ = self.operator.prior_weights(self._draws.shape[1])
+        u, _ = self.operator.prior_weights(self.draws.shape[1])
         out = {}
         for term, part in zip(self.terms, self.operator.split(u), strict=True):
-            explained = term.coordinates(self._draws.to(term.dtype))
+            explained = term.coordinates(self.draws.to(term.dtype))
             prior = term.sample_coordinates(part.to(term.dtype), self.operator.seed)
             out[term] = torch.cat([prior - explained, explained], dim=1)
         return out
 
-    def solve(self, right: Tensor, tolerance: float) -> Tensor:
-        """Return C^-1 right, (rows, p).
 
-        Args:
-            right: The right-hand sides, (rows, p).
-            tolerance: The relative residual of the solves.
-        """
-        width = max(MIN_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
-        return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
-
-
+@dataclass(frozen=True, eq=False)
 class MarginalMoments:
     """The sum of some terms at n single points.
 
-    Args:
+    Attributes:
         conditioned: All terms given the rows.
         terms: The predicted terms.
         inputs: The inputs of the points, (n, D), or positions (n,).
         tolerance: The relative residual of solves.
     """
 
-    def __init__(self, conditioned: ConditionedTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float) -> None:
-        self.conditioned, self.terms, self.inputs, self.tolerance = conditioned, terms, inputs, tolerance
-        self._pairs: list[tuple[Term, TermProjection]] = [(term, term.project(inputs)) for term in terms]
+    conditioned: ConditionedTerms
+    terms: Sequence[Term]
+    inputs: Tensor
+    tolerance: float
 
+    @cached_property
+    def _pairs(self) -> list[tuple[Term, TermProjection]]:
+        """The terms and their projections."""
+        return [(term, term.project(self.inputs)) for term in self.terms]
+
+    @property
     def mean(self) -> Tensor:
-        """Return the mean (n, k)."""
+        """The mean (n, k)."""
         coordinates = self.conditioned.mean_coordinates
         return total([times(projection.matrix, coordinates[term]) for term, projection in self._pairs])
 
@@ -401,7 +133,7 @@ class MarginalMoments:
         """Return the marginal posterior variances by a solve for each point, (n,)."""
         cross = total([term.cross(projection.matrix) for term, projection in self._pairs])
         prior = [term.covariance(projection.matrix).diagonal() for term, projection in self._pairs]
-        explained = (cross * self.conditioned.solve(cross, self.tolerance)).sum(0)
+        explained = (cross * self.conditioned.operator.solve(cross, self.tolerance)).sum(0)
         return total([*prior, *self._conditional_variances]) - explained
 
     @property
@@ -442,7 +174,7 @@ class JointMoments:
     @cached_property
     def solved(self) -> Tensor:
         """C^-1 of the covariance of rows and points, (rows, n)."""
-        return self._single.conditioned.solve(self.cross, self._single.tolerance)
+        return self._single.conditioned.operator.solve(self.cross, self._single.tolerance)
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -534,10 +266,6 @@ class IterativePosterior(Posterior):
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return MarginalMoments(self._conditioned, self._predicted, inputs, tolerance)
 
-    def mean(self, projected: MarginalMoments) -> Tensor:
-        """Return the posterior mean, (n, k)."""
-        return projected.mean()
-
     def variance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
         """Return the marginal posterior variances, (n,).
 
@@ -596,7 +324,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is not None:
             raise no_functions()
         terms, k = self._conditioned, self.coefficients.shape[1]
-        operator = terms.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
+        operator = replace(terms.operator, seed=int(torch.randint(2**62, (), generator=generator)))
         w, (u, _) = operator.draws(count * k, PATH_TOLERANCE).solved, operator.prior_weights(count * k)
         functions = []
         for term, part in zip(terms.terms, operator.split(u), strict=True):
@@ -645,8 +373,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is None:
             check_joint(len(inputs), "points", ", or sample_functions()")
         else:
-            max_points = max(limits().max_solved, min(MAX_JOINT, limits().max_joint_numbers // len(self.inputs)))
-            check_joint(len(inputs), "points", max_points=max_points)
+            check_joint_neighbors(len(inputs), len(self.inputs))
 
 
 PRODUCT_TOLERANCE = 1e-8
@@ -666,7 +393,7 @@ class PosteriorOperator:
 
     def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
         self._rows, self._size = rows, size
-        self._joined = rows.replaced(parts=parts)
+        self._joined = replace(rows, parts=parts)
 
     def __len__(self) -> int:
         return self._size
@@ -680,7 +407,7 @@ class PosteriorOperator:
 
         These are the coefficients of v at the points, for zeros at the rows.
         """
-        both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
+        both = replace(self._joined, noise_diag=torch.cat([self._rows.noise_diag, noise]))
         return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -714,7 +441,7 @@ SITE_TOLERANCE = 1e-11
 """The relative residual of solves for other targets and noise, in a search for sites."""
 
 
-class IterativeSolver(Inference):
+class IterativeSolver(Solver):
     """Gaussian regression by conjugate gradients.
 
     All solves are on demand.
@@ -726,6 +453,7 @@ class IterativeSolver(Inference):
         noise: The variance of one observation, 0-d.
         terms: The terms at the rows. If None, they are created.
         tolerance: The relative residual of the solve for the mean. The default is 1e-9.
+        order: The place of each row in the given order, (n,). If None, the rows are in the given order.
 
     Examples:
         >>> from rfgp.blocks import WeightBlock
@@ -744,14 +472,14 @@ class IterativeSolver(Inference):
         noise: Tensor,
         terms: Sequence[Term] | None = None,
         tolerance: float = TOLERANCE,
+        order: Tensor | None = None,
     ) -> None:
-        self._prior, self._rows, self._mean = prior, rows, mean
+        self._prior, self._mean, self._tolerance = prior, mean, tolerance
         self._terms = terms_of(prior, rows.inputs) if terms is None else terms
         noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
-        rows, self._bound, self._missing = with_feature_residuals(prior.dense, rows, noise, phi)
-        self._noise_diag = rows.noise_diag(noise).expand(len(rows))
-        self._repeated = rows.replicate_log_prob(noise)
-        self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
+        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, phi)
+        super().__init__(rows, mean, noise, bound=bound, missing=missing, order=order)
+        self._operator = operator_of(self._terms, self._noise.detach())
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -771,7 +499,8 @@ class IterativeSolver(Inference):
         It has an unbiased estimate of its gradient. See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._log_marginal_likelihood() + self._repeated + self._bound
+            squares, determinant = (self.residual * self.solved).sum(0), self._probes.log_determinant.value
+            value = log_density(squares, determinant, self._rows.output_weights, len(self._rows)) + self._other_terms
         if not torch.is_grad_enabled():
             return value
         score = self.score()
@@ -785,27 +514,24 @@ class IterativeSolver(Inference):
     @property
     def residual(self) -> Tensor:
         """The targets without the mean, (n, k)."""
-        return (self._rows.targets - self._mean).detach()
+        return self._residual.detach()
 
     @cached_property
-    def coefficients(self) -> Tensor:
+    def solved(self) -> Tensor:
         """The coefficients a = C^-1 (y - mean), (n, k)."""
         with torch.no_grad():
             return self._operator.solve(self.residual, self._tolerance)
 
-    def converges(self, max_iterations: int) -> bool:
+    def converges_quickly(self) -> bool:
         """Return whether conjugate gradients for coefficients converge in few iterations.
 
         If they do, the coefficients are cached.
-
-        Args:
-            max_iterations: The maximum number of iterations of each round.
         """
         try:
-            solution = self._operator.solve(self.residual, self._tolerance, max_iterations, fail_early=True)
+            solution = self._operator.solve(self.residual, self._tolerance, FEW_ITERATIONS, fail_early=True)
         except SolverError:
             return False
-        self.coefficients = solution
+        self.solved = solution
         return bool(torch.isfinite(solution).all())
 
     @cached_property
@@ -818,23 +544,28 @@ class IterativeSolver(Inference):
         """Draws for variances, (n, m)."""
         return self._operator.draws(NUM_PATHS, PATH_TOLERANCE).solved
 
-    def _log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log marginal likelihood of y, 0-d, without gradients."""
-        output_weights, n = self._rows.output_weights, len(self._rows)
-        square, k = (self.residual * self.coefficients).sum(0) @ output_weights, float(output_weights.sum())
-        return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
-
     @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._operator.covariance_times(self.coefficients)
+        return self.in_given_order(self._operator.covariance_times(self.solved))
 
-    @cached_property
+    @property
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,).
 
         For more than 256 rows they are estimates from draws.
         """
+        return self.in_given_order(self._row_variances)
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (1 - v_i / D_i) / D_i of C^-1, with the posterior variances v of f at the rows, (n,)."""
+        noise = self._noise.detach()
+        return (1 - self._row_variances / noise).clamp_min(1e-12) / noise
+
+    @cached_property
+    def _row_variances(self) -> Tensor:
+        """The posterior variances of f at the rows in the order of the solver, (n,)."""
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= limits().max_solved:
@@ -849,8 +580,7 @@ class IterativeSolver(Inference):
     @property
     def log_determinant(self) -> Tensor:
         """An estimate of the log determinant of I + K D^-1, 0-d."""
-        diagonal = self._noise_diag.detach()
-        return self._probes.log_determinant.value - diagonal.log().sum()
+        return self._probes.log_determinant.value - self._noise.detach().log().sum()
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p).
@@ -876,32 +606,20 @@ class IterativeSolver(Inference):
         """
         with torch.no_grad():
             output_weights, probes = self._rows.output_weights, self._probes.normalized
-            vectors = torch.cat([self.coefficients, probes], dim=1)
+            vectors = torch.cat([self.solved, probes], dim=1)
             signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (vectors.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0) * output_weights
-        total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
-        return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._repeated + self._bound
+            in_mean = self.solved.sum(0) * output_weights
+        total = (self._noise * in_noise_diag).sum() + (self._mean * in_mean).sum()
+        return sum((term.score(vectors, signs) for term in self._terms), start=total) + self._other_terms
 
     def posterior(self) -> IterativePosterior:
         """Return the posterior, which stores coefficients and draws for the variances."""
-        noise_diag, known = self._noise_diag.detach().clone(), None
+        noise_diag, known = self._noise.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
-            known = ConditionedTerms(self._terms, self._operator, self.coefficients, self._paths)
-        inputs, solved = self._rows.inputs, (self.coefficients, self._paths)
+            known = ConditionedTerms(self._terms, self._operator, self.solved, self._paths)
+        inputs, solved = self._rows.inputs, (self.solved, self._paths)
         return IterativePosterior(self._prior.detached(), inputs, noise_diag, *solved, known)
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
-
-        They are computed from `latent_variances`.
-
-        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i at the row.
-        """
-        with torch.no_grad():
-            variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)
-            mean = self._rows.targets - self.coefficients * variance[:, None]
-            return mean, variance + self._missing
 
 
 # --- Nearest neighbors of latent values, by conjugate gradients ------------------------------------------------------
@@ -944,7 +662,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     return typical > MIN_NOISE_RATIO * float(np.median(deviations) ** 2)
 
 
-class LatentSolver(Inference):
+class LatentSolver(IterativeSolver):
     """Rows in the given order under latent nearest neighbors and other blocks.
 
     The other blocks are weights and sparse precisions.
@@ -954,20 +672,26 @@ class LatentSolver(Inference):
         rows: The data.
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        ordered: The solver of the ordered rows. If None, it is created.
+        terms: The terms at the ordered rows. If None, they are created.
+        tolerance: The relative residual of the solve for the mean. The default is 1e-9.
 
     Raises:
         InvalidArgumentError: If a block cannot be combined with neighbors.
     """
 
     def __init__(
-        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
+        self,
+        prior: Prior,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        terms: Sequence[Term] | None = None,
+        tolerance: float = TOLERANCE,
     ) -> None:
         check_sum(prior)
-        self._arguments, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
-        if ordered is None:
-            ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
-        self._ordered = ordered
+        self._arguments, order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        ordered = prior.detached(), rows.take(order), mean.detach(), noise.detach()
+        super().__init__(*ordered, terms, tolerance, order)
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -979,12 +703,7 @@ class LatentSolver(Inference):
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
-        ordered = self._ordered.with_data(rows.take(self._order), mean.detach(), noise.detach())
-        return type(self)(self._arguments[0], rows, mean, noise, ordered)
-
-    def converges_quickly(self) -> bool:
-        """Return whether conjugate gradients converge in few iterations."""
-        return self._ordered.converges(FEW_ITERATIONS)
+        return type(self)(self._arguments[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d.
@@ -992,21 +711,16 @@ class LatentSolver(Inference):
         The gradient is that of neighbors conditioned on observations. See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._ordered.log_marginal_likelihood()
+            value = super().log_marginal_likelihood()
         if not self._arguments[0].wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
 
-    @property
-    def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood."""
-        return self._ordered.likelihood_error
-
     def posterior(self) -> IterativePosterior:
         """Return the posterior of the ordered rows, with draws for the variances."""
         with torch.no_grad():
-            return self._ordered.posterior()
+            return super().posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
@@ -1016,32 +730,5 @@ class LatentSolver(Inference):
         return self._by_observations.leave_one_out()
 
     @property
-    def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._in_given_order(self._ordered.coefficients)
-
-    @property
-    def fitted(self) -> Tensor:
-        """The posterior mean of f at the rows, (n, k)."""
-        return self._in_given_order(self._ordered.fitted)
-
-    @property
-    def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,).
-
-        For more than 256 rows they are estimates from draws.
-        """
-        return self._in_given_order(self._ordered.latent_variances)
-
-    @property
-    def log_determinant(self) -> Tensor:
-        """An estimate of the log determinant of I + K D^-1, 0-d."""
-        return self._ordered.log_determinant
-
-    @property
     def _by_observations(self) -> WhitenedSolver:
         return WhitenedSolver.of(*self._arguments)
-
-    def _in_given_order(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of ordered rows in the given order."""
-        return values[torch.argsort(self._order)]

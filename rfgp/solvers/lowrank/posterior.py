@@ -93,21 +93,6 @@ class Extensions:
     num_outputs: int
 
     @classmethod
-    def of(
-        cls, prior: Prior, names: Sequence[str] | None, count: int, k: int, generator: torch.Generator
-    ) -> "Extensions":
-        """Draw the extensions of terms.
-
-        Args:
-            prior: The prior.
-            names: The names of the terms. If None, all.
-            count: The number of draws.
-            k: The number of outputs of a draw.
-            generator: A generator on the CPU.
-        """
-        return cls.of_blocks([b for b in prior.weights if names is None or b.name in names], count, k, generator)
-
-    @classmethod
     def of_blocks(cls, blocks: Iterable[WeightBlock], count: int, k: int, generator: torch.Generator) -> "Extensions":
         """Draw the extensions of blocks.
 
@@ -118,9 +103,9 @@ class Extensions:
             generator: A generator on the CPU.
         """
         parts = [
-            (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
+            (block, block.design, KernelDraws.of(block.design, block.parameters, count, k, generator))
             for block in blocks
-            if isinstance(block.new_levels, LatticeDesign)
+            if isinstance(block.design, LatticeDesign)
         ]
         return cls(tuple(parts), count, k)
 
@@ -137,9 +122,6 @@ class Extensions:
 
 
 # --- The posterior of the weights of features, and its projection to points ------------------------------------------
-
-SUM_ENTRIES = 2**22
-"""The maximum number of entries of features that are summed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,9 +353,16 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
+        """Return the scaled features of n points, (n, F)."""
+        return self.features(inputs)
+
+    def features(self, inputs: Tensor) -> Tensor:
         """Return the scaled features of n points, (n, F).
 
         They are 0 for terms that are not predicted.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
         """
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
@@ -409,21 +398,6 @@ class LowRankPosterior(Posterior):
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a root of the covariance of weighted sums over points.
-
-        Returns:
-            The root, (m, r), or None if features miss a part of the function that points share.
-        """
-        if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
-            return None
-        size, sums = max(1, SUM_ENTRIES // max(self.width, 1)), weights.new_zeros(len(inputs), self.width)
-        owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
-        parts = (torch.split(tensor, size) for tensor in (inputs.flatten(0, 1), weights.flatten(), owners))
-        for points, factors, owner in zip(*parts, strict=True):
-            sums = sums.index_add(0, owner, factors[:, None] * self.project(points))
-        return self.uncertainty.root(sums)
-
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, k), and factor (F, F) or rows (n, F), by name."""
         return super().tensors() | self.uncertainty.tensors()
@@ -451,11 +425,7 @@ class LowRankPosterior(Posterior):
                 "This process has no functions to draw, because its residual is defined at given points only. Use "
                 "predict(X).sample(), or InducingPoints(method='sor')."
             )
-        weights = self.sample_weights(count, generator)
-        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
-        if not extensions.parts:
-            return lambda inputs: self.project(inputs) @ weights
-        return lambda inputs: self.project(inputs) @ weights + extensions.evaluate(inputs)
+        return self._extended(self._functions(count, generator), count, generator)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, k) at b of them.
@@ -468,17 +438,27 @@ class LowRankPosterior(Posterior):
         )
         if shares_residual or not self.uncertainty.draws_weights(num_points, count):
             return None
-        weights = self.sample_weights(count, generator)
+        weights = self._sample_weights(count, generator)
 
         def values(inputs: Tensor) -> Tensor:
-            projected = self.project(inputs)
+            projected = self.features(inputs)
             return with_noise(projected @ weights, self.residual_variance(inputs, projected), generator)
 
         return values
 
-    def sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
+    def _sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw weights from their posterior, (count, F, k)."""
         return self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
+
+    def _functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw the sums of the features, a map of inputs to (count, n, k)."""
+        weights = self._sample_weights(count, generator)
+        return lambda inputs: self.features(inputs) @ weights
+
+    def _extended(self, functions: Functions, count: int, generator: torch.Generator) -> Functions:
+        """Return functions with draws of the parts of terms outside the boxes of lattices."""
+        extensions = Extensions.of_blocks(self.predicted, count, self.weights.shape[1], generator)
+        return (lambda inputs: functions(inputs) + extensions.evaluate(inputs)) if extensions.parts else functions
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.
@@ -532,11 +512,12 @@ class LowRankPosterior(Posterior):
     @property
     def _with_missing_parts(self) -> list[tuple[WeightBlock, Design]]:
         """The predicted terms on designs whose features miss a part, and these designs."""
-        return [
-            (block, block.design)
-            for block in self.prior.weights
-            if (self.terms is None or block.name in self.terms) and block.residual is not None and block.design
-        ]
+        return [(b, b.design) for b in self.predicted if b.residual is not None and b.design is not None]
+
+    @property
+    def predicted(self) -> list[WeightBlock]:
+        """The blocks of the predicted terms."""
+        return [block for block in self.prior.weights if self.terms is None or block.name in self.terms]
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
@@ -544,13 +525,13 @@ class LowRankPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        left, right = self.of(first).project(inputs), self.of(second).project(inputs)
+        left, right = self.of(first).features(inputs), self.of(second).features(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         if self.derivative_column is not None:
             return self.uncertainty.between(left, right) + shared._missing_derivative_covariance(inputs)
         residual = self.prior.dense.with_residuals_of(shared.terms)
         total = self.uncertainty.between(left, right)
-        return total + residual.residual_covariance(inputs, shared.project(inputs))
+        return total + residual.residual_covariance(inputs, shared.features(inputs))
 
     @property
     def _residual(self) -> Weights:

@@ -45,6 +45,7 @@ is the Kullback-Leibler divergence from the variational posterior to the exact o
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -60,14 +61,15 @@ from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
 from rfgp.solvers.lowrank.statistics import (
     LinearModel,
-    ParameterGradients,
     Statistics,
     WeightSolution,
     accumulate_gram,
     add_symmetric_product,
     block_rows,
+    gradient_sums,
     needs_root,
     quadratic_form,
+    quadratic_forms,
     root_of,
     solve,
     solve_root,
@@ -79,6 +81,32 @@ from rfgp.solvers.role import Inference
 # --- Bayesian linear regression on features, in blocks of rows, with memory O(block x F + F^2) -----------------------
 
 _LOG_2PI = math.log(2 * math.pi)
+
+
+class RowMoments(NamedTuple):
+    """The posterior of f at some rows of weights of features, for moments of rows left out."""
+
+    targets: Tensor  # y, (b, k)
+    residual: Tensor  # y minus the posterior mean of f, (b, k)
+    known: Tensor  # the posterior variances Phi_i A^-1 Phi_i^T of f, (b,)
+    noise_diag: Tensor  # D, () or (b,)
+    missing: Tensor  # the residual variances that are not in D, (b,)
+
+
+def left_out(parts: Iterable[RowMoments]) -> tuple[Tensor, Tensor]:
+    """Return the mean (n, k) and variance (n,) of each row given all others.
+
+    C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
+
+    Args:
+        parts: The moments of the rows, in parts.
+    """
+    means, variances = [], []
+    for targets, residual, known, noise_diag, missing in parts:
+        complement = 1 - known / noise_diag  # 1 - h_i
+        means.append(targets - residual / complement[:, None])
+        variances.append(noise_diag / complement + missing)
+    return torch.cat(means), torch.cat(variances)
 
 
 def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
@@ -133,21 +161,24 @@ class LowRankSolver(Inference):
 
         Both take one pass over the rows.
         """
-        model = self.model
-        return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
+        return with_gradient(self._value, *self.model.tensors)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        required = RequiredGradients(needs[1], needs[2], needs[3:], self.solution.is_ill_conditioned)
-        inverse = torch.cholesky_inverse(self.solution.factor) if required.inverse else None
-        by_row = inverse if required.by_row(self._detached) else None
-        by_row = self.solution.factor if required.by_solves and by_row is not None else by_row
-        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, required, by_row)))
-        grad_parameters = [
-            total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
-        ]
-        all_gradients = [*closed_gradients(self._detached, self.solution, totals, inverse), *grad_parameters]
-        gradients = [gradient if need else None for gradient, need in zip(all_gradients, needs, strict=True)]
-        return log_marginal_likelihood_of(self._detached, self.solution, totals), lambda: gradients
+        """Return the value, and its gradients in `LinearModel.tensors`."""
+        model, (factor, weights) = self._detached, self.solution
+        output_weights, through_noise = model.output_weights, not model.is_homoscedastic and (needs[1] or needs[2])
+        inverse, by_row = torch.cholesky_inverse(factor) if any(needs[1:]) else None, None
+        if any(needs[3:]) or through_noise:
+            by_row = factor if self.solution.is_ill_conditioned else inverse
+        objective = partial(_log_densities, weights, by_row, self.solution.is_ill_conditioned)
+        total, *gradients = summed(model, partial(gradient_sums, objective, needs))
+        value = total - 0.5 * (weights.square().sum(0) @ output_weights)
+        value = value - output_weights.sum() * factor.diagonal().log().sum()
+        if inverse is not None:
+            in_noise, in_variances = closed_gradients(model, self.solution, inverse)
+            gradients[1:3] = gradients[1] + in_noise, gradients[2] + in_variances
+        pairs = zip(gradients, model.tensors, needs, strict=True)
+        return value, lambda: [gradient.to(tensor) if need else None for gradient, tensor, need in pairs]
 
     @cached_property
     def effective_dof_fraction(self) -> float:
@@ -157,38 +188,41 @@ class LowRankSolver(Inference):
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
-
         Args:
             rows: The rows whose moments are returned. If None, all.
         """
-        means, variances, model = [], [], self._detached
         with torch.no_grad():
-            for block in (model.rows if rows is None else rows).blocks(block_rows(model.num_features)):
-                phi = model.phi(block).double()
-                scaled_phi = model.scale * phi
-                noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
-                root = half_solve(self.solution.factor, scaled_phi.mT)
-                complement = 1 - root.square().sum(0) / noise_diag  # 1 - h_i
-                residual = block.targets - model.mean - scaled_phi @ self.solution.weights
-                means.append(block.targets - residual / complement[:, None])
-                once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
-                residual_variances = model.weights.unscaled_residual_variances(phi, block.inputs)
-                fitc, vfe = model.fitc_variances @ residual_variances, model.vfe_variances @ residual_variances
-                variances.append(noise_diag / complement + once * fitc + vfe)
-        return torch.cat(means), torch.cat(variances)
+            return left_out(self._moments(self.model.rows if rows is None else rows))
+
+    def _moments(self, rows: Rows) -> Iterator[RowMoments]:
+        """Yield the moments of blocks of rows."""
+        model = self._detached
+        for block in rows.blocks(block_rows(model.num_features)):
+            phi = model.phi(block).double()
+            scaled_phi = model.scale * phi
+            known = half_solve(self.solution.factor, scaled_phi.mT).square().sum(0)
+            residual = block.targets - model.mean - scaled_phi @ self.solution.weights
+            missing = model.weights.unscaled_residual_variances(phi, block.inputs)
+            once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
+            missing = once * (model.fitc_variances @ missing) + model.vfe_variances @ missing
+            noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
+            yield RowMoments(block.targets, residual, known, noise_diag, missing)
 
     def posterior(self) -> LowRankPosterior:
         """Return the posterior of the weights, with gradients if these are enabled."""
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
-            solution = solve(_differentiable_statistics(model), model.scale, model.noise)
+            solution = differentiable_solution(model)
         prior = Prior(weights=model.weights.blocks)
         return LowRankPosterior(prior, solution.weights, FactorCovariance(solution.factor))
 
 
-def _differentiable_statistics(model: LinearModel) -> Statistics:
-    """Return the statistics of one block of all rows, for autograd."""
+def differentiable_solution(model: LinearModel) -> WeightSolution:
+    """Return the posterior of the weights for autograd, from one block of all rows.
+
+    Args:
+        model: The rows and their features.
+    """
     all_rows = gathered(model.rows)
     phi = model.phi(all_rows).double()
     noise_diag = model.with_fitc_noise(all_rows, phi).noise_diag(model.noise)
@@ -197,234 +231,68 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
     statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
     is_needed = needs_root(statistics, model.scale, model.noise)
-    return statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
+    statistics = statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
+    return solve(statistics, model.scale, model.noise)
 
 
-class RequiredGradients(NamedTuple):
-    """Which gradients are required. The gradient in the mean is always computed.
+def _log_densities(
+    weights: Tensor,  # (F, k)
+    matrix: Tensor | None,  # (F, F)
+    is_factor: bool,
+    model: LinearModel,
+    block: Block,
+) -> tuple[Tensor, Tensor]:
+    """Return the log density of a block given the weights, 0-d, and a scalar for its gradient, 0-d.
 
-    Attributes:
-        noise: Whether the gradient in the noise is required.
-        variances: Whether the gradient in the variances of the terms is required.
-        parameters: Whether the gradient in each parameter of the features is required.
-        by_solves: Whether A is so ill-conditioned that products with A^-1 need solves.
-    """
-
-    noise: bool
-    variances: bool
-    parameters: Needs
-    by_solves: bool = False
-
-    @property
-    def through_features(self) -> bool:
-        """Whether the gradient in a parameter of the features is required."""
-        return any(self.parameters)
-
-    def by_row(self, model: LinearModel) -> bool:
-        """Return whether a gradient is a sum over rows of terms in A^-1.
-
-        Args:
-            model: The linear model of the rows.
-        """
-        through_noise = self.noise or (self.variances and model.weights.adds_noise)
-        return self.through_features or (through_noise and not model.is_homoscedastic)
-
-    @property
-    def inverse(self) -> bool:
-        """Whether A^-1 is required."""
-        return self.noise or self.variances or self.through_features
-
-
-class Totals(NamedTuple):
-    """Sums over the rows for the log marginal likelihood and its gradient."""
-
-    square: Tensor  # 0-d, sum over rows and outputs of c_j r_ij^2 / D_i
-    logs: Tensor  # 0-d, sum of w_i log(2 pi (noise + fixed_i))
-    bound: Tensor  # (T,), sum of w_i q_ti / (noise + fixed_i) over residuals that bound the likelihood
-    bound_grad_noise: Tensor  # 0-d, the derivative of -k/2 sum_t s_t^2 bound_t in the noise
-    grad_mean: Tensor  # (k,)
-    grad_noise: Tensor  # 0-d
-    grad_fitc: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    grad_parameters: tuple[Tensor, ...]  # 0 if not needed
-
-    @classmethod
-    def of(cls, sums: Sums) -> "Totals":
-        """Return the totals from a flat tuple of their fields.
-
-        The gradients in the parameters are last.
-
-        Args:
-            sums: The fields.
-        """
-        square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, *grad_parameters = sums
-        return cls(square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, tuple(grad_parameters))
-
-
-class _SecondPass:
-    """The second pass over some rows.
+    The scalar adds -k/2 sum_i Phi_i A^-1 Phi_i^T / D_i, the part of log|A| that depends on rows.
 
     Args:
-        weights: The posterior mean w, (F, k).
-        needs: The required gradients.
-        inverse: A^-1 (F, F), or the factor of A for solves, if a gradient needs it by row.
-        model: The model with the rows.
+        weights: The posterior mean w.
+        matrix: A^-1. If None, no gradient needs it by row.
+        is_factor: Whether the matrix is the factor of A. For an ill-conditioned A, products with A^-1 would multiply by
+            large numbers that cancel.
+        model: The model.
+        block: A block of its rows.
     """
-
-    def __init__(self, weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> None:
-        self._model, self._needs, self._scaled_weights = model, needs, model.scale[:, None] * weights
-        self._inverse = inverse
-        if inverse is not None and not needs.by_solves:
-            self._inverse = model.scale[:, None] * inverse * model.scale
-        zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
-        self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
-        self._bound, self._grad_fitc = terms.clone(), terms.clone()
-        self._grad_mean, self._output_weights = torch.zeros_like(model.mean), model.output_weights
-        self._grad_parameters = ParameterGradients(model, needs.parameters)
-
-    def add(self, block: Block) -> None:
-        """Add a block of rows."""
-        model, phi = self._model, self._grad_parameters.features(block)
-        block = model.with_fitc_noise(block, phi)
-        residual = block.targets - model.mean - (phi @ self._scaled_weights.to(phi)).double()
-        noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
-        self._square += ((residual.square() @ self._output_weights) * precision).sum()
-        self._square += block.weighted_replicate_squares(model.noise).sum()
-        self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
-        self._grad_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._output_weights
-        bound_noise_gradient = self._add_bound(block, phi) if model.weights.has_residual else None
-        if self._needs.by_row(model):
-            noise_gradient = self._add_noise(block, phi, residual, bound_noise_gradient)
-            if self._grad_parameters.is_needed:
-                grad_residual = self._grad_residual(block, noise_gradient) if model.weights.has_residual else None
-                self._grad_parameters.add(self._grad_features(block, phi, residual, grad_residual), grad_residual)
-
-    def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
-        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals with a VFE bound.
-
-        Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
-        """
-        noise = block.observation_noise(self._model.noise)
-        ratios = self._model.weights.unscaled_residual_variances(phi, block.inputs) * (block.counts() / noise)
-        self._bound += torch.where(self._model.vfe_variances > 0, ratios.sum(1), 0.0)
-        noise_gradient = 0.5 * self._output_weights.sum() * (self._model.vfe_variances @ (ratios / noise))
-        self._bound_grad_noise += noise_gradient.sum()
-        return noise_gradient
-
-    def _add_noise(
-        self, block: Block, phi: Tensor, residual: Tensor, bound_noise_gradient: Tensor | None
-    ) -> Tensor | None:
-        """Add to the gradients in the noise and in residuals.
-
-        Return the gradient in each row's noise, (b,), or None if all rows have the same noise.
-        """
-        model = self._model
-        assert self._inverse is not None
-        self._inverse = self._inverse.to(phi)
-        if self._needs.by_solves:  # A^-1 itself would be multiplied by large numbers that cancel
-            self._phi_inverse = torch.cholesky_solve((model.scale * phi).mT, self._inverse).mT * model.scale
+    phi, output_weights, scale = model.phi(block), model.output_weights, model.scale.detach()
+    rows = model.with_fitc_noise(block, phi)
+    noise, noise_diag = rows.observation_noise(model.noise), rows.noise_diag(model.noise)
+    residual = rows.targets - model.mean - (phi @ (scale[:, None] * weights).to(phi)).double()
+    squares = ((residual.square() @ output_weights) / noise_diag).sum()
+    squares = squares + rows.weighted_replicate_squares(model.noise).sum()
+    logs = rows.counts() * (_LOG_2PI + noise.log())
+    if model.weights.has_residual:  # that of VFE bounds the likelihood
+        missing = model.vfe_variances @ model.weights.unscaled_residual_variances(phi, block.inputs)
+        logs = logs + rows.counts() * missing / noise
+    value = -0.5 * (squares + output_weights.sum() * logs.sum())
+    if matrix is None:
+        return value, value
+    with torch.no_grad():
+        if is_factor:
+            pushed = torch.cholesky_solve((scale * phi).mT, matrix.to(phi)).mT * scale
         else:
-            self._phi_inverse = phi @ self._inverse
-        if model.is_homoscedastic:
-            return None
-        leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
-        noise_gradient = (residual.square() @ self._output_weights + k * leverage) / block.noise_diag(
-            model.noise
-        ) - k * block.counts()
-        noise_gradient = noise_gradient + block.weighted_replicate_squares(model.noise)
-        noise_gradient = noise_gradient * (0.5 / block.observation_noise(model.noise))
-        self._grad_noise += noise_gradient.sum()
-        if bound_noise_gradient is not None:
-            noise_gradient = noise_gradient + bound_noise_gradient
-        if model.weights.adds_noise:
-            grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ noise_gradient
-            self._grad_fitc += torch.where(model.fitc_variances > 0, grad_fitc, 0.0)
-        return noise_gradient
-
-    def _grad_residual(self, block: Block, noise_gradient: Tensor | None) -> Tensor:
-        """Return the derivatives in the variances of residuals, (T, b).
-
-        Args:
-            block: The rows.
-            noise_gradient: The derivative in each row's noise, (b,). If None, no residual is noise.
-        """
-        model = self._model
-        bound = (-0.5 * self._output_weights.sum() / block.noise_diag(model.noise)).expand(len(block))
-        grad_residual = model.vfe_variances[:, None] * bound
-        return (
-            grad_residual if noise_gradient is None else grad_residual + model.fitc_variances[:, None] * noise_gradient
-        )
-
-    def _grad_features(self, block: Block, phi: Tensor, residual: Tensor, grad_residual: Tensor | None) -> Tensor:
-        """Return the derivatives in the features of a block, (b, F).
-
-        Args:
-            block: The rows.
-            phi: The features without the prior scales, (b, F).
-            residual: The targets minus the predicted means, (b, k).
-            grad_residual: The derivatives in the variances of residuals, (T, b). If None, there are no residuals.
-        """
-        model, k, noise_diag = self._model, self._output_weights.sum(), block.noise_diag(self._model.noise)
-        weighted = (residual * self._output_weights).to(phi)
-        out = torch.addmm(self._phi_inverse, weighted, self._scaled_weights.to(phi).mT, beta=-float(k))
-        out *= (1 / noise_diag).to(phi).reshape(-1, 1)
-        if grad_residual is not None:
-            out -= 2 * grad_residual.repeat_interleave(torch.tensor(model.weights.sizes), dim=0).mT.to(phi) * phi
-        return out
-
-    def sums(self) -> Sums:
-        """Return the totals as a flat tuple."""
-        values = (self._square, self._logs, self._bound, self._bound_grad_noise)
-        return (*values, self._grad_mean, self._grad_noise, self._grad_fitc, *self._grad_parameters.sums)
+            pushed = phi @ (scale[:, None] * matrix * scale).to(phi)
+    noise_diag = noise_diag.detach() if model.is_homoscedastic else noise_diag
+    return value, value - 0.5 * output_weights.sum() * (quadratic_forms(phi, pushed) / noise_diag).sum()
 
 
-def _second_pass(weights: Tensor, needs: RequiredGradients, inverse: Tensor | None, model: LinearModel) -> Sums:
-    """Return the totals of a model's rows."""
-    second = _SecondPass(weights, needs, inverse, model)
-    for block in model.blocks():
-        second.add(block)
-    return second.sums()
+def closed_gradients(model: LinearModel, solution: WeightSolution, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the parts of the gradients in noise and variances that are no sums over rows.
 
-
-def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
-    """Return the log marginal likelihood, 0-d, from the totals of the second pass.
-
-    Args:
-        model: The linear model of the rows.
-        solution: The posterior of the weights.
-        totals: The sums over the rows.
-    """
-    output_weights, log_determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
-    bound = model.variances @ totals.bound
-    squares = totals.square + solution.weights.square().sum(0) @ output_weights
-    return -0.5 * (squares + output_weights.sum() * (log_determinant + totals.logs + bound))
-
-
-def closed_gradients(
-    model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the gradients in mean, noise and variances.
+    With one noise for all rows, sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1.
 
     Args:
         model: The model.
         solution: The posterior of the weights.
-        totals: The sums of the second pass.
-        inverse: A^-1, (F, F). If None, only the gradient in the mean is computed.
+        inverse: A^-1, (F, F).
 
     Returns:
-        The gradients (k,), 0-d and (T,).
+        The parts of the gradients, 0-d and (T,).
     """
-    k, grad_noise, grad_variances = model.output_weights.sum(), None, None
-    if inverse is not None:
-        moments = model.weights.by_block(
-            solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1)
-        )
-        bound = -0.5 * k * totals.bound
-        grad_variances = 0.5 * moments / model.variances + totals.grad_fitc + bound
-        grad_noise = totals.grad_noise + totals.bound_grad_noise
-        if model.is_homoscedastic:  # sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
-            dof = len(inverse) - inverse.diagonal().sum()
-            grad_noise = 0.5 / model.noise * (totals.square + k * (dof - len(model.rows))) + totals.bound_grad_noise
-    return totals.grad_mean, grad_noise, grad_variances
+    diagonal, k = inverse.diagonal(), model.output_weights.sum()
+    moments = model.weights.by_block(solution.weights.square() @ model.output_weights + k * (diagonal - 1))
+    in_noise = 0.5 * k * (1 - diagonal).sum() / model.noise if model.is_homoscedastic else torch.zeros_like(model.noise)
+    return in_noise, 0.5 * moments / model.variances
 
 
 # --- The log marginal likelihood of rows under random Fourier features -----------------------------------------------
@@ -477,27 +345,24 @@ def _value(
     solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
     scaled_weights = model.scale[:, None] * solution.weights
     residual = centered - (phi @ scaled_weights.to(x)).double()
-    zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights
-    square = (residual.square() @ output_weights).sum() / noise
-    logs = count * torch.log(2 * torch.pi * noise)
-    grad_mean = residual.sum(0) / noise * output_weights
-    totals = Totals(square, logs, terms, zero, grad_mean, zero, terms, ())
-    inverse = torch.cholesky_inverse(solution.factor)
+    output_weights, weights = model.output_weights, solution.weights
+    squares = (residual.square() @ output_weights).sum() / noise
+    logs = 2 * solution.factor.diagonal().log().sum() + count * torch.log(2 * torch.pi * noise)
+    value = -0.5 * (squares + weights.square().sum(0) @ output_weights + output_weights.sum() * logs)
 
     def gradients() -> list[Tensor | None]:
-        grad_frequencies = None
+        inverse = torch.cholesky_inverse(solution.factor)
+        in_noise, in_variances = closed_gradients(model, solution, inverse)
+        in_noise = in_noise + 0.5 / noise * (squares - output_weights.sum() * count)
+        in_mean, in_frequencies = residual.sum(0) / noise * output_weights, None
         if needs[3]:
             scaled_inverse = (model.scale[:, None] * inverse * model.scale).to(x)
-            grad_frequencies = (
-                frequency_gradient(
-                    phi, x, residual * output_weights, scaled_weights, scaled_inverse, output_weights.sum(), trace_rows
-                )
-                / noise
-            )
-        closed = closed_gradients(model, solution, totals, inverse)
-        return [g if need else None for g, need in zip((*closed, grad_frequencies), needs, strict=True)]
+            weighted, k = residual * output_weights, output_weights.sum()
+            in_frequencies = frequency_gradient(phi, x, weighted, scaled_weights, scaled_inverse, k, trace_rows) / noise
+        found = in_mean, in_noise, in_variances, in_frequencies
+        return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
 
-    return log_marginal_likelihood_of(model, solution, totals), gradients
+    return value, gradients
 
 
 def frequency_gradient(

@@ -38,7 +38,6 @@ from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
 from rfgp.blocks import Weights
-from rfgp.blocks.role import residual_totals
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
 from rfgp.rows.blocks import Sums, added, sums_over_parts
@@ -88,6 +87,8 @@ class LinearModel:
             The default is 0.3.
         all_rows_homoscedastic: If `rows` are a part of all rows, whether none of all rows has a weight or its own
             noise. If None, `rows` are all.
+        in_float64: Whether features of float32 inputs are computed in float64. If None, it depends on the rounding
+            ratios.
     """
 
     weights: Weights
@@ -96,6 +97,18 @@ class LinearModel:
     noise: Tensor
     max_float32_error: float = 0.3
     all_rows_homoscedastic: bool | None = None
+    in_float64: bool | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the model depends on: mean, noise, variances of the terms, and parameters of features."""
+        return self.mean, self.noise, self.variances, *self.parameters
+
+    def at(self, mean: Tensor, noise: Tensor, variances: Tensor, *parameters: Tensor) -> "LinearModel":
+        """Return the model at other `tensors`, in their order."""
+        pairs = zip(self.weights.with_parameters(*parameters), variances, strict=True)
+        blocks = tuple(replace(block, parameters=own, variance=variance) for (block, own), variance in pairs)
+        return replace(self, weights=Weights(blocks), mean=mean, noise=noise)
 
     @property
     def num_features(self) -> int:
@@ -164,6 +177,8 @@ class LinearModel:
     @cached_property
     def needs_float64(self) -> bool:
         """Whether features of float32 inputs and their products are computed in float64."""
+        if self.in_float64 is not None:
+            return self.in_float64
         n, size, noise = len(self.rows), block_rows(self.num_features), float(self.noise.detach())
         if (
             math.sqrt(n * min(n, size)) * _FLOAT32_ERROR * float(self.variance.detach()) / noise
@@ -172,15 +187,14 @@ class LinearModel:
             return True
         return _AMPLIFICATION * math.sqrt(n * self.weights.rounding_variance / noise) > self.max_float32_error
 
-    def phi(self, block: Block, *parameters: Tensor) -> Tensor:
+    def phi(self, block: Block) -> Tensor:
         """Return the features of a block without scales, (b, F).
 
         Args:
             block: The rows.
-            parameters: The parameters of the features. If none are given, those of the model.
         """
         in_float64 = block.inputs.dtype != torch.float64 and self.needs_float64
-        out: Tensor = self.weights.features(block.inputs, *parameters, in_float64=in_float64)
+        out: Tensor = self.weights.features(block.inputs, in_float64=in_float64)
         return out.double() if in_float64 else out
 
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
@@ -229,9 +243,8 @@ def summed(
     if is_local(model.rows):
         return function(model)
     no_rows, is_homoscedastic = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_homoscedastic
-    max_error = -1.0 if model.needs_float64 else math.inf  # a part has fewer rows, but rounds like the whole
-    common = replace(
-        model.detached(), rows=no_rows, max_float32_error=max_error, all_rows_homoscedastic=is_homoscedastic
+    common = replace(  # a part has fewer rows, but rounds like the whole
+        model.detached(), rows=no_rows, in_float64=model.needs_float64, all_rows_homoscedastic=is_homoscedastic
     )
     return sums_over_parts(model.rows, partial(_of_part, common, function), combine)
 
@@ -241,54 +254,55 @@ def _of_part(model: LinearModel, function: Callable[[LinearModel], Sums], rows: 
         return function(replace(model, rows=rows))
 
 
-class ParameterGradients:
-    """Sums over blocks of rows of a gradient in the parameters of features.
+Objective = Callable[..., tuple[Tensor, Tensor]]
+"""Maps a model, a block of its rows and further tensors to a value, and to a scalar whose gradient is summed."""
+
+
+def gradient_sums(
+    objective: Objective, needs: Sequence[bool], model: LinearModel, further: Sequence[Tensor] = ()
+) -> Sums:
+    """Return sums over blocks of rows of a value and of the gradient of a scalar.
+
+    At solved weights, the gradient of a marginal likelihood is that of a sum over rows. The weights are at an optimum,
+    and the log determinant is linear in products of features at a given A^-1. One block of features is in memory at
+    once.
 
     Args:
-        model: The rows and their features.
-        needs: Whether each parameter needs a gradient.
+        objective: The value and the scalar of a block.
+        needs: Whether each of the tensors of the model, and of the further ones, needs a gradient.
+        model: The model, without gradients.
+        further: Further tensors on which the scalar depends. The default is none.
 
-    Attributes:
-        sums: The accumulated gradients in all parameters, float64, in their shapes, 0 if not needed.
+    Returns:
+        The value, 0-d, and the gradients in all of these tensors, float64, 0 if not needed.
     """
+    model, tensors = replace(model, in_float64=model.needs_float64), (*model.tensors, *further)
+    total, sums = model.noise.new_zeros(()), [torch.zeros_like(t, dtype=torch.float64) for t in tensors]
+    wanted, count = [number for number, need in enumerate(needs) if need], len(model.tensors)
+    for block in model.blocks():
+        leaves = [tensor.detach().requires_grad_(need) for tensor, need in zip(tensors, needs, strict=True)]
+        with torch.set_grad_enabled(bool(wanted)):
+            value, scalar = objective(model.at(*leaves[:count]), block, *leaves[count:])
+        total += value.detach()
+        if scalar.requires_grad:
+            found = torch.autograd.grad(scalar, [leaves[number] for number in wanted], allow_unused=True)
+            for number, gradient in zip(wanted, found, strict=True):
+                if gradient is not None:
+                    sums[number] += gradient
+    return total, *sums
 
-    def __init__(self, model: LinearModel, needs: Sequence[bool]) -> None:
-        self._model, self._needs = model, tuple(needs)
-        self.sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in model.parameters]
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether any parameter needs a gradient."""
-        return any(self._needs)
+def quadratic_forms(phi: Tensor, pushed: Tensor) -> Tensor:
+    """Return phi_i^T M phi_i for a symmetric M, (b,) float64, differentiable once in phi.
 
-    def features(self, block: Block) -> Tensor:
-        """Return the features of the next block without scales, (b, F).
+    The gradient takes no further product.
 
-        Args:
-            block: The rows.
-        """
-        with torch.set_grad_enabled(self.is_needed):
-            pairs = zip(self._model.parameters, self._needs, strict=True)
-            self._leaves = tuple(parameter.detach().requires_grad_(need) for parameter, need in pairs)
-            self._phi = self._model.phi(block, *self._leaves)
-            self._totals = residual_totals(self._model.weights, block.inputs, *self._leaves)
-        return self._phi.detach()
-
-    def add(self, grad_features: Tensor, grad_residual: Tensor | None = None) -> None:
-        """Add the gradient for derivatives in the last block.
-
-        Args:
-            grad_features: The derivatives in the features, (b, F).
-            grad_residual: The derivatives in the variances of the kernels of residuals, (T, b). If None, they are 0.
-        """
-        outputs, gradients = [self._phi], [grad_features.to(self._phi)]
-        if grad_residual is not None and self._totals is not None and self._totals.requires_grad:
-            outputs, gradients = [self._phi, self._totals], [*gradients, grad_residual]
-        leaves = [leaf for leaf in self._leaves if leaf.requires_grad]
-        in_leaves = iter(torch.autograd.grad(outputs, leaves, gradients, allow_unused=True))
-        for total, need in zip(self.sums, self._needs, strict=True):
-            if need and (gradient := next(in_leaves)) is not None:
-                total += gradient
+    Args:
+        phi: The features, (b, F).
+        pushed: phi M without gradients, (b, F).
+    """
+    products = (phi * pushed).sum(1).double()
+    return 2 * products - products.detach()
 
 
 # --- The first pass over the rows: statistics for the posterior of the weights ----------------------------------------

@@ -11,4 +11,3 @@ from rfgp.solvers.onepass.solver import residual_variance_of as residual_varianc
 from rfgp.solvers.onepass.solver import restored as restored
 from rfgp.solvers.onepass.solver import scale_of as scale_of
 from rfgp.solvers.onepass.solver import supports as supports
-from rfgp.solvers.onepass.sums import SeriesMoments as SeriesMoments

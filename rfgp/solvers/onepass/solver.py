@@ -30,36 +30,50 @@ Let H = I - A^-1 and o = R phi^T P 1. The Fisher information is
     (N - o^T A^-1 o) / v                of the mean.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import Prior
+from rfgp.autograd import Gradients, Needs, input_derivatives, with_gradient
+from rfgp.blocks import Prior, WeightBlock
 from rfgp.blocks.role import Design
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.lattices.design import LatticeDesign
-from rfgp.linalg import cholesky
+from rfgp.lattices.design import Complex, LatticeDesign, series_at_points
 from rfgp.rows import Block, Rows
-from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, with_noise
-from rfgp.solvers.lowrank.posterior import Extensions
+from rfgp.solvers.lowrank import (
+    FactorCovariance,
+    LinearModel,
+    LowRankPosterior,
+    RowMoments,
+    WeightSolution,
+    differentiable_solution,
+    left_out,
+    quadratic_form,
+    solve,
+    with_noise,
+)
+from rfgp.solvers.lowrank import Statistics as WeightStatistics
 from rfgp.solvers.onepass.sums import (
     Layout,
     RowSums,
-    SeriesMoments,
     Statistics,
     assemble,
+    cached_sums,
     no_sums,
+    quadratic_series,
     row_blocks,
     statistics_of,
+    values_on_lattice,
     weighted_sums,
 )
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape
+from rfgp.solvers.role import Functions, Inference, Shape
 
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
@@ -67,38 +81,6 @@ DENSE_ENTRIES = 2**22
 """The maximum number of entries of features of points in one chunk, if transforms do not apply."""
 FEW_POINTS = 64
 """The maximum number of points for which features are used instead of transforms."""
-
-
-class WeightState(NamedTuple):
-    """The posterior of weights from statistics, as in `rfgp.solvers.onepass.solver`."""
-
-    factor: Tensor  # (F, F), the lower Cholesky factor of A
-    target: Tensor  # c, (F, k)
-    scores: Tensor  # u, (F, k)
-    ones: Tensor  # R phi^T P 1, (F,)
-    squares: Tensor  # |y - mean|^2, (k,)
-    totals: Tensor  # 1^T P (y - mean), (k,)
-    variance: Tensor  # v, 0-d
-
-    @classmethod
-    def of(cls, statistics: Statistics, mean: Tensor, variance: Tensor, scale: Tensor) -> "WeightState":
-        """Return the posterior of the weights.
-
-        Args:
-            statistics: The sums over the rows.
-            mean: The prior mean, (k,).
-            variance: The variance v, 0-d.
-            scale: The prior standard deviations of the weights, (F,).
-        """
-        root, n = scale / variance.sqrt(), statistics.observations
-        matrix = statistics.gram * root * root[:, None]
-        matrix.diagonal().add_(1)
-        factor = cholesky(matrix, "The matrix I + R G R of the lattice")
-        ones = root * statistics.ones
-        target = root[:, None] * statistics.target - ones[:, None] * mean
-        squares = statistics.squares - 2 * mean * statistics.totals + mean.square() * n
-        scores = torch.cholesky_solve(target, factor)
-        return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
 
 
 class RowSumsForUpdates(NamedTuple):
@@ -117,19 +99,15 @@ class RowSumsForUpdates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SeriesPosterior(Posterior):
+class SeriesPosterior(LowRankPosterior):
     """The posterior of f = phi diag(s) w plus the variance that designs miss.
 
     Moments at points are computed by Fourier series. Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        prior: The prior.
-        dense: The posterior of the weights, with features of points.
         row_sums: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
     """
 
-    prior: Prior
-    dense: LowRankPosterior
     row_sums: RowSumsForUpdates | None = None
 
     @property
@@ -143,81 +121,46 @@ class SeriesPosterior(Posterior):
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the posterior mean at points (n, D), (n, k)."""
-        return self._over(projected, self.moments_at_rows.mean, lambda phi, _: self.dense.mean(phi))
+        return self._over(projected, self.mean_within, lambda phi, _: phi @ self.weights)
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: self.dense.variance(x, phi))
+        by_features = super().variance
+        return self._over(inputs, self.variance_within, lambda phi, x: by_features(x, phi))
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariance, (n, n)."""
-        return self.dense.covariance(inputs, self.dense.project(inputs))
+        return super().covariance(inputs, self.features(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
-        return self.dense.root(inputs, self.dense.project(inputs))
-
-    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a covariance root (m, r) of sums over points (m, q, D) by weights (m, q)."""
-        return self.dense.root_of_sums(inputs, weights)
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return self.dense.cross_covariance(inputs, first, second)
-
-    def of(self, names: Sequence[str]) -> "SeriesPosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return replace(self, dense=self.dense.of(names))
-
-    def differentiated(self, column: int) -> "SeriesPosterior":
-        """Return the posterior of the derivative of the function in one column.
-
-        Raises:
-            InvalidArgumentError: If a term has no derivative.
-        """
-        return replace(self, dense=self.dense.differentiated(column))
+        return super().root(inputs, self.features(inputs))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n inputs, (count, n, k), from weights and the kernel.
 
         The kernel is used outside the box of the rows only. The variance that the modes miss is excluded.
         """
-        values = self._functions(count, generator)
-        extensions = Extensions.of(self.prior, self.dense.terms, count, self.dense.weights.shape[1], generator)
-        return lambda inputs: values(inputs) + extensions.evaluate(inputs)
+        return self._extended(self._functions(count, generator), count, generator)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, k) at b of them, or None if a root costs less."""
-        is_slope = self.dense.derivative_column is not None  # beyond the rows, points share a part of it
-        if is_slope or not self.dense.uncertainty.draws_weights(num_points, count):
+        is_slope = self.derivative_column is not None  # beyond the rows, points share a part of it
+        if is_slope or not self.uncertainty.draws_weights(num_points, count):
             return None
         functions = self._functions(count, generator)
         return lambda inputs: with_noise(functions(inputs), self._missing_variance(inputs), generator)
 
     def _functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw the sums of the features, (count, n, k)."""
-        drawn = self.dense.sample_weights(count, generator)  # (count, F, k)
-        draws = replace(self.dense, weights=drawn.movedim(0, 1).flatten(1))
-        series = SeriesMoments(draws)
-
-        def functions(inputs: Tensor) -> Tensor:
-            values = self._over(inputs, series.mean, lambda phi, _: draws.mean(phi))
-            return values.reshape(len(inputs), count, -1).movedim(0, 1)
-
-        return functions
+        """Draw the sums of the features, a map of inputs to (count, n, k)."""
+        drawn = self._sample_weights(count, generator)  # (count, F, k)
+        draws = replace(self, weights=drawn.movedim(0, 1).flatten(1))
+        return lambda inputs: draws.mean(inputs).reshape(len(inputs), count, -1).movedim(0, 1)
 
     def _missing_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) that the modes miss at points (n, D). They are 0 outside the box of a lattice."""
         total = torch.zeros(len(inputs), dtype=torch.float64)
-        for block in self.prior.dense.with_residuals_of(self.dense.terms).blocks:
+        for block in self.prior.dense.with_residuals_of(self.terms).blocks:
             if block.residual is not None and isinstance(block.design, LatticeDesign):
                 variance = block.prior_variance * block.design.residual_variance(*block.parameters)
                 total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
@@ -259,7 +202,7 @@ class SeriesPosterior(Posterior):
         If there are no sums, the weights and the factor are returned.
         """
         if self.row_sums is None:
-            return self.dense.tensors()
+            return super().tensors()
         sums, mean, noise = self.row_sums
         by_name = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
         return {**by_name, "mean": mean.contiguous(), "noise": noise.contiguous()}
@@ -267,7 +210,7 @@ class SeriesPosterior(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of these tensors for k outputs."""
         if self.row_sums is None:
-            return self.dense.shapes(n, k)
+            return super().shapes(n, k)
         empty = no_sums(self._layout, k).flat()
         shapes: dict[str, Shape] = {
             name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
@@ -280,26 +223,17 @@ class SeriesPosterior(Posterior):
     def _layout(self) -> Layout:
         return Layout.of(designs_of(self.prior))
 
-    @cached_property
-    def moments_at_rows(self) -> SeriesMoments:
-        """The moments at points in the box of the rows."""
-        return SeriesMoments(self.dense)
-
-    def is_outside(self, inputs: Tensor) -> Tensor:
-        """Return whether points (n, D) are outside the box of a lattice, (n,)."""
-        return self.moments_at_rows.is_outside(inputs)
-
     def _over(
         self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
         """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
-        size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
+        size = max(1, DENSE_ENTRIES // max(len(self.weights), 1))
 
         def from_features(x: Tensor) -> Tensor:
-            return torch.cat([by_features(self.dense.project(chunk), chunk) for chunk in torch.split(x, size)])
+            return torch.cat([by_features(self.features(chunk), chunk) for chunk in torch.split(x, size)])
 
-        wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
-        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.derivative_column is None):
+        wants_gradient = inputs.requires_grad or self.weights.requires_grad
+        if wants_gradient or (len(inputs) <= FEW_POINTS and self.derivative_column is None):
             return from_features(inputs)
         is_out = self.is_outside(inputs)
         if not bool(is_out.any()):
@@ -309,6 +243,148 @@ class SeriesPosterior(Posterior):
         out[~is_out] = inside
         out[is_out] = from_features(inputs[is_out])
         return out
+
+    def is_outside(self, inputs: Tensor) -> Tensor:
+        """Return whether points are outside the box of a lattice, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), dtype=torch.bool)
+        for block, _ in self._own:
+            if isinstance(block.design, LatticeDesign):
+                out |= block.design.is_outside(inputs)
+        return out
+
+    @cached_property
+    def _own(self) -> list[tuple[WeightBlock, slice]]:
+        """The blocks of the predicted sum, with the positions of their weights."""
+        blocks, predicted = self.prior.weights, self.predicted
+        ends = np.cumsum([0, *self.prior.dense.sizes])
+        columns = (slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        return [(block, part) for block, part in zip(blocks, columns, strict=True) if block in predicted]
+
+    @cached_property
+    def _scales(self) -> list[Tensor]:
+        """The prior standard deviations of the weights of these blocks, (F_b,) each."""
+        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+
+    def mean_within(self, inputs: Tensor) -> Tensor:
+        """Return the posterior mean at points in the box of the rows, (n, k).
+
+        It is a Fourier series on each lattice.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        out = torch.zeros(len(inputs), self.weights.shape[1], dtype=torch.float64)
+        for (block, columns), scale in zip(self._own, self._scales, strict=True):
+            weights = self._as_slopes(block, scale[:, None] * self.weights[columns])
+            if isinstance(block.design, LatticeDesign):
+                out += values_on_lattice(block.design, inputs, weights)
+            else:
+                out += self._dense_features(block, inputs) @ weights
+        return out
+
+    def variance_within(self, inputs: Tensor) -> Tensor:
+        """Return the marginal posterior variances at points in the box, (n,), including those of missing modes.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        known = self.known_variance(inputs)
+        if self.derivative_column is not None:
+            return known + self.missing_derivative_variances(inputs)
+        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
+        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
+        return known + sum(float(scale * variance) for scale, variance in pairs)
+
+    def known_variance(self, inputs: Tensor) -> Tensor:
+        """Return the posterior variances of the sums of features at points in the box, (n,).
+
+        Those of missing modes are excluded. They are a series on each doubled lattice and on the product of each two
+        lattices. Its coefficients are sums along the diagonals of the covariance of the weights.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
+        dense = [
+            None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
+            for block, _ in self._own
+        ]
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for a in range(len(self._own)):
+            for b in range(a + 1):
+                total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
+        return total.clamp_min(0)
+
+    def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
+        """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
+        assert block.design is not None
+        if self.derivative_column is None:
+            return block.design.fixed_features(inputs).double()
+        return input_derivatives(block.design.fixed_features, inputs, self.derivative_column)
+
+    def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
+        """Return the weights (F, m) of the derivative of features on a lattice.
+
+        Other weights are returned unchanged.
+
+        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
+        """
+        design = block.design
+        if self.derivative_column is None or not isinstance(design, LatticeDesign):
+            return weights
+        if self.derivative_column not in design.lattice.column_indices:
+            return torch.zeros_like(weights)
+        column = design.lattice.column_indices.index(self.derivative_column)
+        rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
+        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
+        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
+
+    def _pair(self, inputs: Tensor, a: int, b: int, dense: Sequence[Tensor | None]) -> Tensor:
+        """Return the covariance (n,) of two blocks at the same points."""
+        (first, _), (second, _) = self._own[a], self._own[b]
+        left, right = dense[a], dense[b]
+        covariance = self._covariance_of(a, b)
+        if left is not None and right is not None:
+            return ((left @ covariance) * right).sum(1)
+        if left is None and right is None:
+            assert isinstance(first.design, LatticeDesign)
+            assert isinstance(second.design, LatticeDesign)
+            lattices = [first.design.lattice]
+            if not lattices[0].same_as(second.design.lattice):
+                lattices.append(second.design.lattice)
+            angles = np.hstack([lattice.angles(lattice.columns(inputs)) for lattice in lattices])
+            return torch.as_tensor(series_at_points(angles, self._series[a, b]).real)
+        lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
+        assert isinstance(lattice.design, LatticeDesign)
+        assert features is not None
+        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
+
+    @cached_property
+    def _series(self) -> dict[tuple[int, int], Complex]:
+        """The series of the covariance of each pair of blocks on lattices."""
+        designs = [block.design for block, _ in self._own]
+        lattices = [(index, design) for index, design in enumerate(designs) if isinstance(design, LatticeDesign)]
+        pairs = ((first, second) for first in lattices for second in lattices if second[0] <= first[0])
+        return {
+            (a, b): quadratic_series(self._covariance_of(a, b).numpy(), first.modes, second.modes)
+            for (a, first), (b, second) in pairs
+        }
+
+    def _covariance_of(self, a: int, b: int) -> Tensor:
+        """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
+        (_, rows), (_, columns) = self._own[a], self._own[b]
+        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
+        covariance = self._as_slopes(self._own[a][0], covariance)
+        return self._as_slopes(self._own[b][0], covariance.mT).mT
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """A^-1, (F, F)."""
+        assert self.factor is not None
+        return torch.cholesky_inverse(self.factor)
 
 
 def weighted_by_precision(
@@ -338,21 +414,6 @@ def sum_names(layout: Layout) -> list[str]:
     return [*names, *(f"cross_{index}" for index in range(len(layout.pairs))), "gram", "num_rows"]
 
 
-def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
-    """Return the posterior of weights on fixed designs.
-
-    Args:
-        prior: The prior.
-        state: The posterior of the weights.
-        sums: The sums over the rows.
-        mean: The prior mean, (k,).
-        noise: The variance of one observation, 0-d.
-    """
-    weights = state.scores / state.variance.sqrt()
-    dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
-    return SeriesPosterior(prior, dense, RowSumsForUpdates(sums, mean, noise))
-
-
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior given sums over the rows.
 
@@ -363,9 +424,13 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
         noise: The variance of one observation, 0-d.
     """
     with torch.no_grad():
-        statistics = assemble(Layout.of(designs_of(prior)), sums)
-        state = WeightState.of(statistics, mean, noise + residual_variance_of(prior), scale_of(prior))
-        return posterior_with(prior, state, sums, mean, noise)
+        statistics = assemble(Layout.of(designs_of(prior)), sums).centered(mean)
+        weights = solve(statistics, scale_of(prior), noise + residual_variance_of(prior))
+        return _posterior(prior, weights, RowSumsForUpdates(sums, mean, noise))
+
+
+def _posterior(prior: Prior, solution: WeightSolution, row_sums: RowSumsForUpdates) -> SeriesPosterior:
+    return SeriesPosterior(prior, solution.weights, FactorCovariance(solution.factor), row_sums=row_sums)
 
 
 def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
@@ -439,15 +504,6 @@ def residual_variance_of(prior: Prior) -> Tensor:
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class WeightPosterior(NamedTuple):
-    """The posterior of the weights at some hyperparameters."""
-
-    state: WeightState
-    inverse: Tensor  # A^-1, (F, F)
-    mean: Tensor  # (k,)
-    scale: Tensor  # (F,)
-
-
 class SharedNoise:
     """Rows of one noise, by statistics for any hyperparameters.
 
@@ -460,41 +516,31 @@ class SharedNoise:
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
         self._variance, self.statistics = variance, statistics_of(designs, rows)
 
-    def has_sums_of(self, other: Any) -> bool:
-        """Return whether another object has the same sums over the rows.
-
-        Args:
-            other: A `SharedNoise` or `RowNoises`.
-        """
-        return isinstance(other, SharedNoise) and self.statistics is other.statistics
-
     @property
     def logs(self) -> Tensor:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self.statistics.observations * (_LOG_2PI + self._variance.log())
 
-    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
+    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
-            solved: The posterior of the weights.
-            residual_square: |y - mean|^2 - c^T u of all outputs, 0-d.
+            solver: The solver of the rows.
         """
-        diagonal = solved.inverse.diagonal()
-        residual = residual_square - solved.state.scores.square().sum()
+        diagonal = solver.inverse.diagonal()
         free = self.statistics.observations - len(diagonal) + diagonal.sum()
-        return 0.5 * (residual / self._variance - len(solved.mean) * free)
+        return 0.5 * (solver.square - solver.solution.weights.square().sum() - len(solver.mean) * free)
 
-    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
+    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of one output.
 
         Args:
-            solved: The posterior of the weights.
+            solver: The solver of the rows.
 
         Returns:
             The information of log v and log s^2, (F,), and of log v, 0-d.
         """
-        diagonal, rows = solved.inverse.diagonal(), solved.inverse.square().sum(1)
+        diagonal, rows = solver.inverse.diagonal(), solver.inverse.square().sum(1)
         return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
 
 
@@ -511,20 +557,11 @@ class RowNoises:
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
         self._layout, self._rows, self._variance = Layout.of(designs), rows, variance
+        key = *self._layout.designs, float(variance)
+        self.statistics, self.logs = cached_sums(rows, key, self._first_pass)
 
-    def has_sums_of(self, other: Any) -> bool:
-        """Return whether another object has the same sums over the rows.
-
-        Args:
-            other: A `SharedNoise` or `RowNoises`.
-        """
-        if not isinstance(other, RowNoises) or self._layout.designs != other._layout.designs:
-            return False
-        return self._rows is other._rows and bool(self._variance == other._variance)
-
-    @cached_property
     def _first_pass(self) -> tuple[Statistics, Tensor]:
-        """The statistics with P, and the sum of log(2 pi D), 0-d."""
+        """Return the statistics with P, and the sum of log(2 pi D), 0-d."""
         with torch.no_grad():
             weigh = partial(_with_logs, self._variance)
             (sums,), (logs,) = weighted_sums(self._layout, self._rows, weigh, num_values=1)
@@ -537,43 +574,31 @@ class RowNoises:
         (second, third), _ = weighted_sums(self._layout, self._rows, weigh, count=2)
         return assemble(self._layout, second), assemble(self._layout, third)
 
-    @property
-    def statistics(self) -> Statistics:
-        """The statistics with P."""
-        return self._first_pass[0]
-
-    @property
-    def logs(self) -> Tensor:
-        """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
-        return self._first_pass[1]
-
-    def in_log_variance(self, solved: WeightPosterior, residual_square: Tensor) -> Tensor:
+    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
-            solved: The posterior of the weights.
-            residual_square: Not used, because the residual is computed from the sums of the second pass.
+            solver: The solver of the rows.
         """
-        pass_sums, mean = self._second_pass[0], solved.mean
-        root = solved.scale / self._variance.sqrt()
-        weights = root[:, None] * solved.state.scores
-        squares = pass_sums.squares - 2 * mean * pass_sums.totals + mean.square() * pass_sums.observations
-        target = pass_sums.target - pass_sums.ones[:, None] * mean
-        residual = (squares + (weights * (pass_sums.gram @ weights - 2 * target)).sum(0)).sum()
-        used = (solved.inverse * (root[:, None] * pass_sums.gram * root)).sum() - self.statistics.observations
-        return 0.5 * (residual / self._variance + len(mean) * used)
+        statistics, root = self._second_pass[0], solver.scale.detach() / self._variance.sqrt()
+        squares = quadratic_form(
+            statistics.centered(solver.mean.detach()), solver.solution, solver.scale.detach(), self._variance
+        )
+        residual = squares - solver.solution.weights.square().sum()
+        used = (solver.inverse * (root[:, None] * statistics.gram * root)).sum() - self.statistics.observations
+        return 0.5 * (residual + len(solver.mean) * used)
 
-    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
+    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of one output.
 
         Args:
-            solved: The posterior of the weights.
+            solver: The solver of the rows.
 
         Returns:
             The information of log v and log s^2, (F,), and of log v, 0-d.
         """
         second, third = self._second_pass
-        root, inverse = solved.scale / self._variance.sqrt(), solved.inverse
+        root, inverse = solver.scale.detach() / self._variance.sqrt(), solver.inverse
         product = inverse @ (root[:, None] * second.gram * root)
         cubed = (inverse * (root[:, None] * third.gram * root)).sum()
         return (product * inverse).sum(1), second.observations - 2 * cubed + (product * product.mT).sum()
@@ -639,44 +664,52 @@ class OnePassSolver(Inference):
         Args:
             other: The other solver. If its sums over the rows differ, nothing is copied.
         """
-        if self.noises.has_sums_of(other.noises):
+        if self.noises.statistics is other.noises.statistics:
             self.noises = other.noises
-            vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
+            vars(self).update({name: vars(other)[name] for name in ("solution", "inverse") if name in vars(other)})
         return self
 
     @property
     def is_solved(self) -> bool:
         """Whether the posterior of the weights has been computed."""
-        return "state" in vars(self)
+        return "solution" in vars(self)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, from the statistics alone."""
         return with_gradient(self._value, self.mean, self.variance, self.scale)
 
     @cached_property
-    def state(self) -> "WeightState":
+    def _statistics(self) -> WeightStatistics:
+        """The statistics of the rows about the mean."""
+        return self.noises.statistics.centered(self.mean)
+
+    @cached_property
+    def solution(self) -> WeightSolution:
         """The posterior of the weights."""
         with torch.no_grad():
-            return WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
+            return solve(self._statistics, self.scale, self.variance)
 
     @cached_property
     def inverse(self) -> Tensor:
         """A^-1, (F, F)."""
-        return torch.cholesky_inverse(self.state.factor)
+        return torch.cholesky_inverse(self.solution.factor)
+
+    @cached_property
+    def square(self) -> Tensor:
+        """The quadratic form (y - mean)^T C^-1 (y - mean) of all outputs, 0-d."""
+        with torch.no_grad():
+            return quadratic_form(self._statistics, self.solution, self.scale, self.variance)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        state = self.state
-        variance, k = self.variance.detach(), len(self.mean)
-        residual_square = (state.squares - (state.target * state.scores).sum(0)).sum()
-        determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (residual_square / variance + k * (determinant + self.noises.logs))
+        (factor, weights), k = self.solution, len(self.mean)
+        value = -0.5 * (self.square + k * (2 * factor.diagonal().log().sum() + self.noises.logs))
 
         def gradients() -> Sequence[Tensor | None]:
-            diagonal = self.inverse.diagonal()
-            in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            in_variance = self.noises.in_log_variance(self._solved, residual_square) / variance
-            in_mean = (state.totals - state.ones @ state.scores) / variance
-            scale = self.scale.detach()
+            statistics, scale, variance = self.noises.statistics, self.scale.detach(), self.variance.detach()
+            in_log_scale = weights.square().sum(1) + k * (self.inverse.diagonal() - 1)
+            in_variance = self.noises.in_log_variance(self) / variance
+            totals = statistics.totals - statistics.observations * self.mean.detach()
+            in_mean = (totals - (scale * statistics.ones) @ weights) / variance
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
             return [
                 gradient if need else None
@@ -684,10 +717,6 @@ class OnePassSolver(Inference):
             ]
 
         return value, gradients
-
-    @property
-    def _solved(self) -> WeightPosterior:
-        return WeightPosterior(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
@@ -702,15 +731,16 @@ class OnePassSolver(Inference):
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
-            state, inverse, k = self.state, self.inverse, len(self.mean)
-            variance, diagonal = self.variance.detach(), inverse.diagonal()
-            (in_both, of_variance), squared = self.noises.information(self._solved), inverse.square()
+            inverse, k = self.inverse, len(self.mean)
+            diagonal = inverse.diagonal()
+            (in_both, of_variance), squared = self.noises.information(self), inverse.square()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
             cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
-            solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
-            of_mean = (self.noises.statistics.observations - state.ones @ solved) / variance
+            ones = self.scale / self.variance.sqrt() * self.noises.statistics.ones
+            solved = torch.cholesky_solve(ones[:, None], self.solution.factor)[:, 0]
+            of_mean = (self.noises.statistics.observations - ones @ solved) / self.variance
             return total + of_mean * (in_mean.mT @ in_mean)
 
     @cached_property
@@ -720,32 +750,30 @@ class OnePassSolver(Inference):
 
     def posterior(self) -> SeriesPosterior:
         """Return the posterior of the weights, with the sums over the rows for updates."""
-        sums, prior = self.noises.statistics.sums, self.prior.detached()
+        sums = self.noises.statistics.sums
         if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
-            return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
+            row_sums = RowSumsForUpdates(sums, self.mean.detach(), self.noise.detach())
+            return _posterior(self.prior.detached(), self.solution, row_sums)
         if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
-            dense = LowRankSolver(LinearModel(self.prior.dense, self.rows, self.mean, self.noise)).posterior()
-            return SeriesPosterior(self.prior, dense, RowSumsForUpdates(sums, self.mean, self.noise))
-        state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
-        return posterior_with(self.prior, state, sums, self.mean, self.noise)
+            solution = differentiable_solution(LinearModel(self.prior.dense, self.rows, self.mean, self.noise))
+        else:
+            solution = solve(self._statistics, self.scale, self.variance)
+        return _posterior(self.prior, solution, RowSumsForUpdates(sums, self.mean, self.noise))
 
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        See `LowRankSolver.leave_one_out`.
-
         Args:
             rows: The rows whose moments are returned, in a second pass. If None, all.
         """
-        means, variances = [], []
         with torch.no_grad():
-            moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
-            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if rows is None else rows):
-                noise_diag = block.noise_diag(self.variance.detach())
-                fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)
-                complement = 1 - known / noise_diag
-                residual = block.targets - self.mean - fitted
-                means.append(block.targets - residual / complement[:, None])
-                once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
-                variances.append(noise_diag / complement + once * missing)
-        return torch.cat(means), torch.cat(variances)
+            return left_out(self._moments(self.rows if rows is None else rows))
+
+    def _moments(self, rows: Rows) -> Iterator[RowMoments]:
+        """Yield the moments of blocks of rows."""
+        posterior, missing = self.posterior(), residual_variance_of(self.prior)
+        for block in row_blocks(Layout.of(designs_of(self.prior)), rows):
+            residual = block.targets - self.mean - posterior.mean_within(block.inputs)
+            known, noise_diag = posterior.known_variance(block.inputs), block.noise_diag(self.variance)
+            once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
+            yield RowMoments(block.targets, residual, known, noise_diag, once * missing)

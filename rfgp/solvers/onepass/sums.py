@@ -19,28 +19,26 @@ added and subtracted.
 Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one lattice.
 """
 
-import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.autograd import input_derivatives
-from rfgp.blocks import WeightBlock
 from rfgp.blocks.role import Design
 from rfgp.errors import DataError
 from rfgp.lattices import Lattice, Modes
 from rfgp.lattices.design import Complex, Floats, LatticeDesign, series_at_points, sums_at_frequencies
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums, sums_over_parts
-from rfgp.solvers.lowrank import LowRankPosterior
+from rfgp.solvers.lowrank import Statistics as WeightStatistics
+from rfgp.torch_context import Recent
 
 # --- Products of real features on lattices, and series of such products ----------------------------------------------
 
@@ -91,44 +89,38 @@ def real_projections(values: Complex, modes: Modes) -> Floats:
     return np.concatenate([scaled.real, scaled.imag[1:]])
 
 
-def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of features of two sets of modes of one lattice.
+def sums_of_products(sums: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of features of two sets of modes.
 
     The shape is (2 p + 1, 2 q + 1).
 
     Args:
-        generator: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        sums: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1), for modes of one lattice.
+            For modes of two lattices, the sums of products of exponentials, in the shapes of both.
         first: The p modes of the first set.
         second: The q modes of the second set.
     """
-    a, b = (flat_indices(indices_of(modes), generator.shape) for modes in (first, second))
-    zero, flat = generator.size // 2, generator.reshape(-1)
-    return _products(flat[zero + a[:, None] - b], flat[zero + a[:, None] + b], first, second)
-
-
-def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of features of modes of two lattices.
-
-    The shape is (2 p + 1, 2 q + 1).
-
-    Args:
-        sums: The sums of products of exponentials, in the shapes of both lattices.
-        first: The p modes on the first lattice.
-        second: The q modes on the second lattice.
-    """
-    d = first.lattice.num_columns
-    a, b = (flat_indices(indices_of(m), shape) for m, shape in zip((first, second), _sides(sums, d), strict=True))
-    inner = math.prod(sums.shape[d:])
+    _, a, b = _offsets(first, second)
     zero, flat = sums.size // 2, sums.reshape(-1)
-    return _products(flat[zero + inner * a[:, None] - b], flat[zero + inner * a[:, None] + b], first, second)
-
-
-def _products(differences: Complex, totals: Complex, first: Modes, second: Modes) -> Floats:
     scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
-    minus, plus = scale * differences, scale * totals
+    minus, plus = scale * flat[zero + a[:, None] - b], scale * flat[zero + a[:, None] + b]
     cosines = np.hstack([plus.real + minus.real, (plus.imag - minus.imag)[:, 1:]])
     sines = np.hstack([plus.imag + minus.imag, (minus.real - plus.real)[:, 1:]])
     return np.vstack([cosines, sines[1:]])
+
+
+def _offsets(first: Modes, second: Modes) -> tuple[tuple[int, ...], Integers, Integers]:
+    """Return the shape of sums of products of exponentials of two sets of modes, and the offsets of both.
+
+    Offsets (p + 1,) and (q + 1,) are from the middle of the flattened sums.
+    """
+    lattices = first.lattice, second.lattice
+    if lattices[0] is lattices[1] or lattices[0].same_as(lattices[1]):
+        shape = lattices[0].doubled_shape
+        return shape, flat_indices(indices_of(first), shape), flat_indices(indices_of(second), shape)
+    shapes = lattices[0].shape, lattices[1].shape
+    outer = flat_indices(indices_of(first), shapes[0]) * math.prod(shapes[1])
+    return (*shapes[0], *shapes[1]), outer, flat_indices(indices_of(second), shapes[1])
 
 
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
@@ -162,14 +154,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         The coefficients on the doubled lattice, or on the product of both lattices.
     """
     p, q = len(first.indices) + 1, len(second.indices) + 1
-    is_same = first.lattice is second.lattice or first.lattice.same_as(second.lattice)
-    shapes = (first.lattice.doubled_shape,) * 2 if is_same else (first.lattice.shape, second.lattice.shape)
-    shape = shapes[0] if is_same else (*shapes[0], *shapes[1])
-    inner = 1 if is_same else math.prod(shapes[1])
-    a, b = (
-        flat_indices(indices_of(modes), lattice_shape)
-        for modes, lattice_shape in zip((first, second), shapes, strict=True)
-    )
+    shape, a, b = _offsets(first, second)
     size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
     for rows in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
         scale = 0.5 * amplitudes(first)[rows, None] * amplitudes(second)
@@ -178,7 +163,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         cs[:, 1:] = covariance[rows, q:]
         sc[rows > 0], ss[rows > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
         minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
-        starts = size // 2 + inner * a[rows, None]
+        starts = size // 2 + a[rows, None]
         indices, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
         total += np.bincount(indices, values.real, minlength=size)
         total += 1j * np.bincount(indices, values.imag, minlength=size)
@@ -194,10 +179,6 @@ def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
     """
     strides = np.cumprod((1, *shape[:0:-1]))[::-1]
     return np.asarray(indices @ strides, dtype=np.int64)
-
-
-def _sides(sums: Complex, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return sums.shape[:d], sums.shape[d:]
 
 
 # --- Sums over rows for designs without hyperparameters, in one pass -------------------------------------------------
@@ -290,20 +271,37 @@ class RowSums:
     """The sums over some rows.
 
     Attributes:
-        generators: The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1).
-        projections: The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z.
-        crosses: The sums for each pair of lattices, in the shapes of both.
-        gram: The matrix Z^T P Z, (q, q).
+        arrays: The sums of `generators`, `projections` and `crosses`, and `gram`.
+        num_lattices: The number of lattices.
         num_rows: The number of rows.
         num_outputs: The number k of targets.
     """
 
-    generators: tuple[Complex, ...]
-    projections: tuple[Complex, ...]
-    crosses: tuple[Complex, ...]
-    gram: Floats
+    arrays: tuple[Any, ...]
+    num_lattices: int
     num_rows: int
     num_outputs: int
+
+    @property
+    def generators(self) -> tuple[Complex, ...]:
+        """The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1)."""
+        return self.arrays[: self.num_lattices]
+
+    @property
+    def projections(self) -> tuple[Complex, ...]:
+        """The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z."""
+        return self.arrays[self.num_lattices : 2 * self.num_lattices]
+
+    @property
+    def crosses(self) -> tuple[Complex, ...]:
+        """The sums for each pair of lattices, in the shapes of both."""
+        return self.arrays[2 * self.num_lattices : -1]
+
+    @property
+    def gram(self) -> Floats:
+        """The matrix Z^T P Z, (q, q)."""
+        gram: Floats = self.arrays[-1]
+        return gram
 
     @property
     def observations(self) -> float:
@@ -317,13 +315,12 @@ class RowSums:
             other: The sums over the other rows, of the same layout.
             sign: 1 to add the other rows, which is the default, or -1 to remove them.
         """
-        mine, theirs = self._arrays(), other._arrays()
-        combined = [a + sign * b for a, b in zip(mine, theirs, strict=True)]
-        return self._with(combined, self.num_rows + sign * other.num_rows)
+        arrays = tuple(a + sign * b for a, b in zip(self.arrays, other.arrays, strict=True))
+        return replace(self, arrays=arrays, num_rows=self.num_rows + sign * other.num_rows)
 
     def flat(self) -> tuple[Tensor, ...]:
         """Return the sums as real tensors (...), with the number of rows last."""
-        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self._arrays()]
+        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self.arrays]
         return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
 
     def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
@@ -332,18 +329,9 @@ class RowSums:
         Args:
             tensors: The tensors (...) of `flat`.
         """
-        arrays = [tensor.numpy() for tensor in tensors[:-1]]
-        kinds = self._arrays()
-        parts = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
-        return self._with(parts, round(float(tensors[-1])))
-
-    def _arrays(self) -> list[Any]:
-        return [*self.generators, *self.projections, *self.crosses, self.gram]
-
-    def _with(self, arrays: Sequence[Any], num_rows: int) -> "RowSums":
-        count = len(self.generators)
-        parts = tuple(arrays[:count]), tuple(arrays[count : 2 * count]), tuple(arrays[2 * count : -1])
-        return RowSums(*parts, arrays[-1], num_rows, self.num_outputs)
+        pairs = zip(tensors[:-1], self.arrays, strict=True)
+        arrays = (t.numpy().view(np.complex128) if np.iscomplexobj(a) else t.numpy() for t, a in pairs)
+        return replace(self, arrays=tuple(arrays), num_rows=round(float(tensors[-1])))
 
 
 def no_sums(layout: Layout, num_outputs: int) -> RowSums:
@@ -355,14 +343,13 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
     """
     q = 1 + num_outputs + layout.num_dense
     lattices = layout.lattices
-    return RowSums(
-        tuple(np.zeros(lattice.doubled_shape, dtype=np.complex128) for lattice in lattices),
-        tuple(np.zeros((*lattice.shape, q), dtype=np.complex128) for lattice in lattices),
-        tuple(np.zeros((*lattices[a].shape, *lattices[b].shape), dtype=np.complex128) for a, b in layout.pairs),
-        np.zeros((q, q)),
-        0,
-        num_outputs,
-    )
+    shapes = [
+        *(lattice.doubled_shape for lattice in lattices),
+        *((*lattice.shape, q) for lattice in lattices),
+        *((*lattices[a].shape, *lattices[b].shape) for a, b in layout.pairs),
+    ]
+    arrays = (*(np.zeros(shape, dtype=np.complex128) for shape in shapes), np.zeros((q, q)))
+    return RowSums(arrays, len(lattices), 0, num_outputs)
 
 
 def sums_over(layout: Layout, rows: Rows) -> RowSums:
@@ -454,8 +441,8 @@ def sums_of_block(layout: Layout, block: Block) -> RowSums:
         crosses.append(sums_at_frequencies(np.hstack([angles[a], angles[b]]), ones.astype(np.complex128), shape))
     design = np.hstack([np.ones((len(block), 1)), columns])
     gram = np.hstack([ones[:, None], weighted]).T @ design
-    parts = tuple(v for v, _ in transformed), tuple(b for _, b in transformed)
-    return RowSums(*parts, tuple(crosses), gram, len(block), block.num_outputs)
+    arrays = *(v for v, _ in transformed), *(b for _, b in transformed), *crosses, gram
+    return RowSums(arrays, len(layout.lattices), len(block), block.num_outputs)
 
 
 def _transforms(angles: Floats, ones: Floats, columns: Floats, lattice: Lattice) -> tuple[Complex, Complex]:
@@ -493,8 +480,9 @@ def _check_inside(lattice: Lattice, points: Tensor) -> None:
 
 # --- Sufficient statistics of Gaussian regression on fixed designs ---------------------------------------------------
 
-MAX_CACHED_SUMS = 2
-"""The maximum number of cached sums of each set of rows, such as those on two lattices."""
+MAX_CACHED = 3
+"""The maximum number of cached results of each set of rows: sums on two lattices, and statistics of their modes."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,12 +509,19 @@ class Statistics:
     observations: float
     sums: RowSums
 
+    def centered(self, mean: Tensor) -> WeightStatistics:
+        """Return the statistics of features and of targets minus a mean.
 
-_Cache = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
-_SUMS_CACHE: _Cache = weakref.WeakKeyDictionary()
-"""The last sums over each set of rows, with their layouts."""
-_STATISTICS_CACHE: _Cache = weakref.WeakKeyDictionary()
-"""The last statistics of each set of rows, with their designs."""
+        Args:
+            mean: The mean, (k,).
+        """
+        target, observations = self.target - self.ones[:, None] * mean, self.squares.new_tensor(self.observations)
+        squares = self.squares - 2 * mean * self.totals + mean.square() * observations
+        return WeightStatistics(self.gram, target, squares.sum(), observations, observations)
+
+
+_CACHE: weakref.WeakKeyDictionary[Rows, Recent[Any]] = weakref.WeakKeyDictionary()
+"""The last sums and statistics of each set of rows, with their keys."""
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
@@ -539,33 +534,23 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
         rows: The rows.
     """
     layout = Layout.of(designs)
-    statistics: Statistics = _cached(
-        _STATISTICS_CACHE, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
-    )
-    return statistics
+
+    def compute() -> Statistics:
+        return assemble(layout, cached_sums(rows, layout.key, lambda: sums_over(layout, rows)))
+
+    return cached_sums(rows, ("statistics", *layout.designs), compute)
 
 
-def row_sums(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows, which are read unless sums are cached.
+def cached_sums(rows: Rows, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+    """Return the result of a function of rows, or one of the last results with the same key.
 
     Args:
-        layout: The layout of the designs.
-        rows: The rows.
+        rows: The rows, for whose lifetime results are cached.
+        key: What the result depends on, besides the rows.
+        compute: Returns the result.
     """
-    sums: RowSums = _cached(_SUMS_CACHE, MAX_CACHED_SUMS, rows, layout.key, lambda: sums_over(layout, rows))
-    return sums
-
-
-def _cached(cache: _Cache, max_results: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
-    """Return the result for a key and rows. The last `max_results` results are cached."""
-    results = cache.setdefault(rows, [])
-    for known_key, result in results:
-        if len(known_key) == len(key) and all(a is b or a == b for a, b in zip(known_key, key, strict=True)):
-            return result
-    result = compute()
-    results.append((key, result))
-    del results[:-max_results]
-    return result
+    found: T = _CACHE.setdefault(rows, Recent(MAX_CACHED)).find(key, compute)
+    return found
 
 
 def assemble(layout: Layout, sums: RowSums) -> Statistics:
@@ -630,15 +615,15 @@ def _sums_of_products(
     assert isinstance(first, LatticeDesign)
     assert isinstance(second, LatticeDesign)
     if lattices[0] == lattices[1]:
-        return within_lattice(sums.generators[lattices[0]], first.modes, second.modes)
+        return sums_of_products(sums.generators[lattices[0]], first.modes, second.modes)
     low, high = sorted((lattices[0], lattices[1]))
     cross = sums.crosses[layout.pairs.index((low, high))]
     if lattices[0] == low:
-        return between_lattices(cross, first.modes, second.modes)
-    return between_lattices(cross, second.modes, first.modes).T
+        return sums_of_products(cross, first.modes, second.modes)
+    return sums_of_products(cross, second.modes, first.modes).T
 
 
-# --- Means and variances of weights on fixed designs, by fast Fourier transforms -------------------------------------
+# --- Values of weights on lattices, by fast Fourier transforms --------------------------------------------------------
 
 
 def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
@@ -658,162 +643,3 @@ def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tenso
         both = series_at_points(angles, pair[0] if len(pair) == 1 else pair[0] + 1j * pair[1])
         values += [both.real, both.imag][: len(pair)]
     return torch.as_tensor(np.stack(values, axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class SeriesMoments:
-    """The moments of f = phi diag(s) w at points in the box of the rows.
-
-    The mean is a Fourier series on each lattice. The variance is a series on each doubled lattice and on the product of
-    each two lattices. Its coefficients are sums along the diagonals of the covariance of the weights.
-
-    Attributes:
-        posterior: The posterior of the weights.
-    """
-
-    posterior: LowRankPosterior
-
-    def is_outside(self, inputs: Tensor) -> Tensor:
-        """Return whether points are outside the box of a lattice, (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
-        out = torch.zeros(len(inputs), dtype=torch.bool)
-        for block, _ in self._own:
-            if isinstance(block.design, LatticeDesign):
-                out |= block.design.is_outside(inputs)
-        return out
-
-    @cached_property
-    def _own(self) -> list[tuple[WeightBlock, slice]]:
-        """The blocks of the predicted sum, with the positions of their weights."""
-        ends = np.cumsum([0, *self.posterior.prior.dense.sizes])
-        pairs = zip(
-            self.posterior.prior.weights, (slice(int(a), int(b)) for a, b in itertools.pairwise(ends)), strict=True
-        )
-        return [
-            (block, columns)
-            for block, columns in pairs
-            if self.posterior.terms is None or block.name in self.posterior.terms
-        ]
-
-    @cached_property
-    def _scales(self) -> list[Tensor]:
-        """The prior standard deviations of the weights of these blocks, (F_b,) each."""
-        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
-
-    def mean(self, inputs: Tensor) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
-        out = torch.zeros(len(inputs), self.posterior.weights.shape[1], dtype=torch.float64)
-        for (block, columns), scale in zip(self._own, self._scales, strict=True):
-            weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[columns])
-            if isinstance(block.design, LatticeDesign):
-                out += values_on_lattice(block.design, inputs, weights)
-            else:
-                out += self._dense_features(block, inputs) @ weights
-        return out
-
-    def variance(self, inputs: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n,), including those of missing modes.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
-        known = self.known_variance(inputs)
-        if self.posterior.derivative_column is not None:
-            return known + self.posterior.missing_derivative_variances(inputs)
-        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
-        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
-        return known + sum(float(scale * variance) for scale, variance in pairs)
-
-    def known_variance(self, inputs: Tensor) -> Tensor:
-        """Return the posterior variances of the sums of features, (n,).
-
-        Those of missing modes are excluded.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
-        dense = [
-            None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
-            for block, _ in self._own
-        ]
-        total = torch.zeros(len(inputs), dtype=torch.float64)
-        for a in range(len(self._own)):
-            for b in range(a + 1):
-                total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
-        return total.clamp_min(0)
-
-    def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
-        """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
-        assert block.design is not None
-        if self.posterior.derivative_column is None:
-            return block.design.fixed_features(inputs).double()
-        return input_derivatives(block.design.fixed_features, inputs, self.posterior.derivative_column)
-
-    def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
-        """Return the weights (F, m) of the derivative of features on a lattice.
-
-        Other weights are returned unchanged.
-
-        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
-        """
-        design = block.design
-        if self.posterior.derivative_column is None or not isinstance(design, LatticeDesign):
-            return weights
-        if self.posterior.derivative_column not in design.lattice.column_indices:
-            return torch.zeros_like(weights)
-        column = design.lattice.column_indices.index(self.posterior.derivative_column)
-        rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
-        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
-        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
-
-    def _pair(self, inputs: Tensor, a: int, b: int, dense: Sequence[Tensor | None]) -> Tensor:
-        """Return the covariance (n,) of two blocks at the same points."""
-        (first, _), (second, _) = self._own[a], self._own[b]
-        left, right = dense[a], dense[b]
-        covariance = self._covariance_of(a, b)
-        if left is not None and right is not None:
-            return ((left @ covariance) * right).sum(1)
-        if left is None and right is None:
-            assert isinstance(first.design, LatticeDesign)
-            assert isinstance(second.design, LatticeDesign)
-            return torch.as_tensor(series_at_points(*self._quadratic(inputs, first.design, second.design, a, b)).real)
-        lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
-        assert isinstance(lattice.design, LatticeDesign)
-        assert features is not None
-        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
-
-    def _quadratic(
-        self, inputs: Tensor, first: LatticeDesign, second: LatticeDesign, a: int, b: int
-    ) -> tuple[Floats, Complex]:
-        """Return the angles of points and the series of the covariance of two blocks on lattices."""
-        angles = first.lattice.angles(first.lattice.columns(inputs))
-        if not first.lattice.same_as(second.lattice):
-            angles = np.hstack([angles, second.lattice.angles(second.lattice.columns(inputs))])
-        key = a, b
-        if key not in self._series:
-            self._series[key] = quadratic_series(self._covariance_of(a, b).numpy(), first.modes, second.modes)
-        return angles, self._series[key]
-
-    @cached_property
-    def _series(self) -> dict[tuple[int, int], Complex]:
-        return {}
-
-    def _covariance_of(self, a: int, b: int) -> Tensor:
-        """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
-        (_, rows), (_, columns) = self._own[a], self._own[b]
-        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
-        covariance = self._as_slopes(self._own[a][0], covariance)
-        return self._as_slopes(self._own[b][0], covariance.mT).mT
-
-    @cached_property
-    def inverse(self) -> Tensor:
-        """A^-1, (F, F)."""
-        assert self.posterior.factor is not None
-        return torch.cholesky_inverse(self.posterior.factor)

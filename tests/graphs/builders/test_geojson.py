@@ -73,17 +73,6 @@ def test_sensors_without_edge_move_to_the_nearest_road(file):
     np.testing.assert_allclose(roads.sensor_fractions, expected, rtol=2e-4)
 
 
-def test_ids_properties_and_members_are_kept(file):
-    roads = [
-        {**feature("LineString", [[0, 0], [50, 0]], oneway="yes", lanes=["2", "3"], name=None), "id": "way/7"},
-        {**feature("MultiLineString", [[[50, 0], [50, 50]], [[50, 50], [90, 50]]], ref="A1"), "id": 8},
-    ]
-    found = graphs.read_roads(file(roads, crs=PLANE, name="streets", other=1), None)
-    assert found.road_ids == ("way/7", 8, 8)
-    assert list(found.road_properties) == [roads[0]["properties"], {"ref": "A1"}, {"ref": "A1"}]
-    assert (found.metadata, found.num_one_way) == ({"name": "streets", "crs": PLANE}, 1)
-
-
 @pytest.mark.parametrize("has_pyproj", [True, False])
 @pytest.mark.parametrize(
     ("name", "metric"),

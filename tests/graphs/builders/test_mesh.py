@@ -179,15 +179,6 @@ def test_cut_mesh_warns_with_a_remedy(nodes):
 # --- files ---------------------------------------------------------------------------------------
 
 
-def test_mesh_files_are_read(tmp_path):
-    BOX.export(tmp_path / "box.stl")
-    assert len(graphs.load_mesh(tmp_path / "box.stl").vertices) == 8  # STL repeats them per face
-    faces = np.concatenate([BOX.faces, [[0, 0, 1]]])
-    trimesh.Trimesh(BOX.vertices, faces, process=False).export(tmp_path / "m.ply")
-    with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 13 faces"):
-        assert len(graphs.load_mesh(tmp_path / "m.ply").faces) == 12
-
-
 def test_sliver_between_faces_stays(tmp_path):
     """A strip of two squares: vertex 6 is on the common side, only the faces to the right have it as a corner."""
     vertices = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (1, 0.5)]

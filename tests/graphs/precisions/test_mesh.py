@@ -193,26 +193,6 @@ def test_thin_faces_leave_the_posterior_unchanged(eps, alpha, error):
     np.testing.assert_allclose(found, expected, atol=error)
 
 
-@pytest.mark.parametrize(("alpha", "seed"), [(2, 0), (3, 1)])
-@pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning", "ignore::graphs.UnreferencedVerticesWarning")
-def test_damaged_surface_stays_whole(alpha, seed):
-    """Vertices near corners, near sides and on sides, one after another, also in faces that have some already."""
-    rng, vertices, faces = np.random.default_rng(seed), list(VERTICES), FACES.tolist()
-    for number in range(60):
-        face, eps, share = rng.integers(len(faces)), 10.0 ** -rng.uniform(4, 14), rng.uniform(0.1, 0.9)
-        a, b, c = np.roll(faces[face], rng.integers(3)).tolist()
-        on_side = (1 - share) * vertices[a] + share * vertices[b]
-        near_corner = vertices[a] + eps * (vertices[b] + vertices[c] - 2 * vertices[a])
-        vertices.append((near_corner, on_side + eps * (vertices[c] - on_side), on_side)[number % 3])
-        new = len(vertices) - 1
-        faces[face] = [a, b, new]
-        faces += [[b, c, new], [c, a, new]]
-    field = MeshField((np.array(vertices), faces), alpha)  # a cut surface would warn
-    assert field.areas.sum() == pytest.approx(SPHERE.area, rel=1e-3)
-    reads = field.projector_at_vertices(range(len(vertices)))
-    np.testing.assert_allclose(reads @ field.coordinates, vertices, atol=1e-3)
-
-
 def test_joined_vertices_keep_their_places():
     vertices, faces = near_corners(1e-6)
     with pytest.warns(graphs.DegenerateFacesWarning, match="80 of 400 .* joins 40 vertices .*first 162 with"):

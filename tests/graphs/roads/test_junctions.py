@@ -49,13 +49,6 @@ def points_of(ways):
     return positions, list(itertools.chain(*ways))
 
 
-def test_ways_meet_at_shared_points_only():
-    roads = flat(CROSS)
-    assert repr(roads) == "RoadNetwork(2 roads, 5 vertices, length 4)"
-    bridge = flat([[(1, 0), (1, 2)], CROSS[1]])
-    assert (bridge.distance([(0, 0.5)], [(1, 0.5)]), bridge.components.max()) == (np.inf, 1)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_distances_match_the_graph_of_all_segments(seed):
     rng = np.random.default_rng(seed)
@@ -154,13 +147,6 @@ def test_copies_are_merged_or_counted():
     assert degrees(ways, duplicates="merge") == [1, 1, 1, 1, 3, 3]
     with pytest.warns(graphs.DuplicateRoadsWarning, match="1 edge repeats another, on road 1"):
         assert degrees(ways) == [1, 1, 1, 1, 4, 4]
-
-
-def test_a_line_that_turns_back_is_drawn_twice():
-    a, b, c, d = (0, 0), (1, 0), (1, 1), (2, 0)
-    spur = flat([[a, b, c, b, d]], duplicates="merge")
-    assert sorted(spur.degrees.tolist()) == [1, 1, 1, 3]
-    assert spur.distance([(0, 1.5 / 4)], [(0, 2.5 / 4)])[0, 0] == pytest.approx(0, abs=1e-12)
 
 
 def test_sensors_on_merged_roads_share_positions():

@@ -119,15 +119,6 @@ def test_blocks_do_not_change_results():
     np.testing.assert_array_equal(roads.nearest(points[some], within=2).positions, whole[some])
 
 
-@pytest.mark.parametrize("line", [[(0, 60), (40, 61)], [(178, 5), (-178, 5)]])
-def test_positions_on_the_globe_are_recovered(line):
-    roads = RoadNetwork.from_lines([line, [(0, 0), (0.5, 0.7), (0.3, 1.0)]])
-    positions = np.stack([np.arange(20) % 2, np.linspace(0.02, 0.98, 20)], axis=1)
-    found, distances = roads.nearest(roads.point(positions))
-    assert distances.max() < 0.5
-    np.testing.assert_allclose(found, positions, atol=1e-5)  # segments are chords of the globe
-
-
 def test_ties_go_to_the_first_road():
     lines = [[(0, 1), (0, 2)], [(0, 1), (3, 1)], [(0, 1), (-3, 1)], [(0, -1), (1, -1)]]
     found = flat(lines).nearest([(0, 0), (0, 1), (1, 0), (2, 2), (-1, 1)], within=2)

@@ -82,8 +82,6 @@ BAD = [
     (lambda: rfgp.EquispacedFourier(tolerance=0.5), "tolerance"),
     (lambda: rfgp.EquispacedFourier(max_features=0), "max_features"),
     (lambda: rfgp.RandomWalks(0), "num_walkers"),
-    (lambda: rfgp.RandomWalks(8, columns=rfgp.Exact()), "columns"),
-    (lambda: rfgp.RandomWalks(8, columns=rfgp.RandomFeatures(8, learn_frequencies=True)), "columns"),
     (lambda: rfgp.Chebyshev(0), "degree"),
     (lambda: rfgp.RationalPrecision(1.5), "degree"),
 ]
@@ -185,8 +183,6 @@ LARGEST = {
     "blocks of neighbors": (RBF, rfgp.Vecchia(9, block_size=5, condition_on="responses"), 21 * ROWS_OF_NUMBERS),
     "a chain": (k.Matern("t", nu=1.5), rfgp.SparsePrecision(), 10 * 2 * ROWS_OF_NUMBERS),
     "nodes": (RING, rfgp.Chebyshev(5), 64 * ROWS_OF_NUMBERS),
-    "nodes and features": (RING * RBF, rfgp.Taylor(3, columns=rfgp.RandomFeatures(40)), 80 * ROWS_OF_NUMBERS),
-    "spectrum and features": (RING * RBF, rfgp.TruncatedSpectrum(4, columns=rfgp.RandomFeatures(8)), 8.0 * 64**2),
 }
 """Bytes of the largest array, by the definition of each approximation. Features of nodes have up to 64 non-zeros."""
 

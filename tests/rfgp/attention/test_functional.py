@@ -81,10 +81,6 @@ class TestDense:
         for L, S in ((2, 300), (300, 2)):
             check_twin(*inputs(L, S, lead=()), frequencies(4096))
 
-    @pytest.mark.parametrize("name", ["structured", "simplex", "energy-antithetic", "sobol-antithetic", "adapted"])
-    def test_couplings(self, name):
-        check_twin(*inputs(), frequencies(8, 4, name), causal=True, chunk_size=4)
-
     def test_cross_attention_shapes_and_scales(self):
         check_twin(*inputs(3, 17, lead=()), frequencies())
         check_twin(*inputs(17, 3, lead=(4,)), frequencies(), scale=0.9)

@@ -8,8 +8,7 @@ import gpytorch
 import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Normalize
+from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -133,12 +132,6 @@ def test_terms_are_fitted_and_an_acquisition_is_optimized(approximation):
     assert torch.autograd.gradcheck(acquisition, points, atol=1e-4)
     _, best = optimize_acqf(acquisition, UNIT, q=1, num_restarts=2, raw_samples=16, options={"seed": 0})
     assert best >= acquisition(points.detach()).max()
-
-
-def test_known_noise_lists_and_transforms():
-    one = RandomFeatureGP(10 * X, Y, torch.full_like(Y, 0.01), seed=0, input_transform=Normalize(2))
-    both = ModelListGP(one, RandomFeatureGP(X, Y, seed=1, spectrum="matern"))
-    assert both.posterior(NEW).mean.shape == (5, 2)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import osm
 import pandas as pd
 import pytest
 import trimesh
@@ -12,7 +11,6 @@ from commands import command, figures
 
 import graphs
 import rfgp
-from rfgp import fields
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning"),
@@ -104,18 +102,19 @@ def test_mesh_kernel_reads_further_columns(source, tmp_path):
 # --- roads -------------------------------------------------------------------------------------------------------
 
 
-def changed(path, change):
-    """Write roads.geojson again with the properties of each sensor changed."""
+def changed(path, of_sensor, of_road=lambda road, given: given):
+    """Write roads.geojson again with other properties of each sensor and of each road."""
     content = json.loads(ROADS.read_text())
-    sensors = [feature for feature in content["features"] if feature["geometry"]["type"] == "Point"]
-    for number, feature in enumerate(sensors):
-        feature["properties"] = change(number, feature["properties"]["value"])
+    for kind, properties in (("LineString", of_road), ("Point", of_sensor)):
+        features = [feature for feature in content["features"] if feature["geometry"]["type"] == kind]
+        for number, feature in enumerate(features):
+            feature["properties"] = properties(number, feature["properties"])
     path.write_text(json.dumps(content))
 
 
 @pytest.mark.slow
 def test_traffic_reads_and_writes_geojson(tmp_path):
-    changed(tmp_path / "r.geojson", lambda number, value: {"speed": None if number < 5 else value})
+    changed(tmp_path / "r.geojson", lambda number, given: {"speed": None if number < 5 else given["value"]})
     options = "--target speed --alpha 2 --boundary stationary --compare --out o"
     answer = figures(f"traffic r.geojson {options}", tmp_path)
     assert answer["train"] + answer["test"] == 115
@@ -137,37 +136,31 @@ def test_traffic_reads_and_writes_geojson(tmp_path):
 
 
 def test_traffic_names_directions(tmp_path):
-    osm.export(tmp_path / "town.geojson")
-    answer = command("traffic town.geojson --target speed --out o --json", tmp_path)
+    changed(tmp_path / "r.geojson", lambda _, given: given, lambda road, _: {"oneway": "yes" if road < 3 else "no"})
+    answer = command("traffic r.geojson --out o --json", tmp_path)
     assert json.loads(answer.out)["others"] == {}
-    assert "3 of 23 roads are one-way or roundabouts in the file. Their direction is ignored" in answer.err
+    assert "3 of 194 roads are one-way or roundabouts in the file. Their direction is ignored" in answer.err
 
 
 @pytest.mark.slow
 def test_traffic_kernel_reads_properties_of_roads(tmp_path):
-    osm.export(tmp_path / "town.geojson")
-    content, rng = json.loads((tmp_path / "town.geojson").read_text()), np.random.default_rng(0)
-    for feature in content["features"]:
-        if feature["geometry"] and "LineString" in feature["geometry"]["type"]:
-            feature["properties"]["maxspeed"] = str(rng.choice([30, 50, 80]))
-    (tmp_path / "town.geojson").write_text(json.dumps(content))
-    found = fields.read_road_fields(tmp_path / "town.geojson", ["speed"], columns=["maxspeed"])["speed"]
-    limit = found.columns["maxspeed"]
-    speeds = iter(found.values + 0.8 * limit[found.observed_positions[:, 0].astype(int)])
-    for feature in content["features"]:
-        if isinstance(feature["properties"].get("speed"), int | float):
-            feature["properties"]["speed"] = next(speeds)
-    (tmp_path / "town.geojson").write_text(json.dumps(content))
-    line = "traffic town.geojson --target speed --no-compare --out o"
-    assert figures(f"{line} --kernel 'Roads() + Linear(maxspeed)'", tmp_path)["rmse"] < 2
+    limits = np.random.default_rng(0).choice([30.0, 50.0, 80.0], 194)
+    changed(
+        tmp_path / "r.geojson",
+        lambda _, given: {**given, "value": given["value"] + 0.8 * limits[given["edge"]]},
+        lambda road, _: {"maxspeed": str(limits[road]), "highway": "track" if road > 4 else None},
+    )
+    line = "traffic r.geojson --no-compare --out o"
+    answer = figures(f"{line} --kernel 'Roads() + Linear(maxspeed)'", tmp_path)
+    assert answer["rmse"] < 0.3 * answer["target_sd"]
     features = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
     piece = next(f["properties"] for f in features if f["geometry"]["type"] == "LineString")
     road, ends = piece["source_edge"], [piece["source_begin"], piece["source_end"]]
-    law = rfgp.load(tmp_path / MODEL).predict({"road": [road] * 2, "maxspeed": [limit[road]] * 2, "fraction": ends})
+    law = rfgp.load(tmp_path / MODEL).predict({"road": [road] * 2, "maxspeed": [limits[road]] * 2, "fraction": ends})
     assert piece["gp_mean"] == pytest.approx(law.mean.mean(), rel=1e-6)
     for kernel, word in (
         ("Roads() + Linear(maxsped)", "Did you mean 'maxspeed'"),
-        ("Roads() + Group(highway)", "none for 5 of 23 roads"),
+        ("Roads() + Group(highway)", "none for 5 of 194 roads"),
         ("Linear(maxspeed)", "the term Roads()"),
     ):
         assert word in command(f"{line} --kernel '{kernel}'", tmp_path, 1).err
@@ -178,7 +171,8 @@ def test_fields_are_held_out_by_a_property_or_a_column(ball):
     line = f"mesh ball.ply --values v.csv --target heat --holdout-by specimen {FAST}"
     assert figures(line, ball)["test_groups"] == 2
     changed(
-        ball / "r.geojson", lambda number, value: {"value": value, "half": value / 2, "at": f"company {number % 7}"}
+        ball / "r.geojson",
+        lambda number, given: {"value": given["value"], "half": given["value"] / 2, "at": f"company {number % 7}"},
     )
     line = f"traffic r.geojson --target value --target half {FAST}".replace("--out o", "--out p")
     answer = figures(f"{line} --holdout-by at", ball)

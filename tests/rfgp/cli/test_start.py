@@ -69,15 +69,6 @@ def test_wrong_arguments_are_named_before_torch_loads(tmp_path):
     assert found[0][-1] < 1
 
 
-def test_a_wrong_column_of_parquet_loads_no_torch(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "t.parquet")
-    ((code, words, loaded, _),) = outcomes(["fit t.parquet --target z"], tmp_path)
-    assert (code, "'z'" in words, {"torch", "scipy", "pandas"} & {*loaded}) == (1, True, set())
-
-
 @pytest.fixture(autouse=True)
 def _heeding():
     """A shell that runs the tests in the background has them, and so their children, ignore interrupts.

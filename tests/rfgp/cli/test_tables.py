@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import shlex
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -167,20 +166,6 @@ def test_a_kernel_without_columns_reads_the_others_and_neighbors_keep_their_rows
     assert gp.kernel.terms()[0].factors[0].columns == ("day", "price")
     assert gp.terms["all"].approximation == rfgp.Vecchia(8)
     assert gp.exact().num_observations == gp.num_observations == 118
-
-
-@pytest.mark.slow
-def test_gaps_are_filled_and_new_levels_warned_of(tmp_path):
-    orders(tmp_path)
-    options = "--target units --drop 'order no' --missing mean --approximation Exact --no-compare --out o"
-    command(f"fit t.csv {options}", tmp_path)
-    write(tmp_path, "n.csv", price=[1.5, np.nan], day=["2026-02-01"] * 2, store=["abroad", "north"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        answer = command(f"predict {MODEL} n.csv", tmp_path)
-    assert "NewLevelWarning: Column 'store' has 1 level" in answer.err
-    found = read(answer.out)
-    assert (len(found), found.sd[0] > found.sd[1]) == (2, True)
 
 
 @pytest.mark.slow

@@ -73,14 +73,6 @@ def test_kernels_without_parameters_have_batches():
     assert kernel(column(ROWS).expand(2, 3, 1)).shape == (2, 3, 3)
 
 
-def test_parameters_can_be_set():
-    kernel = GraphFeatureKernel(WALKS, graphs.kernels.RegularizedLaplacian())
-    kernel.sigma = 0.5
-    assert kernel.sigma.item() == pytest.approx(0.5)
-    kernel.initialize(sigma=0.7)
-    assert kernel.sigma.item() == pytest.approx(0.7)
-
-
 ENTRIES = {
     "matrix": lambda kernel: kernel(column(ROWS)).to_dense(),
     "batch": lambda kernel: kernel(torch.stack([column(ROWS), column(ROWS) + 1]).double()).to_dense(),

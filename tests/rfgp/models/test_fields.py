@@ -98,16 +98,6 @@ def test_gradients_of_kernels_match_differences(kernel):
     assert torch.autograd.gradcheck(lambda value: kernel.matrix(some, values={"lengthscale": value}), start, eps=1e-4)
 
 
-def test_functions_are_drawn_on_meshes_and_not_on_roads():
-    road = rfgp.RoadGP(ROADS, **KNOWN).condition(*observations())
-    refused(lambda: road.sample_functions(2), rfgp.InvalidArgumentError, "predict")
-    gp, new = rfgp.MeshGP(BALL, **KNOWN).condition(*points()), points(9, 1)[0]
-    drawn, p = gp.sample_functions(4000, seed=0)(new), gp.predict(new)
-    errors = (drawn - p.mean) @ np.linalg.inv(np.linalg.cholesky(p.covariance)).T
-    assert np.abs(errors.mean(0)).max() < 7 / np.sqrt(4000)  # standard normals: 7 sigma
-    assert np.abs((errors**2).mean(0) - 1).max() < 10 * np.sqrt(2 / 4000)
-
-
 def test_parts_without_observations_have_the_prior_and_are_named():
     parts = graphs.RoadNetwork.from_lines([*LINES, [(9, 9), (10, 9)]], metric="euclidean")
     gp = rfgp.RoadGP(parts, **KNOWN)

@@ -1,12 +1,11 @@
-"""Models on the nodes of graphs, and products of nodes with columns, against dense algebra."""
+"""Models on the nodes of graphs against dense algebra."""
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
-from checks import assert_mean, assert_mean_of_normals
 from dense import DenseGP
-from field_cases import NEW, ROWS, Y, network, ring
+from field_cases import ROWS, Y, ring
 from model_checks import assert_gradients
 from numpy.testing import assert_allclose
 from refusals import refused
@@ -164,85 +163,7 @@ def test_walk_variance_is_that_of_other_draws():
     assert (exact.is_poor, exact.divergence, exact.kernel_error) == (False, None, None)
 
 
-# --- products of nodes with columns ---------------------------------------------------------------
-
-FEW = rfgp.RandomFeatures(8)
-SLOPE = k.Linear("pressure", origin=2.0, name="slope")
-OTHERS = {
-    "rbf": k.RBF("hour", lengthscale=5.0),
-    "periodic": k.Periodic("hour", 24.0),
-    "linear": k.Linear("pressure"),
-    "group": k.Group("sensor"),
-    "matern of each group": k.Matern(("hour", "pressure"), nu=1.5) * k.Group("sensor"),
-}
-WAYS = {
-    "walks": rfgp.RandomWalks(4, columns=FEW),
-    "chebyshev": rfgp.Chebyshev(4, columns=FEW),
-    "taylor": rfgp.Taylor(3, columns=FEW),
-    "spectrum": rfgp.TruncatedSpectrum(6, columns=rfgp.RandomFeatures(4, coupling="iid")),
-}
-PAIRS = [
-    ("rbf", "spectrum"),
-    ("periodic", "chebyshev"),
-    ("linear", "taylor"),
-    ("group", "walks"),
-    pytest.param("matern of each group", "walks", marks=pytest.mark.slow),
-]
-
-
-def product(other="rbf", way="walks", slope=True, seed=0):
-    """Return a conditioned model of a product on nodes, and a linear term."""
-    kernel = (k.Nodes(RING, "diffusion") * OTHERS[other]).named("product")
-    chosen = {"product": WAYS.get(way, way)} | ({"slope": rfgp.Exact()} if slope else {})
-    gp = rfgp.GP(kernel + SLOPE if slope else kernel, approximation=chosen, start={"noise": 0.2}, seed=seed)
-    return gp.condition(ROWS, Y)
-
-
-def prior_of(gp, rows=ROWS):
-    with torch.no_grad():
-        return gp.prior_covariance(rows).numpy()
-
-
-@pytest.mark.parametrize(("other", "way"), PAIRS)
-def test_products_on_nodes_match_dense_algebra(other, way):
-    """The prior is the covariance of the drawn features."""
-    gp = product(other, way)
-    both = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
-    compare(gp, prior_of(gp, both), Y, NEW, 1e-6)
-    assert_gradients(gp, rel=1e-3, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_prior_of_products_is_unbiased():
-    """Over draws of walks and frequencies, between different nodes."""
-    gp, near = product(way=rfgp.Exact(), slope=False), {key: value[:8] for key, value in ROWS.items()}
-    near |= {"node": np.array(["n0", "n1", "n2", "n3"] * 2), "hour": np.arange(8) / 4}
-    way = rfgp.RandomWalks(2, exact_hops=0, columns=rfgp.RandomFeatures(2, coupling="iid"))
-    samples = np.array([prior_of(product(way=way, slope=False, seed=seed), near) for seed in range(200)])
-    apart = (near["node"][:, None] != near["node"]) & np.triu(np.ones((8, 8), bool), 1)
-    assert_mean_of_normals(samples[:, apart], prior_of(gp, near)[apart])
-
-
-@pytest.mark.parametrize("most", [10, 4000])
-def test_functions_of_products_have_the_moments_of_predictions(most, limits):
-    limits(max_dense=most)
-    gp = product(slope=False)
-    drawn, found = gp.sample_functions(2000, seed=1)(NEW), gp.predict(NEW)
-    assert_mean(drawn, found.mean)
-    assert_mean((drawn - found.mean) ** 2, found.variance)
-
-
-def test_new_levels_of_products_have_the_prior():
-    new = {**NEW, "sensor": np.array(["z"] * 4 + ["y"] * 2 + ["a", "b"])}
-    gp, nodes = product("matern of each group", "spectrum"), RING.index(list(new["node"]))
-    h = gp.hyperparameters
-    kernel = graphs.kernels.Diffusion(h["product.nodes.lengthscale"].item())
-    phi = graphs.spectral_features(RING, rank=6).features(kernel).toarray()[nodes]
-    matern = k.Matern(("hour", "pressure"), nu=1.5, lengthscale=h["product.matern.lengthscale"].tolist()).matrix(new)
-    same = new["sensor"][:, None] == new["sensor"]
-    expected = h["product.outputscale"].item() * (phi @ phi.T) * matern.numpy() * same
-    found = gp.predict(new).terms["product"].covariance
-    assert_allclose(found[:6, :6], expected[:6, :6], atol=1e-6)
+# --- plans ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -252,7 +173,6 @@ def test_large_graphs_are_planned_with_walks_or_a_precision():
     smooth = graphs.kernels.Matern(nu=2, kappa=1.5)
     for kernel, expected in (
         (k.Nodes(graph, "diffusion"), rfgp.RandomWalks()),
-        (k.Nodes(graph, "diffusion") * k.RBF("t"), rfgp.RandomWalks()),
         (k.Nodes(graph, smooth) * k.Linear("t"), rfgp.SparsePrecision()),
     ):
         gp = rfgp.GP(kernel.named("f"), seed=0).condition(rows, rng.normal(size=60))
@@ -268,7 +188,7 @@ def fit(kernel, approximation):
     return lambda: rfgp.GP(kernel, approximation=approximation, seed=0).condition(ROWS, Y)
 
 
-NODES, MANY = k.Nodes(RING), rfgp.RandomWalks(columns=rfgp.RandomFeatures(400))
+NODES = k.Nodes(RING)
 PAIR = graphs.Graph.from_edges([("n1", "n2")])
 REFUSED = [
     (lambda: GraphGP(GRAPH, features="fourier"), INVALID, "features"),
@@ -284,8 +204,6 @@ REFUSED = [
     (fit(NODES, rfgp.RationalPrecision()), INVALID, "resolvent"),
     (fit(NODES, rfgp.SparsePrecision()), INVALID, "sparse precision"),
     (fit(NODES * k.RBF("hour"), rfgp.RationalPrecision(2)), INVALID, "multiplied"),
-    (fit(NODES * k.Roads(network()), rfgp.RandomWalks()), INVALID, "spectral measure"),
-    (fit(NODES * k.RBF("hour") * k.Group("sensor"), MANY), INVALID, "functions"),
 ]
 
 

@@ -143,14 +143,11 @@ INVALID, TWO = rfgp.InvalidArgumentError, Y[:2]
 BAD_FITS = [
     (regressor(graph=None), SEEN, Y[::2], INVALID, "graph is missing"),
     (regressor(n_walkers=0), SEEN, Y[::2], INVALID, "n_walkers"),
-    (regressor(kernel="cubic"), SEEN, Y[::2], graphs.errors.InvalidArgumentError, "cubic"),
     (regressor(), [(99, 99), *SEEN[1:]], Y[::2], graphs.errors.UnknownNodeError, "99"),
     (regressor(), SEEN, None, rfgp.DataError, "None"),
-    (regressor(), SEEN[:1], Y[:1], rfgp.DataError, "two observations"),
     (regressor(), "node", Y[::2], rfgp.DataError, "labels"),
     (regressor(), np.zeros((2, 2, 2)), TWO, rfgp.DataError, "shape"),
     (regressor(), sp.csr_array(np.eye(21)), Y[::2], rfgp.DataError, "sparse"),
-    (regressor(graph=NUMBERED), np.linspace(0, 1, 21), Y[::2], graphs.errors.UnknownNodeError, "integers"),
     (GraphGPClassifier(GRAPH), SEEN[:2], ["a", "a"], rfgp.DataError, "only one"),
 ]
 

@@ -57,11 +57,6 @@ def test_only_the_fitted_draw_matters():
         np.testing.assert_array_equal(one.transform(NEW), expected)
 
 
-def test_features_have_names():
-    features = RandomFeatures(4, random_state=0).set_output(transform="pandas").fit(X)
-    assert list(features.transform(X).columns) == [f"randomfeatures{i}" for i in range(8)]
-
-
 BAD = {
     "coupling": "sorf",
     "n_frequencies": 0,
