@@ -143,10 +143,19 @@ class Sessions(RuleBasedStateMachine):
             self.model = rfgp.load(path)
         self.state = replace(self.state, has_data=data)
 
-    @step(copied=st.sampled_from([copy.copy, copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))]))
+    @step(copied=st.sampled_from([copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))]))
     def copy(self, copied):
         self.keep_other()
         self.model = copied(self.model)
+
+    @precondition(fitted)
+    @step(seed=SEEDS, n=st.integers(2, 12))
+    def shallow_copy(self, seed, n):
+        """A shallow copy answers alike, and rows for it are none for this model."""
+        other = copy.copy(self.model)
+        given, _, kept = self.data(seed, n, False, False)
+        if not is_error(outcome(lambda: other.condition(*given))):
+            self.compare_model(other, replace(self.state, rows=[kept], has_data=True, is_moved=False), seed)
 
     @step(kind=st.sampled_from(["length", "values", "inputs", "text"]))
     def bad_rows(self, kind):

@@ -68,7 +68,7 @@ def test_figures_match_their_definitions():
     assert draw.rmse == pytest.approx(rfgp.metrics.rmse(TABLE.y[test], p), rel=1e-9)
     x = TABLE.X[order[:60]] / exact.hyperparameters.lengthscale.detach().numpy()
     distance = ((x[:, None] - x[None]) ** 2).sum(2)
-    phi = gp.spec.term_priors[0].parts[0].feature_map.frequencies.dense().numpy() @ x.T
+    phi = gp.spec.term_priors[0].basis.spectral.feature_map.frequencies.dense().numpy() @ x.T
     estimate = np.cos(phi[:, :, None] - phi[:, None, :]).mean(0)
     kernel = np.exp(-distance / 2)
     assert draw.kernel_error == pytest.approx(np.linalg.norm(estimate - kernel) / np.linalg.norm(kernel), rel=1e-8)

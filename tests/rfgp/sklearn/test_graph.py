@@ -78,7 +78,7 @@ def test_the_regressor_equals_the_process_of_the_same_seed(features, y):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(estimator)).predict(HIDDEN), p.mean)
 
 
-@pytest.mark.parametrize(("features", "classes"), [("exact", 2), pytest.param("walks", 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("features", "classes"), [("exact", 2), pytest.param("spectrum", 3, marks=pytest.mark.slow)])
 def test_the_classifier_equals_the_process_of_the_same_seed(features, classes):
     codes = np.minimum((np.array(LABELS) > 3).sum(1), classes - 1)
     words, options = np.array(["a", "b", "c"])[codes], {"features": features, "inference": "laplace"}
