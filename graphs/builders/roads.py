@@ -12,13 +12,7 @@ from graphs.builders.junctions import POSITION_TOLERANCE, EdgeLocations, Junctio
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
 from graphs.checks import as_numbers, is_number, short_repr
-from graphs.errors import (
-    DisconnectedWarning,
-    DuplicateRoadsWarning,
-    InvalidArgumentError,
-    InvalidGraphError,
-    warn,
-)
+from graphs.errors import DisconnectedWarning, DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError, warn
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

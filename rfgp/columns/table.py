@@ -116,16 +116,17 @@ class Table:
             >>> Table.of(np.array([[0.5, 1.0, 2.0]])).floats([0, 2]).tolist()
             [[0.5, 2.0]]
         """
-        array, known = self.array, list(self.keys)
-        if array is None or array.shape[1] != len(known) or any(key not in known for key in keys):
+        array, places = self.array, {key: place for place, key in enumerate(self.keys)}
+        if array is None or array.shape[1] != len(places) or any(key not in places for key in keys):
             return None
+        indices = [places[key] for key in keys]
         if isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64):
-            array = torch.from_numpy(np.array(array))
-        if type(array) is not Tensor or array.dtype not in (torch.float32, torch.float64):
+            found = torch.from_numpy(np.take(np.asarray(array), indices, axis=1))
+        elif type(array) is Tensor and array.dtype in (torch.float32, torch.float64):
+            found = array[:, indices]
+        else:
             return None
-        if not bool(torch.isfinite(array.detach()).all()):
-            return None
-        return array[:, [known.index(key) for key in keys]]
+        return found if bool(torch.isfinite(found.detach()).all()) else None
 
     def cells(self, key: Key, term_name: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.

@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns import ColumnKind
-from rfgp.effects.variables import (
-    CATEGORY,
-    LOG_TARGET,
-    Variable,
-    input_frame,
-    typical_row,
-    variables_in,
-    variables_of,
-)
+from rfgp.effects.variables import CATEGORY, LOG_TARGET, Variable, input_frame, typical_row, variables_in, variables_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import check_known
 from rfgp.kernels.role import Term

@@ -23,13 +23,7 @@ from rfgp.fitting.context import TermFit, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.last_stage import if_finite, left_out
 from rfgp.fitting.maximize import TIME_OVER, Plan
-from rfgp.fitting.neighbor_fit import (
-    MAX_CHECKED,
-    MIN_GAIN_OF_SUBSET_FIT,
-    MIN_ROUND_GAIN,
-    NeighborFit,
-    neighbors_of,
-)
+from rfgp.fitting.neighbor_fit import MAX_CHECKED, MIN_GAIN_OF_SUBSET_FIT, MIN_ROUND_GAIN, NeighborFit, neighbors_of
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState

@@ -29,13 +29,8 @@ from rfgp.inference.observed import check_exposure
 from rfgp.kernels import Kernel, Sum
 from rfgp.likelihoods import Bernoulli
 from rfgp.messages import short_repr
-from rfgp.regression import (
-    FitReport,
-    GPState,
-)
-from rfgp.regression.changes import (
-    with_rows,
-)
+from rfgp.regression import FitReport, GPState
+from rfgp.regression.changes import with_rows
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.starvation import degrees_of_freedom
 from rfgp.rows import Chunk, Rows, ends_of, rows_in_memory

@@ -57,17 +57,7 @@ from rfgp.regression.starts import (
     variance_of,
     with_mean_variances,
 )
-from rfgp.rows import (
-    Block,
-    Chunk,
-    DataSummary,
-    Rows,
-    RowSource,
-    as_source,
-    is_read_in_blocks,
-    parts_of,
-    rows_in_memory,
-)
+from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, is_read_in_blocks, parts_of, rows_in_memory
 from rfgp.scaling import Affine, Scaling
 from rfgp.torch_context import CachedWithoutLock
 

@@ -10,10 +10,7 @@ from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
-from rfgp.inference.sites.classes import (
-    CoupledLowRankLaplace,
-    CoupledLowRankPosterior,
-)
+from rfgp.inference.sites.classes import CoupledLowRankLaplace, CoupledLowRankPosterior
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
 from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
