@@ -513,3 +513,15 @@ def test_columns_on_several_devices_are_refused():
 
     table = {"a": torch.zeros(2), "b": torch.zeros(2).as_subclass(Elsewhere)}
     refused(lambda: k.RBF().matrix(table), rfgp.DataError, "cpu, cuda")
+
+
+@pytest.mark.parametrize("container", [np.array, torch.tensor])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_of_a_matrix_are_finite_and_keep_their_columns(container, value):
+    X = np.array([[0.0, 3.0], [1.0, 5.0], [2.0, 4.0]])
+    gp = rfgp.GP(k.Linear(1, variance=1.0, origin=0.0), start={"noise": 1.0, "mean": 0.0}, standardize=False)
+    gp.condition(container(X), container(np.arange(1.0, 4.0)))
+    assert float(gp.predict(container(np.array([[9.0, 1.0]]))).mean[0]) == pytest.approx(X[:, 1] @ [1, 2, 3] / (1 + 50))
+    X[1, 1] = value
+    assert "row 1" in refused(lambda: gp.condition(container(X), container(np.arange(1.0, 4.0))), rfgp.DataError, "1")
+    refused(lambda: gp.predict(container(X)), rfgp.DataError, "row 1")
