@@ -33,7 +33,7 @@ start = gp.with_approximation(rfgp.InducingPoints(40, method="vfe"))  # the same
 axis = np.linspace(0, 1, 50)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 exact = gp.exact().predict(grid)
-first, last = (np.asarray(model.spec.term_priors[0].points) for model in (start, gp))
+first, last = (np.asarray(model.spec.term_priors[0].basis.points) for model in (start, gp))
 
 figure, panels = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained", sharex=True, sharey=True)
 options = {"origin": "lower", "extent": (0, 1, 0, 1)}

@@ -80,7 +80,8 @@ def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: 
         os.dup2(out, 1)
         os.dup2(out, 2)
         os.setsid()
-        signal.alarm(int(limit))
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        signal.alarm(int(10 * limit))
         if mutant.name in sys.modules:
             mutant.exchange()
         else:
@@ -90,7 +91,8 @@ def run(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: 
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "slow or not slow"]
         os._exit(pytest.main([*options, *files], plugins=[Only(tests)]))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return {0: "survived", 1: "killed", -signal.SIGALRM: "timed out"}.get(status, f"ended {status}")
+    ends = {0: "survived", 1: "killed", -signal.SIGPROF: "timed out", -signal.SIGALRM: "timed out"}
+    return ends.get(status, f"ended {status}")
 
 
 def fate_of(mutant: Mutant, tests: list[str], modules: set[str], limit: float, log: str) -> str:
@@ -151,7 +153,7 @@ def main() -> None:
     parser.add_argument("--where", nargs="*", default=[], help="only files whose path begins with one of these")
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--marks", default="not slow", help="the marks of these tests")
-    parser.add_argument("--seconds", type=float, default=25, help="of tests for one mutant")
+    parser.add_argument("--seconds", type=float, default=25, help="of tests for one mutant; its processor time is limited")
     parser.add_argument("--reach", type=Path, default=ROOT / "out" / "reach", help="is measured if it is not there")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants.jsonl", help="gets the fates")
     parser.add_argument("--again", default="", help="try those again that have this fate")
