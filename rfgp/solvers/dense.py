@@ -16,7 +16,6 @@ likelihood is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows 
 Cholesky factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -33,7 +32,7 @@ from rfgp.grams import Gram
 from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Posterior, Shape, Solver, known_terms, log_density
+from rfgp.solvers.role import Functions, Posterior, Shape, Solver, TermwisePosterior, log_density
 from rfgp.torch_context import CachedWithoutLock
 
 _ROUNDING = torch.finfo(torch.float64).eps
@@ -191,7 +190,7 @@ class DenseSolver(Solver):
 
 
 @dataclass(frozen=True, eq=False)
-class DensePosterior(Posterior):
+class DensePosterior(TermwisePosterior):
     """The posterior of rows with a dense covariance C, through the factor of C.
 
     Its mean is k(x, X) a, and its covariance is k(x, x) - k(x, X) C^-1 k(X, x). Methods have the arguments of those of
@@ -202,15 +201,12 @@ class DensePosterior(Posterior):
         inputs: The inputs X of the rows, (n, d) or positions (n,).
         coefficients: The coefficients a, (n, k).
         factor: The lower Cholesky factor (n, n) of C.
-        terms: The names of the terms whose sum is predicted. If None, all.
         derivative_column: The index of the column of the derivative. If None, the function is not differentiated.
     """
 
-    prior: Prior
     inputs: Tensor
     coefficients: Tensor
     factor: Tensor
-    terms: tuple[str, ...] | None = None
     derivative_column: int | None = None
 
     serialized_fields = ("inputs", "coefficients", "factor")
@@ -240,33 +236,20 @@ class DensePosterior(Posterior):
             explained = half_solve(self.factor, projected.mT).square().sum(0)
         return (self._prior_variances(inputs) - explained).clamp_min(0)
 
-    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariance, (n, n)."""
-        solved = half_solve(self.factor, projected.mT)
-        return self._prior_covariance(self._own, inputs) - solved.mT @ solved
+    def between(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the explained covariance -k(x, X) C^-1 k(X, x), (n, n)."""
+        solved = half_solve(self.factor, left.mT)
+        return -solved.mT @ (solved if left is right else half_solve(self.factor, right.mT))
+
+    def residual_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the prior covariance (n, n) of the predicted terms or of their derivatives."""
+        if self.derivative_column is not None:
+            return mixed_derivatives(self._own.kernel, inputs, inputs, self.derivative_column)
+        return self._own.kernel(inputs, inputs).double()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients and factor by name."""
         return {"coefficients": (n, k), "factor": (n, n)}
-
-    def of(self, names: Sequence[str]) -> "DensePosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return replace(self, terms=known_terms(self.prior, names))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
-        shared = self.prior.of([name for name in first if name in second])
-        prior = self._prior_covariance(shared, inputs) if shared.blocks else left.new_zeros(())
-        return prior - left.mT @ right
 
     def differentiated(self, column: int) -> "DensePosterior":
         """Return the posterior of the derivative of the function in one column.
@@ -278,18 +261,12 @@ class DensePosterior(Posterior):
         out._prior_variances(self.inputs[:1])
         return out
 
-    def _prior_covariance(self, prior: Prior, inputs: Tensor) -> Tensor:
-        """Return the prior covariance (n, n) of some terms or of their derivatives."""
-        if self.derivative_column is not None:
-            return mixed_derivatives(prior.kernel, inputs, inputs, self.derivative_column)
-        return prior.kernel(inputs, inputs).double()
-
     def _prior_variances(self, inputs: Tensor) -> Tensor:
         """Return the prior variances (n,) of the predicted terms or of their derivatives."""
         if self.derivative_column is None:
             return self._own.diagonal(inputs).double()
         parts = torch.split(inputs, _DERIVATIVES)
-        return torch.cat([self._prior_covariance(self._own, part).diagonal() for part in parts])
+        return torch.cat([self.residual_covariance(part, part).diagonal() for part in parts])
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by pathwise conditioning (Wilson et al. 2020).

@@ -4,7 +4,8 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -363,6 +364,117 @@ class Posterior(ABC):
             InvalidArgumentError: If this posterior is not divided into terms.
         """
         raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
+
+
+class Joint(NamedTuple):
+    """The projection of n points that may be neighbors of each other."""
+
+    projected: Any
+    scales: Tensor | None = None
+    """The ratios (n,) of the standard deviations of single points to those in the joint distribution. If None, 1."""
+
+
+def joint_scales(single: Tensor, joint: Tensor) -> Tensor:
+    """Return the ratios (n,) of the standard deviations of single points to those in a joint distribution.
+
+    Correlations are those of the joint distribution, in which points have earlier points as neighbors. Variances are
+    those of single points, whose neighbors are rows.
+
+    Args:
+        single: The variances of single points, (n,).
+        joint: Their variances in the joint distribution, (n,).
+    """
+    return (single / joint.clamp_min(torch.finfo(joint.dtype).tiny)).sqrt()
+
+
+@dataclass(frozen=True, eq=False)
+class TermwisePosterior(Posterior):
+    """A posterior that is divided into terms.
+
+    The covariance between two sums of terms is that of their projections, plus the residual covariance of the terms in
+    both, rescaled to the variances of single points.
+
+    Attributes:
+        prior: The prior of all terms.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    terms: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[Any]) -> Sequence[Joint]:
+        """Return the joint projections of points for sums of terms, by default those of single points.
+
+        Args:
+            inputs: The inputs of the points.
+            parts: This posterior, restricted to the terms of each sum.
+            projected: The projections of single points by each of them.
+        """
+        return [Joint(own) for own in projected]
+
+    @abstractmethod
+    def between(self, left: Any, right: Any) -> Tensor:
+        """Return the covariance (n, n) or (n, n, C) of projected sums, without residuals of terms.
+
+        Args:
+            left: The joint projection of the points for the sum of the rows.
+            right: Their joint projection for the sum of the columns.
+        """
+
+    @abstractmethod
+    def residual_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariance (n, n) of the predicted terms that `between` excludes. Sums share that of common terms.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their joint projection.
+        """
+
+    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the posterior covariance (n, n), or (n, n, C) of C functions.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
+        (joint,) = self.joints(inputs, [self], [projected])
+        return self._covariance(joint, joint, self.residual_covariance(inputs, joint.projected))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) or (n, n, C) between sums of terms at n inputs.
+
+        Args:
+            inputs: The points.
+            first: The names of the terms of the rows.
+            second: The names of the terms of the columns.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, none is named, terms are not divided, or there are too many
+                points.
+        """
+        parts = [self.of(first), self.of(second)]
+        if shared := [name for name in first if name in second]:
+            parts.append(self.of(shared))
+        left, right, *both = self.joints(inputs, parts, [part.project(inputs) for part in parts])
+        residuals = [parts[-1].residual_covariance(inputs, joint.projected) for joint in both]
+        return self._covariance(left, right, sum(residuals, start=torch.zeros((), dtype=torch.float64)))
+
+    def _covariance(self, left: Joint, right: Joint, residual: Tensor) -> Tensor:
+        covariance = self.between(left.projected, right.projected) + residual
+        if left.scales is None or right.scales is None:
+            return covariance
+        return covariance * left.scales[:, None] * right.scales
+
+    def of(self, names: Sequence[str]) -> Self:
+        """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, none is named, or terms are not divided.
+        """
+        return replace(self, terms=known_terms(self.prior, names))
 
 
 class Inference(Protocol):

@@ -33,7 +33,7 @@ rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are stored. Ther
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,7 +68,7 @@ from rfgp.solvers.kriging import (
     sequential_kriging_weights,
 )
 from rfgp.solvers.lowrank import Statistics, solve
-from rfgp.solvers.role import Functions, Inference, Posterior, Shape, Solver, known_terms, log_density
+from rfgp.solvers.role import Functions, Inference, Joint, Shape, Solver, TermwisePosterior, joint_scales, log_density
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 # --- The whitening of rows under a block of nearest neighbors with noise ---------------------------------------------
@@ -238,7 +238,7 @@ class WhiteRows:
 
 
 @dataclass(frozen=True, eq=False)
-class WhitenedPosterior(Posterior):
+class WhitenedPosterior(TermwisePosterior):
     """The posterior under nearest neighbors, stored as the weights and the rows.
 
     The rows are needed for the neighbors of new points.
@@ -253,17 +253,14 @@ class WhitenedPosterior(Posterior):
         weights: The posterior mean of the dense weights, (F, k).
         factor: The Cholesky factor (F, F) of the precision of the weights.
         known: The rows with their computed algebra. If None, it is computed on demand.
-        terms: The names of the terms whose sum is predicted. If None, all.
     """
 
-    prior: Prior
     inputs: Tensor
     targets: Tensor
     noise: Tensor
     weights: Tensor
     factor: Tensor
     known: WhiteRows | None = None
-    terms: tuple[str, ...] | None = None
 
     serialized_fields = ("inputs", "targets", "noise", "weights", "factor")
 
@@ -317,10 +314,29 @@ class WhitenedPosterior(Posterior):
             pairs = zip(columns, (one[number] for one in derivatives), strict=True)
             yield with_slopes(part, inputs, list(pairs))
 
-    def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
-        """Return the posterior covariance (n, n). See `root`."""
-        root = self.root(inputs, projected)
-        return root @ root.mT
+    def joints(
+        self, inputs: Tensor, parts: Sequence["WhitenedPosterior"], projected: Sequence[BorderedProjection]
+    ) -> Sequence[Joint]:
+        """Return roots of the joint covariances of sums of terms. See `root`.
+
+        At each point, the covariance of two sums is exact for the neighbors of that point. The values of two terms
+        approximated by their sum may be neighbors of each other.
+        """
+        block, pairs = neighbors_of(self.prior), list(zip(parts, projected, strict=True))
+        flags = [block.flags(part.terms) for part in parts[:2]]
+        if len(flags) == 2 and all(bool(own.any()) for own in flags) and not torch.equal(*flags):
+            joints = _joint_roots(pairs[:2], inputs)
+        else:
+            joints = [joint for pair in pairs[:2] for joint in _joint_roots([pair], inputs)]
+        return [*joints, *map(Joint, projected[2:])]
+
+    def between(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the covariance (n, n) of sums with the roots (n, r)."""
+        return left @ right.mT
+
+    def residual_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariance (n, n) of the residuals of features, or 0."""
+        return self._residual.residual_covariance(inputs, self._own_projections((), inputs)[0])
 
     def root(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance of points.
@@ -332,31 +348,11 @@ class WhitenedPosterior(Posterior):
         The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
         are rows.
         """
-        root, scale = _joint_root([self], inputs, [projected])
+        (joint,) = _joint_roots([(self, projected)], inputs)
+        root: Tensor = joint.projected
         if self._residual.has_residual:
-            root = torch.cat([root, covariance_root(self._residual_covariance(inputs))], dim=1)
-        return root * scale[:, None]
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms.
-
-        At each point it is exact for the neighbors of that point. For pairs of points see `root`. The values of two
-        terms approximated by their sum may be neighbors of each other.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        parts, count = [self.of(names) for names in (first, second)], len(inputs)
-        flags = [neighbors_of(self.prior).flags(part.terms) for part in parts]
-        projections = [part.project(inputs) for part in parts]
-        if all(bool(part_flags.any()) for part_flags in flags) and not torch.equal(*flags):
-            root, scale = _joint_root(parts, inputs, projections)
-            left, right, rows, columns = root[:count], root[count:], scale[:count], scale[count:]
-        else:
-            pairs = zip(parts, projections, strict=True)
-            (left, rows), (right, columns) = (_joint_root([part], inputs, [own]) for part, own in pairs)
-        shared = replace(self, terms=tuple(name for name in first if name in second))
-        return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
+            root = torch.cat([root, covariance_root(self.residual_covariance(inputs, None))], dim=1)
+        return root if joint.scales is None else root * joint.scales[:, None]
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because the block of neighbors is defined at given points only.
@@ -371,13 +367,13 @@ class WhitenedPosterior(Posterior):
         size = self.prior.num_features + n * len(self.prior.kernels)
         return {"targets": (n, k), "noise": (n,), "weights": (size, k), "factor": (size, size)}
 
-    def of(self, names: Sequence[str]) -> "WhitenedPosterior":
-        """Return the posterior of the sum of some terms.
+    def of(self, names: Sequence[str]) -> Self:
+        """Return the posterior of the sum of some terms, with the same rows.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        return replace(self, known=self._rows, terms=known_terms(self.prior, names))
+        return replace(super().of(names), known=self._rows)
 
     # --- the terms -------------------------------------------------------------------------------
 
@@ -407,10 +403,6 @@ class WhitenedPosterior(Posterior):
         """The weights with the residuals of the predicted terms."""
         return self._rows.weights.with_residuals_of(self.terms)
 
-    def _residual_covariance(self, inputs: Tensor) -> Tensor:
-        """Return the covariance (n, n) of these residuals, or 0."""
-        return self._residual.residual_covariance(inputs, self._own_projections((), inputs)[0])
-
     def _own_projections(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
         """Return features (n, F) and projections of latent values (n, N) of points, 0 for other terms."""
         dense, sparse = features(self.prior, self._rows.weights, inputs), joint_projector(blocks, inputs)
@@ -422,20 +414,18 @@ class WhitenedPosterior(Posterior):
         )
 
 
-def _joint_root(
-    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[BorderedProjection]
-) -> tuple[Tensor, Tensor]:
-    """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
+def _joint_roots(sums: Sequence[tuple[WhitenedPosterior, BorderedProjection]], inputs: Tensor) -> list[Joint]:
+    """Return roots of the joint covariance of several sums of terms of one posterior, without residuals.
 
     Args:
-        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbors is
-            divided into terms.
+        sums: The posterior, restricted to the terms of each of P sums, and the projections of single points. If there
+            are several, the block of neighbors is divided into terms.
         inputs: The points, (n, d).
-        projected: The projections of the points for each of them.
 
     Returns:
-        The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.
+        The roots (n, P n + F + N) of each sum, and the scales of their rows.
     """
+    parts, projected = zip(*sums, strict=True)
     first, count = parts[0], len(parts) * len(inputs)
     blocks, system = first._regression_for(inputs)
     projections = [part._own_projections(blocks, inputs) for part in parts]
@@ -459,7 +449,8 @@ def _joint_root(
     root = torch.cat([of_neighbors, BorderedProjection(system, sparse, dense, square).root], dim=1)
     square = square + root.square().sum(1)
     single = torch.cat([part.variance(inputs, own) for part, own in zip(parts, projected, strict=True)])
-    return root, (single / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()
+    halves = (torch.split(values, len(inputs)) for values in (root, joint_scales(single, square)))
+    return [Joint(*half) for half in zip(*halves, strict=True)]
 
 
 # --- Rows under nearest neighbors of observations, weights and sparse precisions -------------------------------------

@@ -24,14 +24,16 @@ from rfgp.solvers.kriging import latent_precision, neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import (
     Functions,
+    Joint,
     LatentOperator,
     Posterior,
     Shape,
     Solver,
+    TermwisePosterior,
     check_divided,
     check_joint,
     check_joint_neighbors,
-    known_terms,
+    joint_scales,
 )
 
 # --- The projection of sparse latent values and dense weights to rows ------------------------------------------------
@@ -342,26 +344,18 @@ class PointProjector:
                 slope_parts = [slope.projector if i == number else part for i, part in enumerate(parts)]
                 yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
 
-    def project_jointly(self, inputs: Tensor) -> tuple[BorderedProjection, Tensor]:
-        """Return the projections of n points that may be neighbors of each other.
+    def project_jointly(self, inputs: Tensor) -> BorderedProjection:
+        """Return the projections of n points that may be neighbors of each other, with a joint covariance of errors.
 
         Refined blocks must have the points among their values.
 
         Args:
             inputs: The inputs of the points, (n, d), or positions (n,).
-
-        Returns:
-            The projections with a joint covariance of errors, and the ratios (n,) of the standard deviations of single
-            points to those in this joint distribution.
         """
         dense = self._features(inputs)
         covariance = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         covariance = covariance + self._residual.residual_covariance(inputs, dense)
-        projection = self._projection(inputs, dense, covariance, PrecisionBlock.joint_projection)
-        if not depend_on_each_other(self.blocks):
-            return projection, dense.new_ones(len(inputs))
-        single, variance = self.project(inputs).variances, projection.variances
-        return projection, (single / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+        return self._projection(inputs, dense, covariance, PrecisionBlock.joint_projection)
 
     def _features(self, inputs: Tensor) -> Tensor:
         """Return Phi (n, F), 0 for terms that are not in the sum."""
@@ -397,20 +391,6 @@ class PointProjector:
         return BorderedProjection(self.system, side_by_side(parts, len(inputs)), dense, conditional)
 
 
-def between(left: BorderedProjection, right: BorderedProjection) -> Tensor:
-    """Return the covariance (a, b) of A u + Phi w between two sets of points.
-
-    Args:
-        left: The projections of a points.
-        right: The projections of b points given the same rows.
-    """
-    elimination = left.system.elimination
-    out = elimination.half_border(left.reduced) @ elimination.half_border(right.reduced).mT
-    if elimination.is_sparse:
-        out = out + torch.from_numpy(products(elimination.factor, left.sparse, right.sparse))
-    return out
-
-
 def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
     """Return whether single points have projections without a refined field.
 
@@ -441,7 +421,7 @@ def _norms(matrix: sp.csr_array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class BorderedPosterior(Posterior):
+class BorderedPosterior(TermwisePosterior):
     """The posterior of sparse latent values and dense weights, stored as the rows.
 
     After loading, the factors are computed again from the rows.
@@ -454,15 +434,12 @@ class BorderedPosterior(Posterior):
         noise_diag: The noise D, (n,).
         targets: The centered targets y - mean, (n, k).
         known: The computed posterior of the terms given the rows. If None, it is computed on demand.
-        terms: The names of the terms whose sum is predicted. If None, all.
     """
 
-    prior: Prior
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
     known: PointProjector | None = None
-    terms: tuple[str, ...] | None = None
 
     serialized_fields = ("inputs", "noise_diag", "targets")
 
@@ -486,21 +463,37 @@ class BorderedPosterior(Posterior):
         projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
         return projector.project(inputs)
 
-    def covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
-        """Return the posterior covariance (n, n) of at most 2,000 points.
-
-        With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
-        distribution, and their variances those of single points.
+    def joints(
+        self, inputs: Tensor, parts: Sequence["BorderedPosterior"], projected: Sequence[BorderedProjection]
+    ) -> Sequence[Joint]:
+        """Return the joint projections of at most 2,000 points for sums of terms.
 
         Raises:
-            InvalidArgumentError: If there are more points.
+            InvalidArgumentError: If there are more points, or latent neighbors are divided.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         self._check_joint(inputs)
-        self._projector.check_constant(inputs)
-        projection, scales = self._projector_with(inputs).project_jointly(inputs)
-        covariance = between(projection, projection)
-        return ((covariance + covariance.mT) / 2 + projection.conditional_variance) * scales[:, None] * scales
+        check_divided(self.prior, *(part.terms for part in parts if part.terms is not None))
+        for part in parts:
+            part._projector.check_constant(inputs)
+        projector, joints = self._projector_with(inputs), list[Joint]()
+        for part, single in zip(parts, projected, strict=True):
+            joint = replace(projector, terms=part.terms).project_jointly(inputs)
+            is_rescaled = depend_on_each_other(projector.blocks)
+            joints.append(Joint(joint, joint_scales(single.variances, joint.variances) if is_rescaled else None))
+        return joints
+
+    def between(self, left: BorderedProjection, right: BorderedProjection) -> Tensor:
+        """Return the covariance (n, n) of A u + Phi w."""
+        elimination = left.system.elimination
+        out = elimination.half_border(left.reduced) @ elimination.half_border(right.reduced).mT
+        if elimination.is_sparse:
+            out = out + torch.from_numpy(products(elimination.factor, left.sparse, right.sparse))
+        return (out + out.mT) / 2 if left is right else out
+
+    def residual_covariance(self, inputs: Tensor, projected: BorderedProjection) -> Tensor:
+        """Return the covariance (n, n) given the latent values and weights."""
+        return projected.conditional_variance
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the posterior covariance (n, n) as products and solves, or None.
@@ -550,30 +543,13 @@ class BorderedPosterior(Posterior):
         """Return the shapes of noise_diag and targets by name."""
         return {"noise_diag": (n,), "targets": (n, k)}
 
-    def of(self, names: Sequence[str]) -> "BorderedPosterior":
-        """Return the posterior of the sum of some terms.
+    def of(self, names: Sequence[str]) -> Self:
+        """Return the posterior of the sum of some terms, with the same factors.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        return replace(self, known=self._projector, terms=known_terms(self.prior, names))
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, none is named, latent neighbors are divided, or there are too
-                many points.
-            NotDifferentiableError: If inputs of sparse blocks require gradients.
-        """
-        self._check_joint(inputs)
-        first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
-        check_divided(self.prior, first_terms, second_terms)
-        replace(self._projector, terms=(*first_terms, *second_terms)).check_constant(inputs)
-        shared, projector = [name for name in first_terms if name in second_terms], self._projector_with(inputs)
-        parts = (replace(projector, terms=part).project_jointly(inputs) for part in (first_terms, second_terms, shared))
-        (left, rows), (right, columns), (both, _) = parts
-        return (between(left, right) + both.conditional_variance) * rows[:, None] * columns
+        return replace(super().of(names), known=self._projector)
 
     def _check_joint(self, inputs: Tensor) -> None:
         """Raise if there are too many points for a joint covariance."""

@@ -18,7 +18,7 @@ computed.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -37,13 +37,15 @@ from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, t
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
     Functions,
+    Joint,
     LatentOperator,
-    Posterior,
     Shape,
     Solver,
+    TermwisePosterior,
     check_divided,
     check_joint,
     check_joint_neighbors,
+    joint_scales,
     known_terms,
     log_density,
 )
@@ -190,8 +192,7 @@ class JointMoments:
         """
         if not any(term.depends_on_other_points for term in self._single.terms):
             return self.cross.new_ones(self.cross.shape[1])
-        variance = self._single.solved_variance().clamp_min(0)
-        return (variance / self.covariance.diagonal().clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+        return joint_scales(self._single.solved_variance().clamp_min(0), self.covariance.diagonal())
 
 
 def combined(unexplained: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
@@ -218,7 +219,7 @@ PATH_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class IterativePosterior(Posterior):
+class IterativePosterior(TermwisePosterior):
     """The posterior by conjugate gradients: coefficients of the rows, and draws.
 
     Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws. The
@@ -234,16 +235,13 @@ class IterativePosterior(Posterior):
         coefficients: The coefficients a, (n, k).
         draws: The draws w of N(0, C^-1), (n, m).
         known: The computed terms given the rows. If None, they are computed on demand.
-        terms: The names of the terms whose sum is predicted. If None, all.
     """
 
-    prior: Prior
     inputs: Tensor
     noise_diag: Tensor
     coefficients: Tensor
     draws: Tensor
     known: ConditionedTerms | None = None
-    terms: tuple[str, ...] | None = None
 
     serialized_fields = ("inputs", "noise_diag", "coefficients", "draws")
 
@@ -275,30 +273,26 @@ class IterativePosterior(Posterior):
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
-    def covariance(self, inputs: Tensor, projected: MarginalMoments) -> Tensor:
-        """Return the posterior covariance (n, n) of points.
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[MarginalMoments]) -> Sequence[Joint]:
+        """Return the joint moments of points for sums of terms.
 
-        The points may be neighbors of each other. The correlations are those of the joint distribution, and the
-        variances those of single points. There may be at most 2,000 points, or fewer if nearest neighbors of many rows
-        need more memory.
+        There may be at most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
 
         Raises:
             InvalidArgumentError: If there are more points.
         """
         self._check(inputs)
-        return projected.covariance
+        moments = [JointMoments(single) for single in projected]
+        return [Joint(joint, joint.scales) for joint in moments]
 
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms.
+    def between(self, left: JointMoments, right: JointMoments) -> Tensor:
+        """Return the explained covariance (n, n)."""
+        out = -left.cross.mT @ right.solved
+        return (out + out.mT) / 2 if left is right else out
 
-        Raises:
-            InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
-        """
-        self._check(inputs)
-        shared = replace(self, known=self._conditioned, terms=tuple(name for name in first if name in second))
-        parts = self.of(first), self.of(second), shared
-        rows, columns, both = (JointMoments(part.project(inputs)) for part in parts)
-        return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
+    def residual_covariance(self, inputs: Tensor, projected: JointMoments) -> Tensor:
+        """Return the prior covariance (n, n)."""
+        return projected.prior
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the posterior covariance (n, n) as products and solves, or None.
@@ -343,7 +337,7 @@ class IterativePosterior(Posterior):
         """Return the shapes of noise_diag, coefficients and draws by name."""
         return {"noise_diag": (n,), "coefficients": (n, k), "draws": (n, self.draws.shape[-1])}
 
-    def of(self, names: Sequence[str]) -> "IterativePosterior":
+    def of(self, names: Sequence[str]) -> Self:
         """Return the posterior of the sum of some terms.
 
         Raises:

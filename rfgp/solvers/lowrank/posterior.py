@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior, WeightBlock, Weights
+from rfgp.blocks import WeightBlock, Weights
 from rfgp.blocks.role import Design
 from rfgp.errors import InvalidArgumentError
 from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import covariance_root, half_solve
-from rfgp.solvers.role import Functions, Posterior, Shape, known_terms, make_contiguous
+from rfgp.solvers.role import Functions, Shape, TermwisePosterior, make_contiguous
 
 # --- Draws of functions outside the box of a lattice -----------------------------------------------------------------
 
@@ -309,7 +309,7 @@ def with_noise(values: Tensor, variance: Tensor, generator: torch.Generator) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankPosterior(Posterior):
+class LowRankPosterior(TermwisePosterior):
     """The process f = Phi w with the posterior of w, without the rows.
 
     Methods have the arguments of those of `Posterior`.
@@ -318,7 +318,6 @@ class LowRankPosterior(Posterior):
         prior: The prior with the scaled features Phi (n, F).
         weights: The posterior mean of the weights, (F, k).
         uncertainty: The posterior covariance of the weights.
-        terms: The names of the terms whose sum is predicted. If None, all.
         derivative_column: The index of the column of the derivative. If None, the function is not differentiated.
 
     Examples:
@@ -331,10 +330,8 @@ class LowRankPosterior(Posterior):
         ([[12.0]], [1.0])
     """
 
-    prior: Prior
     weights: Tensor
     uncertainty: WeightCovariance
-    terms: tuple[str, ...] | None = None
     derivative_column: int | None = None
 
     serialized_fields = ("weights",)
@@ -385,12 +382,15 @@ class LowRankPosterior(Posterior):
             return self.missing_derivative_variances(inputs)
         return self._residual.residual_variance(inputs, projected)
 
-    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariance, (n, n)."""
-        total = self.uncertainty.between(projected, projected)
+    def between(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the covariance (n, n) of functions with features (n, F)."""
+        return self.uncertainty.between(left, right)
+
+    def residual_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariance (n, n) that the features miss, or 0."""
         if self.derivative_column is not None:
-            return total + self._missing_derivative_covariance(inputs)
-        return total + self._residual.residual_covariance(inputs, projected)
+            return self._missing_derivative_covariance(inputs)
+        return self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
@@ -460,14 +460,6 @@ class LowRankPosterior(Posterior):
         extensions = Extensions.of_blocks(self.predicted, count, self.weights.shape[1], generator)
         return (lambda inputs: functions(inputs) + extensions.evaluate(inputs)) if extensions.parts else functions
 
-    def of(self, names: Sequence[str]) -> "LowRankPosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        return replace(self, terms=known_terms(self.prior, names))
-
     def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.
 
@@ -518,20 +510,6 @@ class LowRankPosterior(Posterior):
     def predicted(self) -> list[WeightBlock]:
         """The blocks of the predicted terms."""
         return [block for block in self.prior.weights if self.terms is None or block.name in self.terms]
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        left, right = self.of(first).features(inputs), self.of(second).features(inputs)
-        shared = replace(self, terms=tuple(name for name in first if name in second))
-        if self.derivative_column is not None:
-            return self.uncertainty.between(left, right) + shared._missing_derivative_covariance(inputs)
-        residual = self.prior.dense.with_residuals_of(shared.terms)
-        total = self.uncertainty.between(left, right)
-        return total + residual.residual_covariance(inputs, shared.features(inputs))
 
     @property
     def _residual(self) -> Weights:

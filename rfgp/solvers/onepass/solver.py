@@ -73,7 +73,7 @@ from rfgp.solvers.onepass.sums import (
     values_on_lattice,
     weighted_sums,
 )
-from rfgp.solvers.role import Functions, Inference, Shape
+from rfgp.solvers.role import Functions, Inference, Joint, Shape
 
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
@@ -128,9 +128,9 @@ class SeriesPosterior(LowRankPosterior):
         by_features = super().variance
         return self._over(inputs, self.variance_within, lambda phi, x: by_features(x, phi))
 
-    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariance, (n, n)."""
-        return super().covariance(inputs, self.features(inputs))
+    def joints(self, inputs: Tensor, parts: Sequence[LowRankPosterior], projected: Sequence[Tensor]) -> Sequence[Joint]:
+        """Return the features of points for sums of terms."""
+        return [Joint(part.features(inputs)) for part in parts]
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
