@@ -460,7 +460,8 @@ class TermwisePosterior(Posterior):
         return self._covariance(left, right, sum(residuals, start=torch.zeros((), dtype=torch.float64)))
 
     def _covariance(self, left: Joint, right: Joint, residual: Tensor) -> Tensor:
-        covariance = self.between(left.projected, right.projected) + residual
+        covariance = self.between(left.projected, right.projected)
+        covariance = covariance + (residual if covariance.ndim == 2 else residual[..., None])
         if left.scales is None or right.scales is None:
             return covariance
         return covariance * left.scales[:, None] * right.scales

@@ -10,7 +10,7 @@ from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
-from rfgp.inference.sites.classes import CoupledLowRankLaplace, CoupledLowRankPosterior
+from rfgp.inference.sites.classes import CoupledCovariance, CoupledLowRankLaplace, CoupledLowRankPosterior
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
 from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
@@ -112,7 +112,7 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
     if num_latents == 1:
         return solvers.restore(prior, tensors)
-    return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
+    return CoupledLowRankPosterior(prior, tensors["weights"], CoupledCovariance(tensors["factor"], num_latents))
 
 
 def _without_draws(prior: Prior, block: Block, mean: Tensor, noise: Tensor) -> Solver:

@@ -18,26 +18,32 @@ weight-space form of Rasmussen and Williams 2006, Section 3.5)
     d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from rfgp.autograd import Needs
-from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import block_diagonal
 from rfgp.inference.sites.newton import ModeProblem, RowLikelihood, State, Step, find_mode
 from rfgp.inference.sites.weights import WeightLaplace, WeightMode, WeightSums, search_tolerances, weight_state
 from rfgp.likelihoods import Likelihood
-from rfgp.linalg import cholesky, half_solve
+from rfgp.linalg import cholesky
 from rfgp.rows import Block
-from rfgp.solvers import Posterior, WarmStart
+from rfgp.solvers import WarmStart
 from rfgp.solvers.iterative.operator import conjugate_gradients
-from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, gradient_sums, symmetrized
-from rfgp.solvers.role import Functions, Shape, known_terms
+from rfgp.solvers.lowrank import (
+    FactorCovariance,
+    LinearModel,
+    LowRankPosterior,
+    add_symmetric_product,
+    gradient_sums,
+    symmetrized,
+)
+from rfgp.solvers.role import Shape
 
 # --- Derivatives of the softmax likelihood of C latent functions -----------------------------------------------------
 
@@ -113,124 +119,69 @@ def softmax_cavity(
 
 
 @dataclass(frozen=True, eq=False)
-class CoupledLowRankPosterior(Posterior):
-    """The posterior of C functions through the weights of features.
+class CoupledCovariance(FactorCovariance):
+    """The covariance A^-1 of the weights of C functions, through a factor (C F, C F), function by function.
 
     Attributes:
-        prior: The prior of each function, with dense weights only.
-        weights: The posterior mean of the weights, (F, C).
-        factor: The lower Cholesky factor of their precision A, (C F, C F), class by class.
-        terms: The names of the terms of the predicted sum. If None, all terms.
-        full: The posterior of all terms, which caches A^-1. If None, this posterior.
+        num_functions: The number C of functions.
     """
 
-    prior: Prior
-    weights: Tensor
-    factor: Tensor
-    terms: tuple[str, ...] | None = None
-    full: "CoupledLowRankPosterior | None" = None
+    num_functions: int
 
-    serialized_fields = ("weights", "factor")
+    def variance(self, scaled_phi: Tensor) -> Tensor:
+        """Return the variances of each function at n points, (n, C)."""
+        blocks = self._of_functions
+        return torch.stack([(scaled_phi @ block * scaled_phi).sum(1) for block in blocks], dim=1).clamp_min(0)
+
+    def between(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the covariances of each function between two sets of points, (a, b, C)."""
+        return torch.stack([left @ block @ right.mT for block in self._of_functions], dim=-1)
+
+    def root(self, scaled_phi: Tensor) -> Tensor:
+        """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function."""
+        return super().root(block_diagonal([scaled_phi] * self.num_functions))
+
+    def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
+        """Draw weights with mean 0, (count, F, C)."""
+        count, F, C = shape
+        return super().sample(C * F, count, generator=generator).mT.reshape(count, C, F).mT
+
+    def shapes(self, n: int, num_features: int) -> dict[str, Shape]:
+        """Return the shape of the factor by name."""
+        return super().shapes(n, num_features * self.num_functions)
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """The blocks of A^-1, (C, F, C F)."""
+        size = len(self.factor)
+        return torch.cholesky_inverse(self.factor).reshape(self.num_functions, -1, size)
+
+    @property
+    def _of_functions(self) -> Iterator[Tensor]:
+        """The diagonal blocks (F, F) of A^-1, one for each function."""
+        F = self.inverse.shape[1]
+        return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self.inverse))
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledLowRankPosterior(LowRankPosterior):
+    """The posterior of C functions through the weights (F, C) of features."""
+
+    uncertainty: CoupledCovariance
 
     @property
     def width(self) -> int:
         """The number of entries of one point in memory: F for each pair of classes."""
-        return self.weights.numel() * self.weights.shape[1]
+        return self.weights.numel() * self.num_functions
 
     @property
     def num_functions(self) -> int:
         """The number C of functions."""
-        return self.weights.shape[1]
-
-    def project(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F), 0 for terms that are not predicted."""
-        phi = self.prior.dense.scaled(inputs).double()
-        return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
-
-    def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior means, (n, C)."""
-        return projected @ self.weights
-
-    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n, C)."""
-        return torch.stack(
-            [(projected @ block * projected).sum(1) for block in self._class_covariances], dim=1
-        ).clamp_min(0)
+        return self.uncertainty.num_functions
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances of the functions at each point, (n, C, C)."""
-        return function_covariance(projected, self._inverse)[1]
-
-    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariances of each function between points, (n, n, C)."""
-        return torch.stack([projected @ block @ projected.mT for block in self._class_covariances], dim=-1)
-
-    def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function."""
-        joint = block_diagonal([projected.mT] * self.weights.shape[1])
-        return half_solve(self.factor, joint).mT
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions from the posterior.
-
-        Returns:
-            A map of the inputs of n points to (count, n, C).
-        """
-        F, C = self.weights.shape
-        standard = torch.randn(C * F, count, generator=generator, dtype=torch.float64)
-        drawn = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
-        w = self.weights + drawn.mT.reshape(count, C, F).mT
-        return lambda inputs: self.project(inputs) @ w
-
-    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
-        """Draw weights for values at n points, (count, b, C) at b of them, or None if a root costs less."""
-        return self.sample_functions(count, generator) if count < num_points else None
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights and factor by name."""
-        size = self.prior.num_features
-        return {"weights": (size, k), "factor": (size * k, size * k)}
-
-    def of(self, names: Sequence[str]) -> "CoupledLowRankPosterior":
-        """Return the posterior of the sum of some terms.
-
-        Raises:
-            InvalidArgumentError: If an unknown term or no term is named.
-        """
-        return replace(self, terms=known_terms(self.prior, names), full=self.full or self)
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between two sums of terms.
-
-        Raises:
-            InvalidArgumentError: If an unknown term or no term is named.
-        """
-        left, right = (self.of(names).project(inputs) for names in (first, second))
-        return torch.stack([left @ block @ right.mT for block in self._class_covariances], dim=-1)
-
-    @cached_property
-    def _inverse(self) -> Tensor:
-        return inverse_blocks(self.factor, self.weights) if self.full is None else self.full._inverse
-
-    @property
-    def _class_covariances(self) -> Iterator[Tensor]:
-        """The diagonal blocks (F, F) of A^-1, one for each class."""
-        F = len(self.weights)
-        return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))
-
-
-def inverse_blocks(
-    factor: Tensor,  # (C F, C F)
-    weights: Tensor,  # (F, C)
-) -> Tensor:  # (C, F, C F)
-    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes.
-
-    Args:
-        factor: The lower Cholesky factor of A, (C F, C F).
-        weights: The weights of F features for C classes, (F, C).
-    """
-    F, C = weights.shape
-    return torch.cholesky_inverse(factor).reshape(C, F, C * F)
+        return function_covariance(projected, self.uncertainty.inverse)[1]
 
 
 def function_covariance(
@@ -417,13 +368,17 @@ class CoupledLowRankLaplace(WeightLaplace):
         matrix.diagonal().add_(1)
         return cholesky(matrix, "The precision of the weights of all classes")
 
+    @cached_property
+    def _covariance(self) -> CoupledCovariance:
+        return CoupledCovariance(self.mode.factor, len(self.model.mean))
+
     def posterior(self) -> CoupledLowRankPosterior:
         """Return the weights and the factor of their precision."""
-        return CoupledLowRankPosterior(self.prior, self.mode.weights, self.mode.factor)
+        return CoupledLowRankPosterior(self.prior, self.mode.weights, self._covariance)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
-        inverse = self._inverse_blocks()
+        inverse = self._covariance.inverse
         with torch.no_grad():
             parts = [
                 softmax_cavity(self.likelihood, block, f, function_covariance(phi, inverse)[1])
@@ -434,7 +389,7 @@ class CoupledLowRankLaplace(WeightLaplace):
 
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the tensors of the model."""
-        model, W, inverse = self.detached, self.mode.weights, self._inverse_blocks()
+        model, W, inverse = self.detached, self.mode.weights, self._covariance.inverse
         (C, F, size), pulled = inverse.shape, torch.zeros_like(W)  # Phi^T s
         for block, phi, f in self._at_mode():
             covariance = function_covariance(phi, inverse)[1]
@@ -447,9 +402,6 @@ class CoupledLowRankLaplace(WeightLaplace):
         diagonal = inverse.reshape(size, size).diagonal().reshape(C, F).mT
         gradients[2] = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
         return [g.to(t) if need else None for g, t, need in zip(gradients, model.tensors, needs, strict=True)]
-
-    def _inverse_blocks(self) -> Tensor:
-        return inverse_blocks(self.mode.factor, self.mode.weights)
 
     def _at_mode(self) -> Iterator[tuple[Block, Tensor, Tensor]]:
         """Yield blocks of b rows, with their features times scales (b, F) and f (b, C) at the mode, float64."""

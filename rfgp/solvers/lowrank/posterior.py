@@ -373,8 +373,9 @@ class LowRankPosterior(TermwisePosterior):
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return self.uncertainty.variance(projected) + self.residual_variance(inputs, projected)
+        """Return the marginal posterior variances, (n,), or (n, C) of C functions."""
+        variance, missing = self.uncertainty.variance(projected), self.residual_variance(inputs, projected)
+        return variance + (missing if variance.ndim == 1 else missing[..., None])
 
     def residual_variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the variances (n,) or () that the features miss."""
