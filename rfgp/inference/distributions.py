@@ -22,7 +22,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
-from rfgp.solvers.lowrank.posterior import Extensions
+from rfgp.solvers.lowrank.posterior import extensions
 from rfgp.solvers.role import LatentOperator
 from rfgp.torch_context import with_torch_defaults
 
@@ -462,8 +462,8 @@ class LatentDistribution(Distribution):
         if not len(rows):
             return values
         if lattices and len(rows) ** 2 > FUNCTION_COST * count:
-            functions = Extensions.of_blocks(lattices, count, k, generator)
-            values = values.index_add(1, rows, functions.evaluate(in_memory(self.inputs)[rows]).to(values))
+            functions = extensions(lattices, count, k, generator)
+            values = values.index_add(1, rows, functions(in_memory(self.inputs)[rows]).to(values))
             others = tuple(block for block in self.blocks if block not in lattices)
             return replace(self, blocks=others)._with_new_effects(values, generator)
         root = self._new_root(rows)

@@ -7,7 +7,7 @@ Source: Wilson et al. (2020), Efficiently sampling functions from Gaussian proce
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,99 +26,62 @@ NUM_COSINES = 256
 """The number of cosines of a draw. Over draws the covariance is exact for any number."""
 
 
-@dataclass(frozen=True, eq=False)
-class KernelDraws:
-    """Draws g of a stationary kernel.
+def kernel_draws(
+    design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """Draw functions g of the stationary kernel of a design.
 
-    They are g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j).
+    They are g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j), with random frequencies omega, phases b and standard
+    normal amplitudes a of each draw, and the lengthscales l.
 
-    Attributes:
-        frequencies: The frequencies omega, (count, J, d).
-        phases: The phases b, (count, J).
-        amplitudes: The standard normal amplitudes a, (count, J, k).
-        lengthscales: The lengthscales l, (d,).
+    Args:
+        design: The design on a lattice, with its kernel.
+        parameters: The hyperparameters of the kernel, () or (d,) each, in the order of the design's names.
+        count: The number of draws.
+        k: The number of outputs of a draw.
+        generator: A generator on the CPU.
+
+    Returns:
+        A map of points in the columns of the lattice, (n, d), to the values draw by draw, (n, count k).
     """
+    frequencies = design.product.sample(count * NUM_COSINES, generator).reshape(count, NUM_COSINES, -1)
+    phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
+    amplitudes = torch.randn(count, NUM_COSINES, k, generator=generator, dtype=torch.float64)
+    lengthscales = design.product.lengthscales(dict(zip(design.names, parameters, strict=True)))
 
-    frequencies: Tensor
-    phases: Tensor
-    amplitudes: Tensor
-    lengthscales: Tensor
-
-    @classmethod
-    def of(
-        cls, design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
-    ) -> "KernelDraws":
-        """Draw functions of the kernel of a design.
-
-        Args:
-            design: The design on a lattice, with its kernel.
-            parameters: The hyperparameters of the kernel, () or (d,) each, in the order of the design's names.
-            count: The number of draws.
-            k: The number of outputs of a draw.
-            generator: A generator on the CPU.
-        """
-        size, values = count * NUM_COSINES, dict(zip(design.names, parameters, strict=True))
-        frequencies = design.product.sample(size, generator)
-        phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
-        amplitudes = torch.randn(count, NUM_COSINES, k, generator=generator, dtype=torch.float64)
-        lengthscales = design.product.lengthscales(values)
-        return cls(frequencies.reshape(count, NUM_COSINES, -1), phases, amplitudes, lengthscales)
-
-    def evaluate(self, points: Tensor) -> Tensor:
-        """Return the values at points, draw by draw, (n, count k).
-
-        Args:
-            points: The points in the columns of the lattice, (n, d).
-        """
-        scaled, parts = points / self.lengthscales, []
-        for omega, phases, amplitudes in zip(self.frequencies, self.phases, self.amplitudes, strict=True):
-            parts.append((scaled @ omega.mT + phases).cos() @ amplitudes)
+    def values(points: Tensor) -> Tensor:
+        scaled, draws = points / lengthscales, zip(frequencies, phases, amplitudes, strict=True)
+        parts = [(scaled @ omega.mT + phase).cos() @ amplitude for omega, phase, amplitude in draws]
         return math.sqrt(2 / NUM_COSINES) * torch.cat(parts, dim=1)
 
+    return values
 
-@dataclass(frozen=True, eq=False)
-class Extensions:
-    """Draws of r, the part of f outside the box of lattices.
 
-    It is independent of the values within the box.
+def extensions(blocks: Iterable[WeightBlock], count: int, k: int, generator: torch.Generator) -> Functions:
+    """Draw r, the part of the sum of terms outside the boxes of lattices, independent of the values within.
 
-    Attributes:
-        parts: Each term on a lattice, with draws of its kernel for a variance of 1.
+    Args:
+        blocks: The blocks. Those that are not on a lattice have no extension.
         count: The number of draws.
-        num_outputs: The number k of outputs.
+        k: The number of outputs of a draw.
+        generator: A generator on the CPU.
+
+    Returns:
+        A map of the inputs of n points to (count, n, k).
     """
+    parts = [
+        (block, block.design, kernel_draws(block.design, block.parameters, count, k, generator))
+        for block in blocks
+        if isinstance(block.design, LatticeDesign)
+    ]
 
-    parts: tuple[tuple[WeightBlock, LatticeDesign, KernelDraws], ...]
-    count: int
-    num_outputs: int
+    def values(inputs: Tensor) -> Tensor:
+        total = torch.zeros(len(inputs), count * k, dtype=torch.float64)
+        for block, design, draws in parts:
+            total = total + block.prior_variance.sqrt() * design.extend(inputs, draws, *block.parameters)
+        return total.reshape(len(inputs), count, k).movedim(0, 1)
 
-    @classmethod
-    def of_blocks(cls, blocks: Iterable[WeightBlock], count: int, k: int, generator: torch.Generator) -> "Extensions":
-        """Draw the extensions of blocks.
-
-        Args:
-            blocks: The blocks. Those that are not on a lattice have no extension.
-            count: The number of draws.
-            k: The number of outputs of a draw.
-            generator: A generator on the CPU.
-        """
-        parts = [
-            (block, block.design, KernelDraws.of(block.design, block.parameters, count, k, generator))
-            for block in blocks
-            if isinstance(block.design, LatticeDesign)
-        ]
-        return cls(tuple(parts), count, k)
-
-    def evaluate(self, inputs: Tensor) -> Tensor:
-        """Return the sums of the draws over all terms, (count, n, k).
-
-        Args:
-            inputs: The inputs of n points, (n, D).
-        """
-        total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
-        for block, design, draws in self.parts:
-            total = total + block.prior_variance.sqrt() * design.extend(inputs, draws.evaluate, *block.parameters)
-        return total.reshape(len(inputs), self.count, self.num_outputs).movedim(0, 1)
+    return values
 
 
 # --- The posterior of the weights of features, and its projection to points ------------------------------------------
@@ -458,8 +421,10 @@ class LowRankPosterior(TermwisePosterior):
 
     def _extended(self, functions: Functions, count: int, generator: torch.Generator) -> Functions:
         """Return functions with draws of the parts of terms outside the boxes of lattices."""
-        extensions = Extensions.of_blocks(self.predicted, count, self.weights.shape[1], generator)
-        return (lambda inputs: functions(inputs) + extensions.evaluate(inputs)) if extensions.parts else functions
+        if not any(isinstance(block.design, LatticeDesign) for block in self.predicted):
+            return functions
+        outside = extensions(self.predicted, count, self.weights.shape[1], generator)
+        return lambda inputs: functions(inputs) + outside(inputs)
 
     def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.

@@ -55,7 +55,7 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior, WeightBlock, Weights
-from rfgp.linalg import cholesky, half_solve
+from rfgp.linalg import half_solve
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
@@ -72,9 +72,9 @@ from rfgp.solvers.lowrank.statistics import (
     quadratic_forms,
     root_of,
     solve,
-    solve_root,
     summed,
     symmetrized,
+    weighted_blocks,
 )
 from rfgp.solvers.role import Inference
 
@@ -118,19 +118,12 @@ def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRan
         model: The new rows. Mean, noise, variances and parameters must be those of the old rows.
         posterior: A posterior with the factor of the weights' precision.
     """
-    factor, new = posterior.factor, accumulate_gram(model)
-    assert factor is not None
-    scale = (model.scale / model.noise)[:, None]
-    if WeightSolution(factor, posterior.weights).is_ill_conditioned:
-        before = factor.mT @ torch.cat([torch.eye(len(factor)).to(factor), posterior.weights], dim=1)
-        rows = root_of(model) * torch.cat([model.scale, torch.ones_like(model.mean)]) / model.noise.sqrt()
-        grown, weights = solve_root(torch.cat([before, rows]), len(factor))
-        return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
-    matrix = factor @ factor.mT + scale * new.gram * model.scale
-    target = factor @ (factor.mT @ posterior.weights) + scale * new.target
-    grown = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
-    weights = torch.cholesky_solve(target, grown)
-    return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
+    assert posterior.factor is not None
+    before, new = WeightSolution(posterior.factor, posterior.weights), accumulate_gram(model)
+    if before.is_ill_conditioned and not len(new.root):
+        new = new._replace(root=root_of(model))
+    grown = solve(new, model.scale, model.noise, before)
+    return LowRankPosterior(posterior.prior, grown.weights, FactorCovariance(grown.factor)), new
 
 
 class LowRankSolver(Inference):
@@ -223,15 +216,12 @@ def differentiable_solution(model: LinearModel) -> WeightSolution:
     Args:
         model: The rows and their features.
     """
-    all_rows = gathered(model.rows)
-    phi = model.phi(all_rows).double()
-    noise_diag = model.with_fitc_noise(all_rows, phi).noise_diag(model.noise)
-    root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
-    phi, y = phi * root, (all_rows.targets - model.mean) * root
-    rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
-    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
-    is_needed = needs_root(statistics, model.scale, model.noise)
-    statistics = statistics._replace(root=torch.cat([phi, y], dim=1)) if is_needed else statistics
+    blocks = [(phi.double(), y) for _, phi, y in weighted_blocks(replace(model, rows=gathered(model.rows)))]
+    phi, y = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    one = torch.ones_like(model.noise)
+    statistics = Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), one, one)
+    if needs_root(statistics, model.scale, model.noise):
+        statistics = statistics._replace(root=torch.cat([phi, y], dim=1))
     return solve(statistics, model.scale, model.noise)
 
 

@@ -341,6 +341,11 @@ class WeightSolution(NamedTuple):
         """Whether the trace of A exceeds `MAX_TRACE`."""
         return bool(self.factor.square().sum() > MAX_TRACE)
 
+    @property
+    def root(self) -> Tensor:
+        """Rows of features and targets (F, F + k) of noise 1 that have the same likelihood as the posterior density."""
+        return torch.cat([self.factor.mT, self.factor.mT @ self.weights], dim=1)
+
 
 def add_symmetric_product(
     total: Tensor,  # (F, F)
@@ -416,7 +421,7 @@ def root_of(model: LinearModel) -> Tensor:
 def _root(model: LinearModel) -> Sums:
     F, k = model.num_features, len(model.mean)
     root: Sums = (model.mean.new_zeros(0, F + k),)
-    for block, phi, y in _weighted_blocks(model):
+    for block, phi, y in weighted_blocks(model):
         repeated = y.new_zeros(1, F + k)
         repeated[0, F] = (model.noise * block.weighted_replicate_squares(model.noise).sum()).sqrt()
         root = _stacked(root, (torch.cat([torch.cat([phi.double(), y], dim=1), repeated]),))
@@ -428,7 +433,7 @@ def _stacked(a: Sums, b: Sums) -> Sums:
     return (torch.linalg.qr(torch.cat([a[0], b[0]]), mode="r").R,)
 
 
-def _weighted_blocks(model: LinearModel) -> Iterator[tuple[Block, Tensor, Tensor]]:
+def weighted_blocks(model: LinearModel) -> Iterator[tuple[Block, Tensor, Tensor]]:
     """Yield blocks of rows with P^(1/2) phi (b, F) and P^(1/2) (y - mean) (b, k)."""
     for block in model.blocks():
         phi, y = model.phi(block), block.targets - model.mean
@@ -444,7 +449,7 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
     F, like = model.num_features, model.mean
     gram, target = like.new_zeros(F, F), like.new_zeros(F, len(like))
     square, rows, observations = (like.new_zeros(()) for _ in range(3))
-    for done, (block, phi, y) in enumerate(_weighted_blocks(model), 1):
+    for done, (block, phi, y) in enumerate(weighted_blocks(model), 1):
         add_symmetric_product(gram, phi)
         target += (phi.mT @ y.to(phi)).double()
         square += y.square().sum() + model.noise * block.weighted_replicate_squares(model.noise).sum()
@@ -455,22 +460,28 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
     return gram, target, square, rows, observations
 
 
-def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolution:
+def solve(statistics: Statistics, scale: Tensor, noise: Tensor, before: WeightSolution | None = None) -> WeightSolution:
     """Return the posterior of the weights.
 
     Args:
         statistics: The sums over the rows. Their root is used if it is known.
         scale: The prior standard deviations s of the weights, 0-d or (F,).
         noise: The noise variance, 0-d.
+        before: The posterior given other rows. If None, there are none.
     """
+    F, k = statistics.target.shape
     if len(statistics.root):
-        F, k = statistics.target.shape
         rows = torch.cat([scale.expand(F), scale.new_ones(k)]) / noise.sqrt() * statistics.root
-        return solve_root(torch.cat([rows, torch.eye(F, F + k).to(rows)]), F)
+        known = torch.eye(F, F + k).to(rows) if before is None else before.root
+        return solve_root(torch.cat([rows, known]), F)
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
-    matrix.diagonal().add_(1)
-    factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
     target = (scale / noise).reshape(-1, 1) * statistics.target
+    if before is None:
+        matrix.diagonal().add_(1)
+    else:
+        known = before.factor @ before.root
+        matrix, target = matrix + known[:, :F], target + known[:, F:]
+    factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
     return WeightSolution(factor, torch.cholesky_solve(target, factor))
 
 
