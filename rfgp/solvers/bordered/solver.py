@@ -1,10 +1,10 @@
 """Sparse latent values and dense weights: the solver, the posterior, and projections to rows and points."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -285,110 +285,12 @@ class BorderedProjection:
         return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.conditional_variance)
 
 
-@dataclass(frozen=True, eq=False)
-class PointProjector:
-    """The projection of a sum of terms given the rows, for any points.
+class BorderedRows(NamedTuple):
+    """The rows of a posterior, with their computed algebra."""
 
-    Attributes:
-        system: The latent values and weights given the rows.
-        weights: The dense weights.
-        blocks: The sparse blocks, in the order of the columns of A. Refined ones have the rows among their values.
-        terms: The names of the terms. If None, all.
-    """
-
-    system: BorderedSystem
-    weights: Weights
-    blocks: Sequence[PrecisionBlock]
-    terms: Sequence[str] | None = None
-
-    def project(self, inputs: Tensor) -> BorderedProjection:
-        """Return the projections of n single points.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
-        dense = self._features(inputs)
-        variance = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
-        out = self._projection(inputs, dense, variance, PrecisionBlock.marginal_projection)
-        return replace(out, inputs=inputs, slopes=list(self._slopes(inputs))) if self.needs_gradient(inputs) else out
-
-    def needs_gradient(self, inputs: Tensor) -> bool:
-        """Return whether projections of sparse blocks are differentiated in the inputs.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
-        is_smooth = any(block is not None and block.slopes is not None for block in self._predicted)
-        return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
-
-    def check_constant(self, inputs: Tensor) -> None:
-        """Raise if the covariance of points would be differentiated in their inputs.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-
-        Raises:
-            NotDifferentiableError: If the inputs require gradients and a sparse block depends on them smoothly.
-        """
-        if self.needs_gradient(inputs):
-            raise NotDifferentiableError(
-                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X "
-                "that does. Use predict(X.detach()), or Exact()."
-            )
-
-    def _slopes(self, inputs: Tensor) -> Iterator[Slope]:
-        """Yield the derivatives of the projections of n points in columns of their inputs."""
-        parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
-        for number, predicted in enumerate(self._predicted):
-            for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
-                slope_parts = [slope.projector if i == number else part for i, part in enumerate(parts)]
-                yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
-
-    def project_jointly(self, inputs: Tensor) -> BorderedProjection:
-        """Return the projections of n points that may be neighbors of each other, with a joint covariance of errors.
-
-        Refined blocks must have the points among their values.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
-        dense = self._features(inputs)
-        covariance = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-        covariance = covariance + self._residual.residual_covariance(inputs, dense)
-        return self._projection(inputs, dense, covariance, PrecisionBlock.joint_projection)
-
-    def _features(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), 0 for terms that are not in the sum."""
-        dense = self.weights.scaled(inputs).double()
-        return dense if self.terms is None else dense * self.weights.of(self.terms)
-
-    @property
-    def _predicted(self) -> list[PrecisionBlock | None]:
-        """The sparse blocks of the predicted sum at points, None for those that are not in it."""
-        return [block if self.terms is None else block.of(self.terms) for block in self.blocks]
-
-    @cached_property
-    def _residual(self) -> Weights:
-        """The weights with the residuals of the predicted sum."""
-        return self.weights.with_residuals_of(self.terms)
-
-    def _projection(
-        self,
-        inputs: Tensor,
-        dense: Tensor,
-        conditional: Tensor,
-        project: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
-    ) -> BorderedProjection:
-        """Return the projection to n points, with conditional variances (n,) or covariances (n, n)."""
-        parts = list[sp.csr_array]()
-        for block, predicted in zip(self.blocks, self._predicted, strict=True):
-            if predicted is not None:
-                part, residual = project(predicted, inputs)
-                conditional = conditional + residual
-            else:
-                part = sp.csr_array((len(inputs), block.size))
-            parts.append(part)
-        return BorderedProjection(self.system, side_by_side(parts, len(inputs)), dense, conditional)
+    system: BorderedSystem  # the latent values and weights given the rows
+    weights: Weights  # the dense weights, including those of kernels at the rows
+    blocks: Sequence[PrecisionBlock]  # in the order of the columns of A. Refined ones have the rows among their values
 
 
 def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
@@ -400,15 +302,6 @@ def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
         blocks: The sparse blocks.
     """
     return all(block.refine is None or block.between is not None for block in blocks)
-
-
-def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may be neighbors of each other.
-
-    Args:
-        blocks: The sparse blocks.
-    """
-    return any(block.joint is not None for block in blocks)
 
 
 def _norms(matrix: sp.csr_array) -> Array:
@@ -433,35 +326,81 @@ class BorderedPosterior(TermwisePosterior):
         inputs: The inputs of the rows, positions (n,) or (n, d).
         noise_diag: The noise D, (n,).
         targets: The centered targets y - mean, (n, k).
-        known: The computed posterior of the terms given the rows. If None, it is computed on demand.
+        known: The rows with their computed algebra. If None, it is computed on demand.
     """
 
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
-    known: PointProjector | None = None
+    known: BorderedRows | None = None
 
     serialized_fields = ("inputs", "noise_diag", "targets")
 
-    @property
-    def system(self) -> BorderedSystem:
-        """The latent values and weights given the rows."""
-        return self._projector.system
-
     @cached_property
-    def weights(self) -> Weights:
-        """The dense weights, including those of kernels at the rows."""
-        return all_weights(self.prior, self.inputs) if self.known is None else self.known.weights
+    def _rows(self) -> BorderedRows:
+        """The rows, which are among the values of refined fields."""
+        return self.known or self._given(all_weights(self.prior, self.inputs), self.inputs)
+
+    def _rows_with(self, inputs: Tensor) -> BorderedRows:
+        """Return the rows, with n inputs, (n,) or (n, d), among the values of refined fields too."""
+        return self._given(self._rows.weights, self.inputs, inputs) if self.prior.adds_latent_points else self._rows
+
+    def _given(self, weights: Weights, *inputs: Tensor) -> BorderedRows:
+        """Return the rows, with some inputs among the values of refined fields."""
+        blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
+        border, noise = weights.scaled(self.inputs).double(), self.noise_diag.double()
+        data = joint_projector(blocks, self.inputs), border, noise, self.targets
+        return BorderedRows(
+            bordered_system(blocks, *data, combines_non_neighbors=has_residuals(blocks)), weights, blocks
+        )
 
     @property
     def width(self) -> int:
         """The number of entries of a point: features and projections of latent values."""
-        return self.weights.num_features + (COLUMNS if projects_singly(self.prior.precisions) else 1)
+        return self._rows.weights.num_features + (COLUMNS if projects_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> BorderedProjection:
         """Return the projections of n single points, (n, d) or positions (n,)."""
-        projector = self._projector if projects_singly(self.prior.precisions) else self._projector_with(inputs)
-        return projector.project(inputs)
+        return self._project(self._rows if projects_singly(self.prior.precisions) else self._rows_with(inputs), inputs)
+
+    def _project(self, rows: BorderedRows, inputs: Tensor) -> BorderedProjection:
+        """Return the projections of n single points given the rows."""
+        out = self._projection(rows, inputs)
+        return replace(out, inputs=inputs, slopes=list(self._slopes(rows, inputs))) if self._is_smooth(inputs) else out
+
+    def _is_smooth(self, inputs: Tensor) -> bool:
+        """Return whether projections of sparse blocks are differentiated in the inputs."""
+        is_smooth = any(block is not None and block.slopes is not None for block in self._predicted(self._rows))
+        return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
+
+    def _predicted(self, rows: BorderedRows) -> list[PrecisionBlock | None]:
+        """Return the sparse blocks of the predicted sum at points, None for those that are not in it."""
+        return [block if self.terms is None else block.of(self.terms) for block in rows.blocks]
+
+    def _projection(self, rows: BorderedRows, inputs: Tensor, *, jointly: bool = False) -> BorderedProjection:
+        """Return the projections of n points, with conditional variances (n,), or jointly with covariances (n, n)."""
+        dense = rows.weights.scaled(inputs).double()
+        dense = dense if self.terms is None else dense * rows.weights.of(self.terms)
+        residual, parts = rows.weights.with_residuals_of(self.terms), list[sp.csr_array]()
+        conditional = torch.zeros((len(inputs),) * (2 if jointly else 1), dtype=torch.float64)
+        missing = residual.residual_covariance if jointly else residual.residual_variance
+        conditional = conditional + missing(inputs, dense)
+        for block, predicted in zip(rows.blocks, self._predicted(rows), strict=True):
+            if predicted is None:
+                part = sp.csr_array((len(inputs), block.size))
+            else:
+                part, own = (predicted.joint_projection if jointly else predicted.marginal_projection)(inputs)
+                conditional = conditional + own
+            parts.append(part)
+        return BorderedProjection(rows.system, side_by_side(parts, len(inputs)), dense, conditional)
+
+    def _slopes(self, rows: BorderedRows, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of the projections of n points in columns of their inputs."""
+        parts = [sp.csr_array((len(inputs), block.size)) for block in rows.blocks]
+        for number, predicted in enumerate(self._predicted(rows)):
+            for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
+                slope_parts = [slope.projector if i == number else part for i, part in enumerate(parts)]
+                yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
 
     def joints(
         self, inputs: Tensor, parts: Sequence["BorderedPosterior"], projected: Sequence[BorderedProjection]
@@ -472,16 +411,23 @@ class BorderedPosterior(TermwisePosterior):
             InvalidArgumentError: If there are more points, or latent neighbors are divided.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
-        self._check_joint(inputs)
+        are_neighbors = any(block.joint is not None for block in self._rows.blocks)
+        if are_neighbors:
+            check_joint_neighbors(len(inputs), len(self.inputs))
+        else:
+            check_joint(len(inputs), "points")
         check_divided(self.prior, *(part.terms for part in parts if part.terms is not None))
-        for part in parts:
-            part._projector.check_constant(inputs)
-        projector, joints = self._projector_with(inputs), list[Joint]()
-        for part, single in zip(parts, projected, strict=True):
-            joint = replace(projector, terms=part.terms).project_jointly(inputs)
-            is_rescaled = depend_on_each_other(projector.blocks)
-            joints.append(Joint(joint, joint_scales(single.variances, joint.variances) if is_rescaled else None))
-        return joints
+        if any(part._is_smooth(inputs) for part in parts):
+            raise NotDifferentiableError(
+                "X must not require gradients for covariances and samples of sparse precisions and neighbors, got X "
+                "that does. Use predict(X.detach()), or Exact()."
+            )
+        rows = self._rows_with(inputs)
+        joints = [part._projection(rows, inputs, jointly=True) for part in parts]
+        if not are_neighbors:
+            return [Joint(joint) for joint in joints]
+        pairs = zip(projected, joints, strict=True)
+        return [Joint(joint, joint_scales(single.variances, joint.variances)) for single, joint in pairs]
 
     def between(self, left: BorderedProjection, right: BorderedProjection) -> Tensor:
         """Return the covariance (n, n) of A u + Phi w."""
@@ -501,9 +447,9 @@ class BorderedPosterior(TermwisePosterior):
         The result is None if the covariance must be formed. It must be formed if there are dense weights, residuals, or
         inputs that require gradients.
         """
-        if self.weights.blocks or has_residuals(self._projector.blocks) or self._projector.needs_gradient(inputs):
+        if self._rows.weights.blocks or has_residuals(self._rows.blocks) or self._is_smooth(inputs):
             return None
-        projection = self._projector_with(inputs).project(inputs)
+        projection = self._project(self._rows_with(inputs), inputs)
         return SparseOperator(projection.system, projection.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -517,12 +463,13 @@ class BorderedPosterior(TermwisePosterior):
         Raises:
             InvalidArgumentError: If a block is defined at given positions only, or has a residual.
         """
-        if self.prior.adds_latent_points or self.weights.has_residual or has_residuals(self._projector.blocks):
+        system, weights, blocks = self._rows
+        if self.prior.adds_latent_points or weights.has_residual or has_residuals(blocks):
             raise InvalidArgumentError(
                 "This process has no functions to draw, because it is defined at given positions only. Use "
                 "predict(X).sample() instead."
             )
-        system, k = self.system, self.targets.shape[1]
+        k = self.targets.shape[1]
         sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
         z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
         deviation = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
@@ -549,31 +496,7 @@ class BorderedPosterior(TermwisePosterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        return replace(super().of(names), known=self._projector)
-
-    def _check_joint(self, inputs: Tensor) -> None:
-        """Raise if there are too many points for a joint covariance."""
-        if depend_on_each_other(self._projector.blocks):
-            check_joint_neighbors(len(inputs), len(self.inputs))
-        else:
-            check_joint(len(inputs), "points")
-
-    @cached_property
-    def _projector(self) -> PointProjector:
-        """The predicted terms, with the rows among the values of refined fields."""
-        return self._projector_given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
-
-    def _projector_with(self, inputs: Tensor) -> PointProjector:
-        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields too."""
-        return self._projector_given(self.inputs, inputs) if self.prior.adds_latent_points else self._projector
-
-    def _projector_given(self, *inputs: Tensor) -> PointProjector:
-        """Return the predicted terms given the rows, with some inputs among the values of refined fields."""
-        blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
-        border, noise = self.weights.scaled(self.inputs).double(), self.noise_diag.double()
-        data = joint_projector(blocks, self.inputs), border, noise, self.targets
-        system = bordered_system(blocks, *data, combines_non_neighbors=has_residuals(blocks))
-        return PointProjector(system, self.weights, blocks, self.terms)
+        return replace(super().of(names), known=self._rows)
 
 
 # --- The solver of sparse precisions and dense weights, for rows in memory -------------------------------------------
@@ -688,7 +611,7 @@ class BorderedSolver(Solver):
             covariance = FactorCovariance(self.system.elimination.border_factor)
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         prior, rows, system = self._prior.detached(), self._rows.inputs, self.system
-        known = PointProjector(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
+        known = BorderedRows(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
         return BorderedPosterior(prior, rows, system.noise, system.residual, known)
 
 
