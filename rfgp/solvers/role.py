@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior
+from rfgp.blocks import Prior, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.limits import limits
 from rfgp.linalg import covariance_root
@@ -522,6 +522,34 @@ class Inference(Protocol):
         """
 
 
+def with_feature_residuals(
+    weights: Weights, rows: Block, noise: Tensor, border: Tensor
+) -> tuple[Block, Tensor, Tensor]:
+    """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
+
+    Args:
+        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
+        rows: The data.
+        noise: The variance of one observation, 0-d.
+        border: Phi of the weights, and possibly of further ones, (n, F).
+
+    Returns:
+        The rows with residual noise, the term of VFE residuals in the log marginal likelihood, 0-d, and the residual
+        variances (n,) that are not in the noise of row means.
+    """
+    if not weights.has_residual:
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    of_weights, counts = border[:, : weights.num_features], rows.counts()
+    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
+    as_noise, bounding = (
+        weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
+    )
+    if weights.adds_noise:
+        rows = rows.with_more_noise(as_noise)
+    bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * as_noise + bounding
+
+
 class Solver(Inference):
     """Gaussian regression of rows in memory, y = mean + f + e.
 
@@ -537,8 +565,8 @@ class Solver(Inference):
         rows: The data, in the order of the solver.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        bound: The part of features' residuals in the log marginal likelihood, 0-d. The default is 0.
-        missing: The residual variances (n,) that are not in the noise of row means. The default is 0.
+        features: The dense weights, whose features may have a residual, and Phi of the rows, (n, F). If None, no
+            residual is added to the noise or to the bound.
         order: The place of each row in the given order, (n,). If None, the rows are in the given order.
     """
 
@@ -548,12 +576,13 @@ class Solver(Inference):
         mean: Tensor,
         noise: Tensor,
         *,
-        bound: Tensor | float = 0.0,
-        missing: Tensor | float = 0.0,
+        features: tuple[Weights, Tensor] | None = None,
         order: Tensor | None = None,
     ) -> None:
+        weights, phi = features or (Weights(()), rows.targets[:, :0])
+        rows, bound, self._missing = with_feature_residuals(weights, rows, noise, phi)
         self._rows, self._residual, self._noise = rows, rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
-        self._other_terms, self._missing, self._order = rows.replicate_log_prob(noise) + bound, missing, order
+        self._other_terms, self._order = rows.replicate_log_prob(noise) + bound, order
 
     @abstractmethod
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

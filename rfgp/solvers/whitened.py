@@ -54,7 +54,6 @@ from rfgp.solvers.bordered.solver import (
     all_weights,
     bordered_system,
     joint_projector,
-    with_feature_residuals,
 )
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.kriging import (
@@ -68,7 +67,17 @@ from rfgp.solvers.kriging import (
     sequential_kriging_weights,
 )
 from rfgp.solvers.lowrank import Statistics, solve
-from rfgp.solvers.role import Functions, Inference, Joint, Shape, Solver, TermwisePosterior, joint_scales, log_density
+from rfgp.solvers.role import (
+    Functions,
+    Inference,
+    Joint,
+    Shape,
+    Solver,
+    TermwisePosterior,
+    joint_scales,
+    log_density,
+    with_feature_residuals,
+)
 from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 # --- The whitening of rows under a block of nearest neighbors with noise ---------------------------------------------
@@ -499,14 +508,13 @@ class WhitenedSolver(Solver):
         check_sum(prior)
         self._prior, self._pattern = prior, pattern
         phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
-        rows, _, missing = with_feature_residuals(prior.dense, rows, noise.double(), phi)
-        super().__init__(rows, mean, noise.double(), missing=missing, order=order)
+        super().__init__(rows, mean, noise.double(), features=(prior.dense, phi), order=order)
         blocks = [block.refined(rows.inputs) for block in prior.precisions]
         data = rows.inputs, self._residual, self._noise, blocks, pattern, rows.output_weights
         self._white = WhiteRows(prior, *data)
         self._white.phi = phi
         last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
-        self._other_terms = rows.take(last).replicate_log_prob(noise.double())
+        self._other_terms = self._rows.take(last).replicate_log_prob(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:

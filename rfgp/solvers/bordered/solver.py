@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
 from rfgp.autograd import Array, Gradients, Needs, with_gradient, with_slopes
 from rfgp.blocks import PrecisionBlock, Prior, Weights
@@ -93,34 +92,6 @@ def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
         blocks: The sparse blocks.
     """
     return any(block.residual is not None for block in blocks)
-
-
-def with_feature_residuals(
-    weights: Weights, rows: Block, noise: Tensor, border: Tensor
-) -> tuple[Block, Tensor, Tensor]:
-    """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
-
-    Args:
-        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
-        rows: The data.
-        noise: The variance of one observation, 0-d.
-        border: Phi of the weights, and possibly of further ones, (n, F).
-
-    Returns:
-        The rows with residual noise, the term of VFE residuals in the log marginal likelihood, 0-d, and the residual
-        variances (n,) that are not in the noise of row means.
-    """
-    if not weights.has_residual:
-        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
-    of_weights, counts = border[:, : weights.num_features], rows.counts()
-    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
-    as_noise, bounding = (
-        weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
-    )
-    if weights.adds_noise:
-        rows = rows.with_more_noise(as_noise)
-    bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
-    return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
 
 def bordered_system(
@@ -532,8 +503,7 @@ class BorderedSolver(Solver):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, self._border)
-        super().__init__(rows, mean, noise, bound=bound, missing=missing)
+        super().__init__(rows, mean, noise, features=(prior.dense, self._border))
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -617,10 +587,9 @@ class BorderedSolver(Solver):
 
 # --- The choice of a sparse factor for latent neighbors, by operations and memory ------------------------------------
 
-MAX_BYTES = 2**30
-"""The maximum memory of a factor of latent neighbors, in bytes."""
 FLOPS_EXPONENT = 1.5
-"""The exponent of the growth of operations in the number of rows, a lower bound for two columns or more."""
+"""The exponent of the growth of operations in the number of rows, a lower bound for two columns or more. It saves the
+analysis of all rows where the factor is clearly too large."""
 MAX_ROUNDING_ERROR = 1e-3
 """The maximum rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
 of variances."""
@@ -628,6 +597,8 @@ of variances."""
 
 def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
     """Return the solver of latent nearest neighbors by a sparse factor.
+
+    The number of operations is first extrapolated from the factor of a sample of many rows.
 
     Args:
         prior: The prior, with gradients.
@@ -638,35 +609,22 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
     Returns:
         The solver, or None if the factor is too large or its rounding errors are not small relative to the noise.
     """
-    if prior.graph_features or _extrapolated_factor_exceeds(prior.detached(), rows.inputs):
+    size, count, max_flops = len(rows), limits().pattern_rows, limits().max_elimination_flops
+    if prior.graph_features:
         return None
+    if size > count:
+        known = prior.detached()
+        sample = rows.inputs[neighbors_of(known).order(size)[:count]]
+        analysis = latent_precision(neighbors_of(known), sample, explained=known.explained).field.analysis
+        if analysis.flops * (size / count) ** FLOPS_EXPONENT > max_flops:
+            return None
     solver = BorderedSolver(prior, rows, mean, noise)
+    elimination = solver.system.elimination
     with suppress(MemoryBudgetError):
-        analysis = solver.system.elimination.prior.pattern.analyze()
+        analysis = elimination.prior.pattern.analyze()
         analysis.check_fits()
-        if not _exceeds(analysis) and _is_accurate(solver):
+        largest = float(np.abs(elimination.prior.entries[-1]).max())
+        error = float(np.finfo(np.float64).eps) * largest * float(elimination.noise.max())
+        if analysis.flops <= max_flops and error <= MAX_ROUNDING_ERROR:
             return solver
     return None
-
-
-def _exceeds(analysis: Analysis, ratio: float = 1.0, exponent: float = 1.0) -> bool:
-    """Return whether a factor is too large for `ratio` times as many rows as were analyzed."""
-    flops, num_bytes = analysis.flops * ratio**exponent, analysis.num_bytes * ratio
-    return bool(flops > limits().max_elimination_flops or num_bytes > MAX_BYTES)
-
-
-def _extrapolated_factor_exceeds(prior: Prior, inputs: Tensor) -> bool:
-    """Return whether the factor of rows (n, d) is too large, extrapolated from that of a sample."""
-    block, count = neighbors_of(prior), limits().pattern_rows
-    if len(inputs) <= count:
-        return False
-    sample = latent_precision(block, inputs[block.order(len(inputs))[:count]], explained=prior.explained)
-    exponent = FLOPS_EXPONENT if inputs.shape[1] > 1 else 1.0
-    return _exceeds(sample.field.analysis, len(inputs) / count, exponent)
-
-
-def _is_accurate(solver: BorderedSolver) -> bool:
-    """Return whether the rounding error of the precision of neighbors is small relative to the noise."""
-    elimination = solver.system.elimination
-    largest = float(np.abs(elimination.prior.entries[-1]).max())
-    return bool(np.finfo(np.float64).eps * largest * float(elimination.noise.max()) <= MAX_ROUNDING_ERROR)

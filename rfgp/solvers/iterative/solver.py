@@ -31,7 +31,6 @@ from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.bordered.solver import with_feature_residuals
 from rfgp.solvers.iterative.operator import CGOperator, Draws, Part, total
 from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of, times
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
@@ -470,9 +469,8 @@ class IterativeSolver(Solver):
     ) -> None:
         self._prior, self._mean, self._tolerance = prior, mean, tolerance
         self._terms = terms_of(prior, rows.inputs) if terms is None else terms
-        noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
-        rows, bound, missing = with_feature_residuals(prior.dense, rows, noise, phi)
-        super().__init__(rows, mean, noise, bound=bound, missing=missing, order=order)
+        features = prior.dense, prior.dense.scaled(rows.inputs)
+        super().__init__(rows, mean, noise.double(), features=features, order=order)
         self._operator = operator_of(self._terms, self._noise.detach())
 
     def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
