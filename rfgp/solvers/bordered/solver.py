@@ -207,7 +207,8 @@ class BorderedProjection:
         """The variances (n,) of f."""
         variances = self.conditional_variance
         variances = variances if variances.ndim == 1 else variances.diagonal()
-        variances = self.system.elimination.variances(self.sparse, self.reduced) + variances
+        elimination = self.system.elimination
+        variances = elimination.variances(self.sparse, elimination.half_border(self.reduced)) + variances
         return self._with_slopes(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
 
     @property
@@ -247,12 +248,10 @@ class BorderedProjection:
         step = np.where((size > 0) & (slope_size > 0), size, 1.0) / np.where(slope_size > 0, slope_size, 1.0)
         moved = sp.csr_array(sp.diags_array(step) @ slope.projector)
         border = torch.from_numpy(moved @ elimination.coupling.numpy())
-        ends = [
-            elimination.variances(
-                sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border
-            ).numpy()
-            for sign in (1.0, -1.0)
-        ]
+        ends = list[Array]()
+        for sign in (1.0, -1.0):
+            half = elimination.half_border(self.reduced.detach() - sign * border)
+            ends.append(elimination.variances(sp.csr_array(self.sparse + sign * moved), half).numpy())
         return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.conditional_variance)
 
 

@@ -111,28 +111,15 @@ class JointPattern:
         analysis = analyze(*csr)
         return cls(csr, partial(SparseFactor.of, analysis), indices, lambda: analysis)
 
-    @property
-    def size(self) -> int:
-        """The number N of latent values."""
-        return len(self.csr.indptr) - 1
-
-    def factor(self, entries: Array) -> Factor:
-        """Return the factor of a matrix on the pattern.
+    def factor(self, parts: Sequence[Array], projector: sp.csr_array, precision: Array) -> Factor:
+        """Return the factor of blockdiag(Q_1, Q_2, ...) + A^T diag(p) A.
 
         Args:
-            entries: The entries of the matrix, (nnz,).
+            parts: The entries of Q_t of each field, (nnz_t,) each.
+            projector: The projection A, (n, N).
+            precision: The diagonal p, (n,).
         """
-        return factorized(self.factorize, entries)
-
-    def block(self, number: int, entries: Array) -> Array:
-        """Return the entries of the diagonal block of a field, (nnz_t,).
-
-        Args:
-            number: The index of the field.
-            entries: The entries of a matrix on the joint pattern, (nnz,).
-        """
-        indices = self.indices[number]
-        return entries if indices is None else entries[indices]
+        return factorized(self.factorize, self.total(parts) + gram_on(projector, self.csr, precision))
 
     def total(self, parts: Sequence[Array]) -> Array:
         """Return the entries of a block-diagonal matrix on the joint pattern, (nnz,).
@@ -146,16 +133,6 @@ class JointPattern:
         for indices, part in zip(self.indices, parts, strict=True):
             out[indices] += part
         return out
-
-    def add_gram(self, entries: Array, projector: sp.csr_array, precision: Array) -> Array:
-        """Return the entries plus those of A^T diag(p) A, (nnz,).
-
-        Args:
-            entries: The entries of a matrix on the joint pattern, (nnz,).
-            projector: The projection A, (n, N).
-            precision: The diagonal p, (n,).
-        """
-        return entries + gram_on(projector, self.csr, precision)
 
 
 _PATTERNS: Recent[JointPattern] = Recent(4)
@@ -227,26 +204,6 @@ class SparseLatents:
         parts = zip(self.determinants, self._sizes, self._variances, strict=True)
         return sum(prior - size * math.log(variance) for (prior, _), size, variance in parts)
 
-    def project(self, u: Tensor) -> Tensor:
-        """Return A u, (n, p).
-
-        Args:
-            u: The latent values u, (N, p).
-        """
-        return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
-
-    def transposed_times(self, v: Tensor) -> Tensor:
-        """Return A^T v, (N, p).
-
-        Args:
-            v: The values v at the rows, (n, p).
-        """
-        return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
-
-    @cached_property
-    def _transposed(self) -> sp.csr_array:
-        return sp.csr_array(self.matrix.T)
-
     def times(self, u: Tensor) -> Tensor:
         """Return Q u, (N, p).
 
@@ -269,7 +226,8 @@ class SparseLatents:
         out = list[Tensor]()
         parts = zip(self.fields, self._values, self._sizes, self._variances, strict=True)
         for number, (field, values, size, variance) in enumerate(parts):
-            entries, (_, slopes) = self.pattern.block(number, second), self.determinants[number]
+            indices, (_, slopes) = self.pattern.indices[number], self.determinants[number]
+            entries = second if indices is None else second[indices]
             in_values = 0.5 * (k * slopes - field.pull_back(values, entries) / variance)
             in_variance = 0.5 * (float(entries @ self.entries[number]) - k * size) / variance
             out += [torch.as_tensor(slope, dtype=torch.float64) for slope in (in_values, in_variance)]
@@ -314,8 +272,7 @@ class Elimination:
     @cached_property
     def factor(self) -> Factor:
         """The factor of S."""
-        pattern, precision = self.prior.pattern, (1 / self.noise).numpy()
-        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
+        return self.prior.pattern.factor(self.prior.entries, self.prior.matrix, (1 / self.noise).numpy())
 
     def factor_with(self, projector: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further rows.
@@ -326,18 +283,7 @@ class Elimination:
         """
         both = sp.csr_array(sp.vstack([self.prior.matrix, projector], format="csr"))
         precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
-        pattern = JointPattern.of(self.prior.fields, both)
-        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), both, precision))
-
-    def solve(self, b: Tensor) -> Tensor:
-        """Return S^-1 b, (N, p).
-
-        Args:
-            b: The right-hand sides, (N, p).
-        """
-        if not self.is_sparse or not b.shape[1]:
-            return b.new_zeros(self.prior.matrix.shape[1], b.shape[1])
-        return torch.from_numpy(self.factor.solve(b.numpy()))
+        return JointPattern.of(self.prior.fields, both).factor(self.prior.entries, both, precision)
 
     def over_noise(self, v: Tensor) -> Tensor:
         """Return D^-1 v, (n, p).
@@ -459,44 +405,27 @@ class Elimination:
     @cached_property
     def row_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,)."""
-        return self._variances(self.prior.matrix, self.half_reduced)
+        return self.variances(self.prior.matrix, self.half_reduced)
 
-    def variances(self, projector: sp.csr_array, reduced: Tensor) -> Tensor:
+    def variances(self, projector: sp.csr_array, half: Tensor) -> Tensor:
         """Return the posterior variances at points.
+
+        Those of A u are computed by the selected inverse if its pattern suffices, and otherwise by solves.
 
         Args:
             projector: The projection A of the points, (n, N).
-            reduced: Psi = Phi - A Y of the points, (n, F).
+            half: Psi L_C^-T of the points, (n, F), with Psi = Phi - A Y.
 
         Returns:
             The variances, (n,).
         """
-        return self._variances(projector, self.half_border(reduced))
-
-    def _variances(self, projector: sp.csr_array, half: Tensor) -> Tensor:
         border = half.square().sum(1)
         if not self.is_sparse:
             return border
-        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, projector))
-
-
-def sparse_variances(factor: Factor, pattern: JointPattern, projector: sp.csr_array) -> Array:
-    """Return the diagonal of A S^-1 A^T.
-
-    It is computed by the selected inverse if its pattern suffices, and otherwise by solves.
-
-    Args:
-        factor: The factor of S.
-        pattern: The pattern of S.
-        projector: The projection A, (n, N).
-
-    Returns:
-        The diagonal, (n,).
-    """
-    out, covered = quadratic_forms(projector, pattern.csr, factor.inverse)
-    if not covered.all():
-        out[~covered] = solved_forms(factor, projector[~covered])
-    return out
+        sparse, covered = quadratic_forms(projector, self.prior.pattern.csr, self.factor.inverse)
+        if not covered.all():
+            sparse[~covered] = solved_forms(self.factor, projector[~covered])
+        return border + torch.from_numpy(sparse)
 
 
 # --- Gaussian regression on latent values with a sparse precision and a dense border of weights -----------------------
@@ -559,14 +488,14 @@ class BorderedSystem:
         """The posterior mean u, (N, k)."""
         elimination = self.elimination
         residual = elimination.over_noise(self.residual - elimination.border @ self.weights)
-        return elimination.solve(elimination.prior.transposed_times(residual))
+        target = elimination.prior.matrix.T @ residual.numpy()
+        return torch.from_numpy(elimination.factor.solve(target) if elimination.is_sparse else target)
 
     @cached_property
     def fitted(self) -> Tensor:
         """The posterior mean A u + Phi w of f at the rows, (n, k)."""
         elimination = self.elimination
-        fitted = elimination.border @ self.weights
-        return fitted + elimination.prior.project(self.values) if elimination.is_sparse else fitted
+        return elimination.border @ self.weights + torch.from_numpy(elimination.prior.matrix @ self.values.numpy())
 
     @cached_property
     def residual_of_mean(self) -> Tensor:

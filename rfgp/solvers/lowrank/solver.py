@@ -344,50 +344,22 @@ def _value(
         inverse = torch.cholesky_inverse(solution.factor)
         in_noise, in_variances = closed_gradients(model, solution, inverse)
         in_noise = in_noise + 0.5 / noise * (squares - output_weights.sum() * count)
-        in_mean, in_frequencies = residual.sum(0) / noise * output_weights, None
-        if needs[3]:
-            scaled_inverse = (model.scale[:, None] * inverse * model.scale).to(x)
-            weighted, k = residual * output_weights, output_weights.sum()
-            in_frequencies = frequency_gradient(phi, x, weighted, scaled_weights, scaled_inverse, k, trace_rows) / noise
-        found = in_mean, in_noise, in_variances, in_frequencies
+        in_mean = residual.sum(0) / noise * output_weights
+        found = in_mean, in_noise, in_variances, in_frequencies(inverse) if needs[3] else None
         return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
 
+    def in_frequencies(inverse: Tensor) -> Tensor:
+        total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
+        for r, (w_cos, w_sin) in zip((residual * output_weights).mT, scaled_weights.mT.reshape(-1, 2, m), strict=True):
+            in_cos, in_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
+            total += w_sin[:, None] * in_cos - w_cos[:, None] * in_sin
+        subset = phi[trace_rows]
+        pushed = subset @ (model.scale[:, None] * inverse * model.scale).to(x)
+        in_angles = subset[:, :m] * pushed[:, m:] - subset[:, m:] * pushed[:, :m]
+        factor = float(output_weights.sum()) * len(phi) / len(subset)
+        return (total - factor * (in_angles.mT @ x[trace_rows]).double()) / noise
+
     return value, gradients
-
-
-def frequency_gradient(
-    phi: Tensor,  # (b, 2m)
-    x: Tensor,  # (b, c)
-    residual: Tensor,  # (b, k)
-    weights: Tensor,  # (2m, k)
-    inverse: Tensor,  # (2m, 2m) s A^-1 s
-    outputs: Tensor,  # 0-d
-    trace_rows: slice,
-) -> Tensor:  # (m, c)
-    """Return the gradient in the frequencies, times the noise.
-
-    Args:
-        phi: The features, (b, 2m).
-        x: The inputs, (b, c).
-        residual: The targets minus the predicted means, times the weights of the outputs, (b, k).
-        weights: The posterior mean of the weights times their prior standard deviations, (2m, k).
-        inverse: s A^-1 s, (2m, 2m).
-        outputs: The sum of the weights of the outputs, 0-d.
-        trace_rows: The rows that estimate the derivative of log|A|.
-
-    Returns:
-        The gradient, (m, c), float64.
-    """
-    m = phi.shape[1] // 2
-    total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
-    for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):
-        grad_cos, grad_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
-        total += w_sin[:, None] * grad_cos - w_cos[:, None] * grad_sin
-    subset = phi[trace_rows]
-    pushed = subset @ inverse
-    grad_angles = subset[:, :m] * pushed[:, m:] - subset[:, m:] * pushed[:, :m]
-    factor = float(outputs) * len(phi) / len(subset)
-    return total - factor * (grad_angles.mT @ x[trace_rows]).double()
 
 
 # --- Bounds of the exact log marginal likelihood from features of kernels --------------------------------------------
