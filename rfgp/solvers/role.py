@@ -99,36 +99,23 @@ def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
         )
 
 
-def check_joint(count: int, points: str, advice: str = "", max_points: int = MAX_JOINT) -> None:
+def check_joint(count: int, num_rows: int = 0, advice: str = "") -> None:
     """Raise if a joint covariance has too many points.
 
     Args:
         count: The number of points.
-        points: The name of the points in the message.
+        num_rows: The number of rows whose covariances with the points are in memory. The default is 0.
         advice: A remedy for the message.
-        max_points: The maximum number of points.
-
-    Raises:
-        InvalidArgumentError: If there are more points.
-    """
-    if count > max_points:
-        raise InvalidArgumentError(
-            f"A joint covariance must have at most {max_points} {points}, got {count}. Use fewer{advice}."
-        )
-
-
-def check_joint_neighbors(count: int, num_rows: int) -> None:
-    """Raise if a joint covariance has too many points that may be neighbors of each other.
-
-    Args:
-        count: The number of points.
-        num_rows: The number of rows.
 
     Raises:
         InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
     """
-    max_points = max(limits().max_solved, limits().max_joint_numbers // num_rows)
-    check_joint(count, "points", max_points=min(MAX_JOINT, max_points))
+    in_memory = max(limits().max_solved, limits().max_joint_numbers // max(num_rows, 1))
+    max_points = min(MAX_JOINT, in_memory)
+    if count > max_points:
+        raise InvalidArgumentError(
+            f"A joint covariance must have at most {max_points} points, got {count}. Use fewer{advice}."
+        )
 
 
 def make_contiguous(state: Any, *names: str) -> None:

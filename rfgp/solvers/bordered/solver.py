@@ -31,7 +31,6 @@ from rfgp.solvers.role import (
     TermwisePosterior,
     check_divided,
     check_joint,
-    check_joint_neighbors,
     joint_scales,
 )
 
@@ -382,10 +381,7 @@ class BorderedPosterior(TermwisePosterior):
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         are_neighbors = any(block.joint is not None for block in self._rows.blocks)
-        if are_neighbors:
-            check_joint_neighbors(len(inputs), len(self.inputs))
-        else:
-            check_joint(len(inputs), "points")
+        check_joint(len(inputs), len(self.inputs) if are_neighbors else 0)
         check_divided(self.prior, *(part.terms for part in parts if part.terms is not None))
         if any(part._is_smooth(inputs) for part in parts):
             raise NotDifferentiableError(

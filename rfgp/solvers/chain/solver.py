@@ -466,7 +466,7 @@ class ChainPosterior(BorderedPosterior):
             InvalidArgumentError: If there are more points.
             NotDifferentiableError: If the inputs require gradients.
         """
-        check_joint(len(inputs), "points")
+        check_joint(len(inputs))
         if torch.is_grad_enabled() and inputs.requires_grad:
             return super().covariance(inputs, projected)
         covariance: Tensor = self.project(inputs).covariance

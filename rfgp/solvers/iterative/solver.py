@@ -43,7 +43,6 @@ from rfgp.solvers.role import (
     TermwisePosterior,
     check_divided,
     check_joint,
-    check_joint_neighbors,
     joint_scales,
     known_terms,
     log_density,
@@ -280,7 +279,8 @@ class IterativePosterior(TermwisePosterior):
         Raises:
             InvalidArgumentError: If there are more points.
         """
-        self._check(inputs)
+        num_rows, advice = (0, ", or sample_functions()") if self.prior.neighbors is None else (len(self.inputs), "")
+        check_joint(len(inputs), num_rows, advice)
         moments = [JointMoments(single) for single in projected]
         return [Joint(joint, joint.scales) for joint in moments]
 
@@ -360,13 +360,6 @@ class IterativePosterior(TermwisePosterior):
     def _predicted(self) -> list[Term]:
         """The predicted terms."""
         return [term for term in self._conditioned.terms if self.terms is None or term.name in self.terms]
-
-    def _check(self, inputs: Tensor) -> None:
-        """Raise if there are too many points for a joint covariance."""
-        if self.prior.neighbors is None:
-            check_joint(len(inputs), "points", ", or sample_functions()")
-        else:
-            check_joint_neighbors(len(inputs), len(self.inputs))
 
 
 PRODUCT_TOLERANCE = 1e-8
