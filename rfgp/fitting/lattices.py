@@ -11,10 +11,9 @@ searches use at most 65,536 rows. If parameters of the likelihood are free, the 
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,15 +27,15 @@ from rfgp.fitting.last_stage import with_leave_one_out_scores
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
 from rfgp.fitting.subsets import MAX_ROWS, optimize
+from rfgp.inference.sites.weights import LatticeLaplace
 from rfgp.likelihoods.role import learned_parameters
 from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
-from rfgp.solvers import Inference
 from rfgp.solvers.choice import is_low_rank
-from rfgp.solvers.onepass import has_lattices, residual_variance_of
+from rfgp.solvers.onepass import OnePassSolver, has_lattices, residual_variance_of, scale_of
 
 SUBSET_FEATURES = 2000
 """The maximum number of features of a term in the search on a subset."""
@@ -217,7 +216,7 @@ def lacks_modes(fit: TermFit) -> bool:
     if fit.spec.is_gaussian:
         return False
     with torch.no_grad():
-        return float(residual_variance_of(fit.prior)) > MAX_LACKING * float(fit.prior.dense.variances.sum())
+        return float(residual_variance_of(fit.prior.weights)) > MAX_LACKING * float(fit.prior.dense.variances.sum())
 
 
 def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
@@ -251,8 +250,8 @@ def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
         noise = fit.values.standardized("noise").double()
         total = (
             noise
-            + residual_variance_of(before.spec.prior(fit.values))
-            - residual_variance_of(fit.spec.prior(fit.values))
+            + residual_variance_of(before.spec.prior(fit.values).weights)
+            - residual_variance_of(fit.prior.weights)
         )
         low, high = (bound.double() for bound in fit.values.space.quantities["noise"].bounds)
         return fit.values.replaced({"noise": torch.maximum(total, noise).clamp(low, high).log()})
@@ -295,24 +294,8 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
     if not can_score(fit, rows):
         assert isinstance(rows, Block)
         return optimize(fit, rows, steps)
-    jacobian, kept = fit.state.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
-
-    def infer(values: ParameterValues) -> Searched:
-        """Return the inference.
-
-        It reuses the factors, or starts at the mode, of the last solved one.
-        """
-        key = values.flat().detach().numpy().tobytes()
-        solved = [pair for pair in kept if pair[1].is_solved][-1:]
-        start = solved[0][1].warm_start() if solved else ()
-        inference = cast(Searched, fit.state.replace(hyperparameters=values).infer(rows, start))
-        if solved and solved[0][0] == key:
-            inference = inference.with_factors_of(solved[0][1])
-        kept[:] = [*solved, (key, inference)]
-        return inference
-
     plan = fit.plan if steps is None else replace(fit.plan, iteration_limit=min(steps, fit.plan.max_iterations))
-    values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
+    values, report = FisherScoring(replace(fit, plan=plan), rows, stage).run()
     return fit.at(values), report
 
 
@@ -331,52 +314,38 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
 
 
-class Searched(Inference, Protocol):
-    """Interface: inference with a Fisher information."""
+class FisherScoring(Scoring[OnePassSolver | LatticeLaplace]):
+    """A search by the Fisher information, from sufficient statistics of the rows.
 
-    @abstractmethod
-    def score(self) -> Tensor:
-        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+    On 10^5 rows of one column it takes 1.6 times the time of L-BFGS, but half of it with 1,000 features and a third of
+    it with 4,000, whose factors cost more than the sums.
 
-    @property
-    def mean(self) -> Tensor:
-        """The mean, (k,)."""
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance v, 0-d."""
-
-    @property
-    def scale(self) -> Tensor:
-        """The prior standard deviations s of the weights, (F,)."""
-
-    @property
-    def is_solved(self) -> bool:
-        """Whether the posterior of the weights is computed."""
-
-    def with_factors_of(self, other: Any) -> Self:
-        """Return the inference with factors of another one at equal values and rows.
-
-        Args:
-            other: An inference whose posterior is computed, at the same hyperparameters and rows.
-        """
-
-    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p).
-
-        Args:
-            in_mean: The derivatives of the mean in the parameters, (k, p).
-            in_variance: The derivatives of log v, (p,).
-            in_scale: The derivatives of log s^2, (F, p).
-        """
-
-
-class FisherScoring(Scoring[Searched]):
-    """A search by the Fisher information, from sufficient statistics of the rows."""
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
+        stage: The name of the stage in the report.
+    """
 
     done: ClassVar[float] = 0.01
 
-    def information(self, point: Floats, inference: Searched) -> Tensor:
+    def __init__(self, fit: TermFit, rows: Rows, stage: str) -> None:
+        self._fit, self._all_rows = fit, rows
+        self._last: tuple[bytes, OnePassSolver | LatticeLaplace] | None = None
+        jacobian = fit.state.scaling.targets.log_jacobian(rows.count)
+        super().__init__(self._inferred, rows, jacobian, fit.values, fit.plan, stage)
+
+    def _inferred(self, values: ParameterValues) -> OnePassSolver | LatticeLaplace:
+        """Return the inference, with the factors of the last one at equal values, or from its mode."""
+        key, start = values.flat().detach().numpy().tobytes(), () if self._last is None else self._last[1].warm_start()
+        inference = self._fit.at(values).state.infer(self._all_rows, start)
+        assert isinstance(inference, OnePassSolver | LatticeLaplace)
+        if self._last is not None and self._last[0] == key:
+            known = vars(self._last[1])
+            vars(inference).update({name: known[name] for name in inference.without_gradients if name in known})
+        self._last = key, inference
+        return inference
+
+    def information(self, point: Floats, inference: OnePassSolver | LatticeLaplace) -> Tensor:
         """Return the Fisher information (p, p) at a point (p,).
 
         Args:
@@ -395,5 +364,8 @@ class FisherScoring(Scoring[Searched]):
     def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean (k,), log v, 0-d, and log s^2 (F,) at a point (p,)."""
         with torch.no_grad():
-            solver = self._infer(self._at(point))
-            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(MIN_DEVIATION).log()
+            values = self._at(point)
+            blocks, mean = self._fit.spec.prior(values).weights, values.standardized("mean").reshape(-1).double()
+            noise = values.standardized("noise").double() if self._fit.spec.is_gaussian else 1.0  # without effect
+            variance = noise + residual_variance_of(blocks)
+            return mean, variance.log(), 2 * scale_of(blocks).clamp_min(MIN_DEVIATION).log()

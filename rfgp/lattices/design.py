@@ -163,10 +163,39 @@ class Modes:
         return 2 * len(self.indices) + 1
 
     @cached_property
+    def with_zero(self) -> Integers:
+        """The integer vectors j, 0 first, (p + 1, d)."""
+        return np.concatenate([np.zeros((1, self.lattice.num_columns), dtype=np.int64), self.indices])
+
+    @property
+    def places(self) -> tuple[Integers, ...]:
+        """The places of these vectors in an array of all integers of the lattice, (p + 1,) for each column."""
+        return tuple((self.with_zero + self.lattice.half_widths).T)
+
+    @cached_property
+    def amplitudes(self) -> Floats:
+        """The amplitudes c_j of the features: 1 of the constant, and sqrt(2) of the others, (p + 1,)."""
+        return np.where(np.arange(len(self.indices) + 1) == 0, 1.0, math.sqrt(2))
+
+    @cached_property
     def frequencies(self) -> Tensor:
         """The frequencies (p + 1, d) in cycles per unit, the constant first."""
-        zero = np.zeros((1, self.lattice.num_columns))
-        return torch.as_tensor(np.concatenate([zero, self.indices * self.lattice.spacing]))
+        return torch.as_tensor(self.with_zero * self.lattice.spacing)
+
+    def slopes(self, weights: Tensor, column: int) -> Tensor:
+        """Return the weights (2 p + 1, m) of the derivative of sums of features in a column.
+
+        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
+
+        Args:
+            weights: The weights of the features, (2 p + 1, m).
+            column: The index of the column among those of the rows.
+        """
+        if column not in self.lattice.column_indices:
+            return torch.zeros_like(weights)
+        rates = 2 * math.pi * self.frequencies[1:, self.lattice.column_indices.index(column), None]
+        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
+        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
 
     def by_feature(self, values: Tensor) -> Tensor:
         """Return values (p + 1,) of the modes as values (2 p + 1,) of the features.

@@ -37,7 +37,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,8 +71,8 @@ from rfgp.solvers.lowrank import (
     summed,
     symmetrized,
 )
-from rfgp.solvers.onepass import SeriesPosterior, designs_of, scale_of
-from rfgp.solvers.onepass.sums import Layout, assemble, projected, row_blocks, weighted_sums
+from rfgp.solvers.onepass import SeriesPosterior, scale_of
+from rfgp.solvers.onepass.sums import Layout, Statistics, row_blocks, weighted_sums
 
 # --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
 
@@ -498,7 +498,7 @@ class SeriesPasses(FeaturePasses):
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
         """Yield the rows in blocks."""
-        return row_blocks(_layout_of(model), model.rows)
+        return row_blocks(Layout.of(model.weights.blocks), model.rows)
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
         """Return Phi w (b, m), float64."""
@@ -506,11 +506,11 @@ class SeriesPasses(FeaturePasses):
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
-        has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
-        at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
+        has_excess, layout = not (is_final or likelihood.is_concave), Layout.of(model.weights.blocks)
+        at, scale = _Rows(_series(model, weights[:, None]), model.mean, likelihood), scale_of(model.weights.blocks)
         weigh = partial(_newton_weights, at, is_final, has_excess)
         sums, (value,) = weighted_sums(layout, model.rows, weigh, 1 + has_excess, num_values=1)
-        statistics = [assemble(layout, of_series) for of_series in sums]
+        statistics = [Statistics(layout, of_series) for of_series in sums]
         gradient = scale * statistics[0].target[:, 0]
         return value, gradient, *(of_series.gram.mul_(scale[:, None] * scale) for of_series in statistics)
 
@@ -535,11 +535,13 @@ class LatticeLaplace(WeightLaplace):
     """
 
     passes: ClassVar[FeaturePasses] = SERIES_FEATURES
+    without_gradients: ClassVar[tuple[str, ...]] = ("mode", "_posterior", "_implicit")
+    """The names of the results that inferences at equal hyperparameters may share."""
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The mean (1,), the scales (F,) and the learned parameters of the likelihood, 0-d each."""
-        return self.model.mean, self.scale, *self.learned.values()
+        return self.model.mean, scale_of(self.model.weights.blocks), *self.learned.values()
 
     def posterior(self) -> SeriesPosterior:
         """Return the weights and the factor of their precision."""
@@ -563,16 +565,16 @@ class LatticeLaplace(WeightLaplace):
     @cached_property
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
-        model, layout = self.detached, _layout_of(self.detached)
-        at = _Rows(self._posterior, model.mean, self.bound_likelihood)
+        model, layout = self.detached, Layout.of(self.detached.weights.blocks)
+        at, scale = _Rows(self._posterior, model.mean, self.bound_likelihood), scale_of(model.weights.blocks)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
-        curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
-        return _Implicit(curved, pulled, total, sums.observations)
+        statistics = Statistics(layout, sums)
+        return _Implicit(scale * statistics.ones, scale * statistics.target[:, 0], total, sums.observations)
 
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
-        model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
-        scale, series = _scale_of(model), self._posterior
+        model, weights, series = self.detached, self.mode.weights, self._posterior
+        scale, layout = scale_of(model.weights.blocks), Layout.of(model.weights.blocks)
         b = series.inverse @ self._implicit.pulled
         in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
         in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
@@ -585,37 +587,9 @@ class LatticeLaplace(WeightLaplace):
         gradients = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
         return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 
-    # --- the search for hyperparameters -----------------------------------------------------------
-
-    @property
-    def is_solved(self) -> bool:
-        """Whether the mode has been computed."""
-        return "mode" in vars(self)
-
-    @property
-    def mean(self) -> Tensor:
-        """The prior mean of the latent function, (1,)."""
-        return self.model.mean
-
-    @property
-    def variance(self) -> Tensor:
-        """A noise of 1, 0-d. It has no effect."""
-        return torch.ones_like(self.model.noise)
-
-    @property
-    def scale(self) -> Tensor:
-        """The prior standard deviations of the weights, (F,)."""
-        return _scale_of(self.model)
-
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
         return self.log_marginal_likelihood()
-
-    def with_factors_of(self, other: "LatticeLaplace") -> Self:
-        """Return the inference with the results of another at the same hyperparameters and rows."""
-        cached = ("mode", "_posterior", "_implicit")
-        vars(self).update({name: vars(other)[name] for name in cached if name in vars(other)})
-        return self
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
         """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
@@ -627,15 +601,6 @@ class LatticeLaplace(WeightLaplace):
             weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
             of_mean = implicit.weight - implicit.curved @ inverse @ implicit.curved
             return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
-
-
-def _layout_of(model: LinearModel) -> Layout:
-    return Layout.of(designs_of(Prior(weights=model.weights.blocks)))
-
-
-def _scale_of(model: LinearModel) -> Tensor:
-    """Return the prior standard deviations of the weights, including those on a lattice, (F,)."""
-    return scale_of(Prior(weights=model.weights.blocks))
 
 
 def _series(model: LinearModel, weights: Tensor) -> SeriesPosterior:

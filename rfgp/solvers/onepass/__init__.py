@@ -5,7 +5,6 @@ Rows with their own noise need other statistics for each noise, in two passes fo
 
 from rfgp.solvers.onepass.solver import OnePassSolver as OnePassSolver
 from rfgp.solvers.onepass.solver import SeriesPosterior as SeriesPosterior
-from rfgp.solvers.onepass.solver import designs_of as designs_of
 from rfgp.solvers.onepass.solver import has_lattices as has_lattices
 from rfgp.solvers.onepass.solver import residual_variance_of as residual_variance_of
 from rfgp.solvers.onepass.solver import restored as restored

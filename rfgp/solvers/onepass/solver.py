@@ -1,41 +1,36 @@
 """Gaussian regression on fixed designs from sufficient statistics.
 
-Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
-Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,
-
-    d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2.
-
-The Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
-
-    sum_n Q_n - 2 tr(A^-1 R phi^T T phi R) + tr((A^-1 M)^2),   T_n = w_n (v / (v + noise_n))^3.
-
-P, Q and T depend on v, so that the sums do not hold for other hyperparameters. Without noise of the rows all three are
-w_n, and the sums hold for any hyperparameters.
-
 The model is y = mean + phi diag(s) w + e. The weights are w ~ N(0, I), with prior standard deviations s. The variance
-of e is v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi
-and N observations,
+of e is v + noise_n for row n with noise_n of its own. v = noise + delta includes the variance delta that the designs
+miss. The row represents w_n observations and has the weights
+
+    P_n = w_n v / (v + noise_n),   Q_n = w_n (v / (v + noise_n))^2,   T_n = w_n (v / (v + noise_n))^3.
+
+With R = diag(s) / sqrt(v), G = phi^T P phi, M = R phi^T Q phi R, the residuals r and the sums N_P and N_Q of P_n and
+Q_n,
 
     A = I + R G R,   c = R phi^T P (y - mean),   u = A^-1 c,
-    -2 log p = (|y - mean|^2 - c^T u) / v + log|A| + N log(2 pi v)
+    -2 log p = ((y - mean)^T P (y - mean) - c^T u) / v + log|A| + sum_n w_n log(2 pi (v + noise_n))
     d log p / d log s_j = u_j^2 / v + (A^-1)_jj - 1
-    d log p / d log v   = ((|y - mean|^2 - c^T u - u^T u) / v - N + F - tr A^-1) / 2
+    d log p / d log v   = (r^T Q r / v + tr(A^-1 M) - N_P) / 2
     d log p / d mean    = (1^T P (y - mean) - (R phi^T P 1)^T u) / v
 
 Let H = I - A^-1 and o = R phi^T P 1. The Fisher information is
 
-    H_ij^2 / 2                          of log s_i^2 and log s_j^2,
-    ((A^-1)_jj - (A^-2)_jj) / 2         of log s_j^2 and log v,
-    (N - F + |A^-1|_F^2) / 2            of log v,
-    (N - o^T A^-1 o) / v                of the mean.
+    H_ij^2 / 2                                                    of log s_i^2 and log s_j^2,
+    (A^-1 M A^-1)_jj / 2                                          of log s_j^2 and log v,
+    (N_Q - 2 tr(A^-1 R phi^T T phi R) + tr((A^-1 M)^2)) / 2       of log v,
+    (N_P - o^T A^-1 o) / v                                        of the mean.
+
+P, Q and T depend on v, so that the sums do not hold for other hyperparameters. Without noise of the rows all three are
+w_n, the sums hold for any hyperparameters, and A^-1 M = H.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -43,8 +38,7 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, input_derivatives, with_gradient
 from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import Design
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError
 from rfgp.lattices.design import Complex, LatticeDesign, series_at_points
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import (
@@ -64,13 +58,12 @@ from rfgp.solvers.onepass.sums import (
     Layout,
     RowSums,
     Statistics,
-    assemble,
-    cached_sums,
     no_sums,
     quadratic_series,
     row_blocks,
     statistics_of,
     values_on_lattice,
+    weighted_by_precision,
     weighted_sums,
 )
 from rfgp.solvers.role import Functions, Inference, Joint, Shape
@@ -78,9 +71,11 @@ from rfgp.solvers.role import Functions, Inference, Joint, Shape
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
 DENSE_ENTRIES = 2**22
-"""The maximum number of entries of features of points in one chunk, if transforms do not apply."""
+"""The maximum number of entries of features of points in one chunk, 32 MB, if transforms do not apply."""
 FEW_POINTS = 64
-"""The maximum number of points for which features are used instead of transforms."""
+"""The maximum number of points for which features are used instead of transforms.
+
+Transforms first need A^-1 and its series, which take F^3 operations. Features take F^2 of them for each point."""
 
 
 class RowSumsForUpdates(NamedTuple):
@@ -102,7 +97,8 @@ class RowSumsForUpdates(NamedTuple):
 class SeriesPosterior(LowRankPosterior):
     """The posterior of f = phi diag(s) w plus the variance that designs miss.
 
-    Moments at points are computed by Fourier series. Methods have the arguments of those of `Posterior`.
+    Moments at points within the box of the rows are Fourier series. Elsewhere they are computed by features, as those
+    of other weights. Methods have the arguments of those of `Posterior`.
 
     Attributes:
         row_sums: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
@@ -121,12 +117,23 @@ class SeriesPosterior(LowRankPosterior):
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the posterior mean at points (n, D), (n, k)."""
-        return self._over(projected, self.mean_within, lambda phi, _: phi @ self.weights)
+        return self._over(projected, self.mean_within, lambda phi: phi @ self.weights)
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n,)."""
-        by_features = super().variance
-        return self._over(inputs, self.variance_within, lambda phi, x: by_features(x, phi))
+        known = self._over(inputs, self.known_variance, self.uncertainty.variance)
+        return known + self.residual_variance(inputs, projected)
+
+    def residual_variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the variances (n,) that the modes miss. They are 0 outside the box of a lattice."""
+        if self.derivative_column is not None:
+            return self.missing_derivative_variances(inputs)
+        total = torch.zeros(len(inputs), dtype=torch.float64)
+        for block in self.predicted:
+            if block.residual is not None and isinstance(block.design, LatticeDesign):
+                variance = block.prior_variance * block.design.residual_variance(*block.parameters)
+                total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
+        return total
 
     def joints(self, inputs: Tensor, parts: Sequence[LowRankPosterior], projected: Sequence[Tensor]) -> Sequence[Joint]:
         """Return the features of points for sums of terms."""
@@ -149,22 +156,13 @@ class SeriesPosterior(LowRankPosterior):
         if is_slope or not self.uncertainty.draws_weights(num_points, count):
             return None
         functions = self._functions(count, generator)
-        return lambda inputs: with_noise(functions(inputs), self._missing_variance(inputs), generator)
+        return lambda inputs: with_noise(functions(inputs), self.residual_variance(inputs, inputs), generator)
 
     def _functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw the sums of the features, a map of inputs to (count, n, k)."""
         drawn = self._sample_weights(count, generator)  # (count, F, k)
         draws = replace(self, weights=drawn.movedim(0, 1).flatten(1))
         return lambda inputs: draws.mean(inputs).reshape(len(inputs), count, -1).movedim(0, 1)
-
-    def _missing_variance(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) that the modes miss at points (n, D). They are 0 outside the box of a lattice."""
-        total = torch.zeros(len(inputs), dtype=torch.float64)
-        for block in self.prior.dense.with_residuals_of(self.terms).blocks:
-            if block.residual is not None and isinstance(block.design, LatticeDesign):
-                variance = block.prior_variance * block.design.residual_variance(*block.parameters)
-                total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
-        return total
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -187,8 +185,8 @@ class SeriesPosterior(LowRankPosterior):
         """
         assert self.row_sums is not None
         sums, mean, noise = self.row_sums
-        variance = (noise + residual_variance_of(self.prior)).detach()
-        (change,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
+        variance = (noise + residual_variance_of(self.prior.weights)).detach()
+        (change,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)), num_values=2)
         n, m = sums.num_rows, change.num_rows
         if sign < 0 and m >= n:
             raise DataError(f"The number of rows to remove must be below {n:,}, got {m:,}. Remove fewer rows.")
@@ -204,16 +202,14 @@ class SeriesPosterior(LowRankPosterior):
         if self.row_sums is None:
             return super().tensors()
         sums, mean, noise = self.row_sums
-        by_name = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
-        return {**by_name, "mean": mean.contiguous(), "noise": noise.contiguous()}
+        return {**sums.tensors(), "mean": mean.contiguous(), "noise": noise.contiguous()}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of these tensors for k outputs."""
         if self.row_sums is None:
             return super().shapes(n, k)
-        empty = no_sums(self._layout, k).flat()
         shapes: dict[str, Shape] = {
-            name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
+            name: tuple(sum_.shape) for name, sum_ in no_sums(self._layout, k).tensors().items()
         }
         return {**shapes, "mean": (k,), "noise": ()}
 
@@ -221,27 +217,27 @@ class SeriesPosterior(LowRankPosterior):
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout.of(designs_of(self.prior))
+        return Layout.of(self.prior.weights)
 
     def _over(
-        self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
+        self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
+        """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere.
+
+        Features (n, F) are also used for few points and for gradients.
+        """
+        is_few = len(inputs) <= FEW_POINTS and self.derivative_column is None
+        if is_few or inputs.requires_grad or self.weights.requires_grad:
+            is_out = torch.ones(len(inputs), dtype=torch.bool)
+        else:
+            is_out = self.is_outside(inputs)
         size = max(1, DENSE_ENTRIES // max(len(self.weights), 1))
-
-        def from_features(x: Tensor) -> Tensor:
-            return torch.cat([by_features(self.features(chunk), chunk) for chunk in torch.split(x, size)])
-
-        wants_gradient = inputs.requires_grad or self.weights.requires_grad
-        if wants_gradient or (len(inputs) <= FEW_POINTS and self.derivative_column is None):
-            return from_features(inputs)
-        is_out = self.is_outside(inputs)
-        if not bool(is_out.any()):
-            return by_series(inputs)
+        parts = [by_features(self.features(chunk)) for chunk in torch.split(inputs[is_out], size)]
+        if bool(is_out.all()):
+            return torch.cat(parts)
         inside = by_series(inputs[~is_out])
         out = inside.new_zeros(len(inputs), *inside.shape[1:])
-        out[~is_out] = inside
-        out[is_out] = from_features(inputs[is_out])
+        out[is_out], out[~is_out] = torch.cat(parts), inside
         return out
 
     def is_outside(self, inputs: Tensor) -> Tensor:
@@ -251,23 +247,39 @@ class SeriesPosterior(LowRankPosterior):
             inputs: The inputs of the points, (n, D).
         """
         out = torch.zeros(len(inputs), dtype=torch.bool)
-        for block, _ in self._own:
-            if isinstance(block.design, LatticeDesign):
-                out |= block.design.is_outside(inputs)
+        for _, design, _ in self._on_lattices:
+            out |= design.is_outside(inputs)
         return out
 
     @cached_property
-    def _own(self) -> list[tuple[WeightBlock, slice]]:
-        """The blocks of the predicted sum, with the positions of their weights."""
-        blocks, predicted = self.prior.weights, self.predicted
-        ends = np.cumsum([0, *self.prior.dense.sizes])
-        columns = (slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
-        return [(block, part) for block, part in zip(blocks, columns, strict=True) if block in predicted]
+    def _parts(self) -> list[tuple[int, WeightBlock, slice]]:
+        """The number of each predicted block, the block, and the positions of its weights."""
+        ends, blocks = np.cumsum([0, *self.prior.dense.sizes]).tolist(), self.prior.weights
+        every = ((i, block, slice(ends[i], ends[i + 1])) for i, block in enumerate(blocks))
+        return [part for part in every if part[1] in self.predicted]
+
+    @property
+    def _on_lattices(self) -> list[tuple[int, LatticeDesign, slice]]:
+        """The number of the lattice of each predicted block, its design, and the positions of its weights."""
+        lattices, parts = self._layout.lattice_of, self._parts
+        return [(lattices[i], b.design, part) for i, b, part in parts if isinstance(b.design, LatticeDesign)]
 
     @cached_property
-    def _scales(self) -> list[Tensor]:
-        """The prior standard deviations of the weights of these blocks, (F_b,) each."""
-        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+    def _dense_weights(self) -> Tensor:
+        """The positions (F_d,) of the weights of predicted blocks that are not on a lattice."""
+        positions, lattices = torch.arange(self.prior.num_features), self._layout.lattice_of
+        return torch.cat([positions[:0], *(positions[part] for i, _, part in self._parts if lattices[i] < 0)])
+
+    def _dense_features(self, inputs: Tensor) -> Tensor:
+        """Return the features (n, F_d) of these weights at points (n, D), or their derivatives, float64."""
+        found, column = [torch.zeros(len(inputs), 0, dtype=torch.float64)], self.derivative_column
+        for i, block, _ in self._parts:
+            if block.design is not None and self._layout.lattice_of[i] < 0:
+                features = block.design.fixed_features
+                found.append(
+                    features(inputs).double() if column is None else input_derivatives(features, inputs, column)
+                )
+        return torch.cat(found, dim=1)
 
     def mean_within(self, inputs: Tensor) -> Tensor:
         """Return the posterior mean at points in the box of the rows, (n, k).
@@ -277,27 +289,11 @@ class SeriesPosterior(LowRankPosterior):
         Args:
             inputs: The inputs of the points, (n, D).
         """
-        out = torch.zeros(len(inputs), self.weights.shape[1], dtype=torch.float64)
-        for (block, columns), scale in zip(self._own, self._scales, strict=True):
-            weights = self._as_slopes(block, scale[:, None] * self.weights[columns])
-            if isinstance(block.design, LatticeDesign):
-                out += values_on_lattice(block.design, inputs, weights)
-            else:
-                out += self._dense_features(block, inputs) @ weights
+        weights = self._as_slopes(scale_of(self.prior.weights)[:, None] * self.weights)
+        out = self._dense_features(inputs) @ weights[self._dense_weights]
+        for _, design, part in self._on_lattices:
+            out += values_on_lattice(design, inputs, weights[part])
         return out
-
-    def variance_within(self, inputs: Tensor) -> Tensor:
-        """Return the marginal posterior variances at points in the box, (n,), including those of missing modes.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
-        known = self.known_variance(inputs)
-        if self.derivative_column is not None:
-            return known + self.missing_derivative_variances(inputs)
-        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
-        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
-        return known + sum(float(scale * variance) for scale, variance in pairs)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the posterior variances of the sums of features at points in the box, (n,).
@@ -308,110 +304,44 @@ class SeriesPosterior(LowRankPosterior):
         Args:
             inputs: The inputs of the points, (n, D).
         """
-        dense = [
-            None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
-            for block, _ in self._own
-        ]
-        total = torch.zeros(len(inputs), dtype=torch.float64)
-        for a in range(len(self._own)):
-            for b in range(a + 1):
-                total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
+        (series, covariance), features = self._series, self._dense_features(inputs)
+        total = ((features @ covariance[self._dense_weights]) * features).sum(1)
+        if features.shape[1]:
+            for _, design, part in self._on_lattices:
+                total += 2 * (values_on_lattice(design, inputs, covariance[part]) * features).sum(1)
+        for numbers, coefficients in series.items():
+            lattices = [self._layout.lattices[number] for number in dict.fromkeys(numbers)]
+            angles = np.hstack([lattice.angles(lattice.columns(inputs)) for lattice in lattices])
+            total += torch.as_tensor(series_at_points(angles, coefficients).real)
         return total.clamp_min(0)
 
-    def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
-        """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
-        assert block.design is not None
-        if self.derivative_column is None:
-            return block.design.fixed_features(inputs).double()
-        return input_derivatives(block.design.fixed_features, inputs, self.derivative_column)
-
-    def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
-        """Return the weights (F, m) of the derivative of features on a lattice.
-
-        Other weights are returned unchanged.
-
-        The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
-        """
-        design = block.design
-        if self.derivative_column is None or not isinstance(design, LatticeDesign):
-            return weights
-        if self.derivative_column not in design.lattice.column_indices:
-            return torch.zeros_like(weights)
-        column = design.lattice.column_indices.index(self.derivative_column)
-        rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
-        first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
-        return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
-
-    def _pair(self, inputs: Tensor, a: int, b: int, dense: Sequence[Tensor | None]) -> Tensor:
-        """Return the covariance (n,) of two blocks at the same points."""
-        (first, _), (second, _) = self._own[a], self._own[b]
-        left, right = dense[a], dense[b]
-        covariance = self._covariance_of(a, b)
-        if left is not None and right is not None:
-            return ((left @ covariance) * right).sum(1)
-        if left is None and right is None:
-            assert isinstance(first.design, LatticeDesign)
-            assert isinstance(second.design, LatticeDesign)
-            lattices = [first.design.lattice]
-            if not lattices[0].same_as(second.design.lattice):
-                lattices.append(second.design.lattice)
-            angles = np.hstack([lattice.angles(lattice.columns(inputs)) for lattice in lattices])
-            return torch.as_tensor(series_at_points(angles, self._series[a, b]).real)
-        lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
-        assert isinstance(lattice.design, LatticeDesign)
-        assert features is not None
-        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
-
     @cached_property
-    def _series(self) -> dict[tuple[int, int], Complex]:
-        """The series of the covariance of each pair of blocks on lattices."""
-        designs = [block.design for block, _ in self._own]
-        lattices = [(index, design) for index, design in enumerate(designs) if isinstance(design, LatticeDesign)]
-        pairs = ((first, second) for first in lattices for second in lattices if second[0] <= first[0])
-        return {
-            (a, b): quadratic_series(self._covariance_of(a, b).numpy(), first.modes, second.modes)
-            for (a, first), (b, second) in pairs
-        }
+    def _series(self) -> tuple[dict[tuple[int, int], Complex], Tensor]:
+        """The series of covariances on each pair of lattices, and the covariances (F, F_d) with other weights."""
+        scale, series = scale_of(self.prior.weights), dict[tuple[int, int], Complex]()
+        covariance = self._as_slopes(self._as_slopes(scale[:, None] * self.inverse * scale).mT)
+        lattices = self._on_lattices
+        for count, (i, first, rows) in enumerate(lattices, 1):
+            for j, second, columns in lattices[:count]:
+                found = quadratic_series(covariance[rows, columns].numpy(), first.modes, second.modes)
+                times = 1 if rows == columns else 2
+                series[i, j] = series.get((i, j), 0) + times * found
+        return series, covariance[:, self._dense_weights]
 
-    def _covariance_of(self, a: int, b: int) -> Tensor:
-        """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
-        (_, rows), (_, columns) = self._own[a], self._own[b]
-        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
-        covariance = self._as_slopes(self._own[a][0], covariance)
-        return self._as_slopes(self._own[b][0], covariance.mT).mT
+    def _as_slopes(self, weights: Tensor) -> Tensor:
+        """Return the weights (F, m) of the derivative of a function, or the weights if there is no derivative."""
+        column = self.derivative_column
+        if column is None:
+            return weights
+        designs, parts = self._layout.designs, torch.split(weights, self.prior.dense.sizes)
+        pairs = zip(designs, parts, strict=True)
+        return torch.cat([d.modes.slopes(part, column) if isinstance(d, LatticeDesign) else part for d, part in pairs])
 
     @cached_property
     def inverse(self) -> Tensor:
         """A^-1, (F, F)."""
         assert self.factor is not None
         return torch.cholesky_inverse(self.factor)
-
-
-def weighted_by_precision(
-    variance: Tensor, powers: Sequence[int], block: Block
-) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with weights w_n (v / (v + noise_n))^power, for noise_n of the rows.
-
-    Args:
-        variance: The variance v, 0-d.
-        powers: The powers. Power 1 gives precisions relative to those of rows without noise of their own.
-        block: The rows.
-    """
-    if block.fixed_noise is None:
-        return (block,) * len(powers), ()
-    ratio, without_noise = variance / (variance + block.fixed_noise), replace(block, fixed_noise=None)
-    return [replace(without_noise, weight=block.counts() * ratio**power) for power in powers], ()
-
-
-def sum_names(layout: Layout) -> list[str]:
-    """Return the names of tensors of sums in a file, in the order of `RowSums.flat`.
-
-    Args:
-        layout: The layout of the designs.
-    """
-    count = len(layout.lattices)
-    names = [f"{kind}_{index}" for kind in ("generator", "projection") for index in range(count)]
-    return [*names, *(f"cross_{index}" for index in range(len(layout.pairs))), "gram", "num_rows"]
 
 
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
@@ -424,9 +354,10 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
         noise: The variance of one observation, 0-d.
     """
     with torch.no_grad():
-        statistics = assemble(Layout.of(designs_of(prior)), sums).centered(mean)
-        weights = solve(statistics, scale_of(prior), noise + residual_variance_of(prior))
-        return _posterior(prior, weights, RowSumsForUpdates(sums, mean, noise))
+        blocks = prior.weights
+        statistics = Statistics(Layout.of(blocks), sums).centered(mean)
+        solution = solve(statistics, scale_of(blocks), noise + residual_variance_of(blocks))
+        return _posterior(prior, solution, RowSumsForUpdates(sums, mean, noise))
 
 
 def _posterior(prior: Prior, solution: WeightSolution, row_sums: RowSumsForUpdates) -> SeriesPosterior:
@@ -440,9 +371,8 @@ def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
         prior: The prior.
         tensors: The tensors (...) of `SeriesPosterior.tensors`, by name.
     """
-    layout = Layout.of(designs_of(prior))
-    empty = no_sums(layout, len(tensors["mean"]))
-    sums = empty.of_flat([tensors[name] for name in sum_names(layout)])
+    empty = no_sums(Layout.of(prior.weights), len(tensors["mean"]))
+    sums = empty.of_tensors([tensors[name] for name in empty.arrays])
     return posterior_of(prior, sums, tensors["mean"], tensors["noise"])
 
 
@@ -452,165 +382,34 @@ def has_lattices(prior: Prior) -> bool:
     Args:
         prior: The prior.
     """
-    known = [block.design for block in prior.weights if block.design is not None]
-    if not prior.has_weights_only or len(known) < len(prior.weights):
+    if not prior.has_weights_only or any(block.design is None for block in prior.weights):
         return False
-    return any(isinstance(design, LatticeDesign) for design in known) and Layout.of(known).is_joint
+    layout = Layout.of(prior.weights)
+    return bool(layout.lattices) and layout.is_joint
 
 
-def designs_of(prior: Prior) -> list[Design]:
-    """Return the designs of the blocks of a prior.
-
-    Args:
-        prior: The prior.
-
-    Raises:
-        InvalidArgumentError: If a block has no design.
-    """
-    designs = [block.design for block in prior.weights if block.design is not None]
-    if len(designs) < len(prior.blocks):
-        raise InvalidArgumentError(
-            "Each term must have features without hyperparameters, got one without a design. Use EquispacedFourier()."
-        )
-    return designs
-
-
-def scale_of(prior: Prior) -> Tensor:
+def scale_of(blocks: Sequence[WeightBlock]) -> Tensor:
     """Return the prior standard deviations of all weights, (F,), float64.
 
     Args:
-        prior: The prior. All its blocks must have designs.
+        blocks: The blocks of weights. All have designs.
     """
-    parts = [
-        block.prior_variance.sqrt() * block.design.scale(*block.parameters) for block in prior.weights if block.design
-    ]
-    return torch.cat(parts)
+    return torch.cat([b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b in blocks if b.design])
 
 
-def residual_variance_of(prior: Prior) -> Tensor:
+def residual_variance_of(blocks: Sequence[WeightBlock]) -> Tensor:
     """Return the sum of the variances that the designs miss, 0-d, float64.
 
     Args:
-        prior: The prior. All its blocks must have designs.
+        blocks: The blocks of weights. All have designs.
     """
     zero = torch.zeros((), dtype=torch.float64)
-    return sum(
-        (b.prior_variance * b.design.residual_variance(*b.parameters) for b in prior.weights if b.design), start=zero
-    )
-
-
-# --- The noise of rows on fixed designs: one noise for all rows, or one each -----------------------------------------
-
-_LOG_2PI = math.log(2 * math.pi)
-
-
-class SharedNoise:
-    """Rows of one noise, by statistics for any hyperparameters.
-
-    Args:
-        designs: The designs of all blocks.
-        rows: The rows.
-        variance: The variance v, 0-d.
-    """
-
-    def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
-        self._variance, self.statistics = variance, statistics_of(designs, rows)
-
-    @property
-    def logs(self) -> Tensor:
-        """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
-        return self.statistics.observations * (_LOG_2PI + self._variance.log())
-
-    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
-        """Return the derivative of the log marginal likelihood in log v, 0-d.
-
-        Args:
-            solver: The solver of the rows.
-        """
-        diagonal = solver.inverse.diagonal()
-        free = self.statistics.observations - len(diagonal) + diagonal.sum()
-        return 0.5 * (solver.square - solver.solution.weights.square().sum() - len(solver.mean) * free)
-
-    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
-        """Return twice the Fisher information of one output.
-
-        Args:
-            solver: The solver of the rows.
-
-        Returns:
-            The information of log v and log s^2, (F,), and of log v, 0-d.
-        """
-        diagonal, rows = solver.inverse.diagonal(), solver.inverse.square().sum(1)
-        return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
-
-
-class RowNoises:
-    """Rows with noise of their own.
-
-    One pass over them gives the likelihood, and another gives its derivatives.
-
-    Args:
-        designs: The designs of all blocks.
-        rows: The rows.
-        variance: The variance v, 0-d.
-    """
-
-    def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
-        self._layout, self._rows, self._variance = Layout.of(designs), rows, variance
-        key = *self._layout.designs, float(variance)
-        self.statistics, self.logs = cached_sums(rows, key, self._first_pass)
-
-    def _first_pass(self) -> tuple[Statistics, Tensor]:
-        """Return the statistics with P, and the sum of log(2 pi D), 0-d."""
-        with torch.no_grad():
-            weigh = partial(_with_logs, self._variance)
-            (sums,), (logs,) = weighted_sums(self._layout, self._rows, weigh, num_values=1)
-            return assemble(self._layout, sums), logs
-
-    @cached_property
-    def _second_pass(self) -> tuple[Statistics, Statistics]:
-        """The statistics with Q and with T."""
-        weigh = partial(weighted_by_precision, self._variance, (2, 3))
-        (second, third), _ = weighted_sums(self._layout, self._rows, weigh, count=2)
-        return assemble(self._layout, second), assemble(self._layout, third)
-
-    def in_log_variance(self, solver: "OnePassSolver") -> Tensor:
-        """Return the derivative of the log marginal likelihood in log v, 0-d.
-
-        Args:
-            solver: The solver of the rows.
-        """
-        statistics, root = self._second_pass[0], solver.scale.detach() / self._variance.sqrt()
-        squares = quadratic_form(
-            statistics.centered(solver.mean.detach()), solver.solution, solver.scale.detach(), self._variance
-        )
-        residual = squares - solver.solution.weights.square().sum()
-        used = (solver.inverse * (root[:, None] * statistics.gram * root)).sum() - self.statistics.observations
-        return 0.5 * (residual + len(solver.mean) * used)
-
-    def information(self, solver: "OnePassSolver") -> tuple[Tensor, Tensor]:
-        """Return twice the Fisher information of one output.
-
-        Args:
-            solver: The solver of the rows.
-
-        Returns:
-            The information of log v and log s^2, (F,), and of log v, 0-d.
-        """
-        second, third = self._second_pass
-        root, inverse = solver.scale.detach() / self._variance.sqrt(), solver.inverse
-        product = inverse @ (root[:, None] * second.gram * root)
-        cubed = (inverse * (root[:, None] * third.gram * root)).sum()
-        return (product * inverse).sum(1), second.observations - 2 * cubed + (product * product.mT).sum()
-
-
-def _with_logs(variance: Tensor, block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with the weights P, and the sum of w_n log(2 pi (v + noise_n)), 0-d."""
-    logs = (block.counts() * (_LOG_2PI + block.observation_noise(variance).log())).sum()
-    return weighted_by_precision(variance, (1,), block)[0], (logs,)
+    return sum((b.prior_variance * b.design.residual_variance(*b.parameters) for b in blocks if b.design), start=zero)
 
 
 # --- Gaussian regression on fixed designs from sufficient statistics -------------------------------------------------
+
+_LOG_2PI = math.log(2 * math.pi)
 
 
 def supports(prior: Prior, rows: Rows) -> bool:
@@ -626,7 +425,7 @@ def supports(prior: Prior, rows: Rows) -> bool:
 class OnePassSolver(Inference):
     """Inference of rows under weights with fixed designs.
 
-    It uses statistics of one pass over the rows.
+    It uses statistics of one pass over the rows. Noise of the rows themselves takes another pass for derivatives.
 
     Args:
         prior: The prior, with gradients.
@@ -635,86 +434,83 @@ class OnePassSolver(Inference):
         noise: The variance of one observation, 0-d, float64.
     """
 
+    without_gradients: ClassVar[tuple[str, ...]] = ("solution", "inverse")
+    """The names of the results that solvers at equal hyperparameters may share."""
+
     def __init__(self, prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> None:
         self.prior, self.rows, self.mean, self.noise = prior, rows, mean, noise
 
     @cached_property
-    def noises(self) -> SharedNoise | RowNoises:
-        """The sums over the rows, and their dependence on the noise."""
-        designs = designs_of(self.prior)
-        if self.rows.has_fixed_noise:
-            return RowNoises(designs, self.rows, self.variance.detach())
-        return SharedNoise(designs, self.rows, self.variance.detach())
-
-    @cached_property
     def scale(self) -> Tensor:
         """The prior standard deviations of the weights, (F,)."""
-        return scale_of(self.prior)
+        return scale_of(self.prior.weights)
 
     @cached_property
     def variance(self) -> Tensor:
         """The variance of the noise plus that missed by the designs, 0-d."""
-        return self.noise + residual_variance_of(self.prior)
+        return self.noise + residual_variance_of(self.prior.weights)
 
-    def with_factors_of(self, other: "OnePassSolver") -> Self:
-        """Return the solver with the factors of another one.
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The statistics of the rows with weights P."""
+        with torch.no_grad():
+            return statistics_of(self.prior.weights, self.rows, self.variance.detach())
 
-        The other one has the same hyperparameters and rows.
-
-        Args:
-            other: The other solver. If its sums over the rows differ, nothing is copied.
-        """
-        if self.noises.statistics is other.noises.statistics:
-            self.noises = other.noises
-            vars(self).update({name: vars(other)[name] for name in ("solution", "inverse") if name in vars(other)})
-        return self
-
-    @property
-    def is_solved(self) -> bool:
-        """Whether the posterior of the weights has been computed."""
-        return "solution" in vars(self)
+    @cached_property
+    def _higher(self) -> tuple[Statistics, Statistics]:
+        """The statistics with weights Q and T."""
+        if not self.rows.has_fixed_noise:
+            return self.statistics, self.statistics
+        layout, weigh = self.statistics.layout, partial(weighted_by_precision, self.variance.detach(), (2, 3))
+        (second, third), _ = weighted_sums(layout, self.rows, weigh, count=2, num_values=2)
+        return Statistics(layout, second), Statistics(layout, third)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, from the statistics alone."""
         return with_gradient(self._value, self.mean, self.variance, self.scale)
 
     @cached_property
-    def _statistics(self) -> WeightStatistics:
+    def _centered(self) -> WeightStatistics:
         """The statistics of the rows about the mean."""
-        return self.noises.statistics.centered(self.mean)
+        return self.statistics.centered(self.mean)
 
     @cached_property
     def solution(self) -> WeightSolution:
         """The posterior of the weights."""
         with torch.no_grad():
-            return solve(self._statistics, self.scale, self.variance)
+            return solve(self._centered, self.scale, self.variance)
 
     @cached_property
     def inverse(self) -> Tensor:
         """A^-1, (F, F)."""
         return torch.cholesky_inverse(self.solution.factor)
 
-    @cached_property
-    def square(self) -> Tensor:
-        """The quadratic form (y - mean)^T C^-1 (y - mean) of all outputs, 0-d."""
-        with torch.no_grad():
-            return quadratic_form(self._statistics, self.solution, self.scale, self.variance)
+    def _spread(self, statistics: Statistics) -> Tensor:
+        """Return R phi^T W phi R, (F, F), for the weights W of statistics."""
+        root = self.scale.detach() / self.variance.detach().sqrt()
+        return root[:, None] * statistics.gram * root
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        (factor, weights), k = self.solution, len(self.mean)
-        value = -0.5 * (self.square + k * (2 * factor.diagonal().log().sum() + self.noises.logs))
+        (factor, weights), k, statistics = self.solution, len(self.mean), self.statistics
+        scale, variance, mean = self.scale.detach(), self.variance.detach(), self.mean.detach()
+        square = quadratic_form(statistics.centered(mean), self.solution, scale, variance)
+        count, logs = statistics.values
+        logs = logs + count * (_LOG_2PI + variance.log())
+        value = -0.5 * (square + k * (2 * factor.diagonal().log().sum() + logs))
 
         def gradients() -> Sequence[Tensor | None]:
-            statistics, scale, variance = self.noises.statistics, self.scale.detach(), self.variance.detach()
-            in_log_scale = weights.square().sum(1) + k * (self.inverse.diagonal() - 1)
-            in_variance = self.noises.in_log_variance(self) / variance
-            totals = statistics.totals - statistics.observations * self.mean.detach()
+            inverse, (second, _), residual = self.inverse.diagonal(), self._higher, square
+            used = len(inverse) - inverse.sum()  # tr A^-1 M
+            if self.rows.has_fixed_noise:
+                residual = quadratic_form(second.centered(mean), self.solution, scale, variance)
+                used = (self.inverse * self._spread(second)).sum()
+            in_log_scale = weights.square().sum(1) + k * (inverse - 1)
+            in_log_variance = residual - weights.square().sum() + k * (used - statistics.observations)
+            totals = statistics.totals - statistics.observations * mean
             in_mean = (totals - (scale * statistics.ones) @ weights) / variance
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
-            return [
-                gradient if need else None
-                for gradient, need in zip((in_mean, in_variance, in_scale), needs, strict=True)
-            ]
+            found = in_mean, 0.5 * in_log_variance / variance, in_scale
+            return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
 
         return value, gradients
 
@@ -731,16 +527,22 @@ class OnePassSolver(Inference):
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
-            inverse, k = self.inverse, len(self.mean)
-            diagonal = inverse.diagonal()
-            (in_both, of_variance), squared = self.noises.information(self), inverse.square()
+            inverse, k, (second, third) = self.inverse, len(self.mean), self._higher
+            diagonal, squared = inverse.diagonal(), inverse.square()
+            if self.rows.has_fixed_noise:
+                product = inverse @ self._spread(second)  # A^-1 M
+                in_both, used = (product * inverse).sum(1), (inverse * self._spread(third)).sum()
+                of_variance = second.observations - 2 * used + (product * product.mT).sum()
+            else:
+                in_both = diagonal - squared.sum(1)
+                of_variance = second.observations - len(diagonal) + squared.sum()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
             cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
-            ones = self.scale / self.variance.sqrt() * self.noises.statistics.ones
+            ones = self.scale / self.variance.sqrt() * self.statistics.ones
             solved = torch.cholesky_solve(ones[:, None], self.solution.factor)[:, 0]
-            of_mean = (self.noises.statistics.observations - ones @ solved) / self.variance
+            of_mean = (self.statistics.observations - ones @ solved) / self.variance
             return total + of_mean * (in_mean.mT @ in_mean)
 
     @cached_property
@@ -750,14 +552,14 @@ class OnePassSolver(Inference):
 
     def posterior(self) -> SeriesPosterior:
         """Return the posterior of the weights, with the sums over the rows for updates."""
-        sums = self.noises.statistics.sums
+        sums = self.statistics.sums
         if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
             row_sums = RowSumsForUpdates(sums, self.mean.detach(), self.noise.detach())
             return _posterior(self.prior.detached(), self.solution, row_sums)
         if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
             solution = differentiable_solution(LinearModel(self.prior.dense, self.rows, self.mean, self.noise))
         else:
-            solution = solve(self._statistics, self.scale, self.variance)
+            solution = solve(self._centered, self.scale, self.variance)
         return _posterior(self.prior, solution, RowSumsForUpdates(sums, self.mean, self.noise))
 
     def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
@@ -771,8 +573,8 @@ class OnePassSolver(Inference):
 
     def _moments(self, rows: Rows) -> Iterator[RowMoments]:
         """Yield the moments of blocks of rows."""
-        posterior, missing = self.posterior(), residual_variance_of(self.prior)
-        for block in row_blocks(Layout.of(designs_of(self.prior)), rows):
+        posterior, missing = self.posterior(), residual_variance_of(self.prior.weights)
+        for block in row_blocks(self.statistics.layout, rows):
             residual = block.targets - self.mean - posterior.mean_within(block.inputs)
             known, noise_diag = posterior.known_variance(block.inputs), block.noise_diag(self.variance)
             once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition

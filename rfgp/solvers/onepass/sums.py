@@ -21,9 +21,9 @@ Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one latti
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,10 +31,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.blocks import WeightBlock
 from rfgp.blocks.role import Design
 from rfgp.errors import DataError
 from rfgp.lattices import Lattice, Modes
-from rfgp.lattices.design import Complex, Floats, LatticeDesign, series_at_points, sums_at_frequencies
+from rfgp.lattices.design import Complex, Floats, Integers, LatticeDesign, series_at_points, sums_at_frequencies
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums, sums_over_parts
 from rfgp.solvers.lowrank import Statistics as WeightStatistics
@@ -42,50 +43,18 @@ from rfgp.torch_context import Recent
 
 # --- Products of real features on lattices, and series of such products ----------------------------------------------
 
-Integers = NDArray[np.int64]
 _ENTRIES = 2**20
-"""The maximum number of entries of a covariance whose products are in memory at once."""
+"""The maximum number of entries of a covariance whose products are in memory at once, 64 MiB of indices and values."""
 
 
-def amplitudes(modes: Modes) -> Floats:
-    """Return the amplitudes c_j, (p + 1,).
-
-    Args:
-        modes: The modes j of a lattice.
-    """
-    out = np.full(len(modes.indices) + 1, math.sqrt(2))
-    out[0] = 1
-    return out
-
-
-def indices_of(modes: Modes) -> Integers:
-    """Return the integers of the modes, 0 first, (p + 1, d).
-
-    Args:
-        modes: The modes j of a lattice.
-    """
-    return np.concatenate([np.zeros((1, modes.lattice.num_columns), dtype=np.int64), modes.indices])
-
-
-def at_modes(sums: Complex, modes: Modes) -> Complex:
-    """Return the entries of sums at the modes of a lattice, (p + 1, q).
-
-    Args:
-        sums: The sums at all integers of the lattice, (2 K_1 + 1, ..., 2 K_d + 1, q).
-        modes: The modes.
-    """
-    indices = indices_of(modes) + modes.lattice.half_widths
-    return np.asarray(sums[tuple(indices.T)])
-
-
-def real_projections(values: Complex, modes: Modes) -> Floats:
+def real_projections(sums: Complex, modes: Modes) -> Floats:
     """Return the sums of features times columns, (2 p + 1, q).
 
     Args:
-        values: The sums of exponentials times columns, (p + 1, q).
+        sums: The sums of exponentials times columns at all integers of the lattice, (2 K_1 + 1, ..., 2 K_d + 1, q).
         modes: The modes.
     """
-    scaled = amplitudes(modes)[:, None] * values
+    scaled = modes.amplitudes[:, None] * sums[modes.places]
     return np.concatenate([scaled.real, scaled.imag[1:]])
 
 
@@ -102,7 +71,7 @@ def sums_of_products(sums: Complex, first: Modes, second: Modes) -> Floats:
     """
     _, a, b = _offsets(first, second)
     zero, flat = sums.size // 2, sums.reshape(-1)
-    scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
+    scale = 0.5 * first.amplitudes[:, None] * second.amplitudes
     minus, plus = scale * flat[zero + a[:, None] - b], scale * flat[zero + a[:, None] + b]
     cosines = np.hstack([plus.real + minus.real, (plus.imag - minus.imag)[:, 1:]])
     sines = np.hstack([plus.imag + minus.imag, (minus.real - plus.real)[:, 1:]])
@@ -114,13 +83,18 @@ def _offsets(first: Modes, second: Modes) -> tuple[tuple[int, ...], Integers, In
 
     Offsets (p + 1,) and (q + 1,) are from the middle of the flattened sums.
     """
-    lattices = first.lattice, second.lattice
-    if lattices[0] is lattices[1] or lattices[0].same_as(lattices[1]):
-        shape = lattices[0].doubled_shape
-        return shape, flat_indices(indices_of(first), shape), flat_indices(indices_of(second), shape)
-    shapes = lattices[0].shape, lattices[1].shape
-    outer = flat_indices(indices_of(first), shapes[0]) * math.prod(shapes[1])
-    return (*shapes[0], *shapes[1]), outer, flat_indices(indices_of(second), shapes[1])
+    if first.lattice.same_as(second.lattice):
+        shape = first.lattice.doubled_shape
+        return shape, _flat_indices(first, shape), _flat_indices(second, shape)
+    shapes = first.lattice.shape, second.lattice.shape
+    outer = _flat_indices(first, shapes[0]) * math.prod(shapes[1])
+    return (*shapes[0], *shapes[1]), outer, _flat_indices(second, shapes[1])
+
+
+def _flat_indices(modes: Modes, shape: tuple[int, ...]) -> Integers:
+    """Return the offsets (p + 1,) of modes from the middle of a flattened array, odd in each axis."""
+    strides = np.cumprod((1, *shape[:0:-1]))[::-1]
+    return np.asarray(modes.with_zero @ strides, dtype=np.int64)
 
 
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
@@ -132,11 +106,10 @@ def real_series(coefficients: Floats, modes: Modes) -> Complex:
         coefficients: The coefficients w, (2 p + 1,).
         modes: The modes.
     """
-    lattice, p = modes.lattice, len(modes.indices)
-    series = np.zeros(lattice.shape, dtype=np.complex128)
+    p = len(modes.indices)
+    series = np.zeros(modes.lattice.shape, dtype=np.complex128)
     real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
-    indices = indices_of(modes) + lattice.half_widths
-    series[tuple(indices.T)] = amplitudes(modes) * (real - 1j * imaginary)
+    series[modes.places] = modes.amplitudes * (real - 1j * imaginary)
     return np.asarray(0.5 * (series + np.conj(np.flip(series))))
 
 
@@ -157,7 +130,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
     shape, a, b = _offsets(first, second)
     size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
     for rows in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
-        scale = 0.5 * amplitudes(first)[rows, None] * amplitudes(second)
+        scale = 0.5 * first.amplitudes[rows, None] * second.amplitudes
         cc, sc = covariance[rows, :q], np.zeros((len(rows), q))
         cs, ss, later = np.zeros_like(sc), np.zeros_like(sc), rows[rows > 0]
         cs[:, 1:] = covariance[rows, q:]
@@ -170,25 +143,14 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
     return total.reshape(shape)
 
 
-def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
-    """Return the offsets of integers from the middle of a flattened array, (p,).
-
-    Args:
-        indices: The integers, (p, d).
-        shape: The shape of the array, odd in each axis.
-    """
-    strides = np.cumprod((1, *shape[:0:-1]))[::-1]
-    return np.asarray(indices @ strides, dtype=np.int64)
-
-
 # --- Sums over rows for designs without hyperparameters, in one pass -------------------------------------------------
 
 BLOCK_ROWS = 2**18
-"""The number of rows of a block, if all designs are lattices."""
+"""The number of rows of a block, if all designs are lattices, so that its transforms take 10 MB a column."""
 ENTRIES = 2**22
-"""The maximum number of entries of dense features of a block."""
+"""The maximum number of entries of dense features of a block, 32 MB."""
 MAX_JOINT = 3
-"""The maximum number of columns of two lattices together."""
+"""The maximum number of columns of two lattices together, because finufft transforms at most three."""
 Weighing = Callable[[Block], tuple[Sequence[Block], Sequence[Tensor]]]
 """Maps rows to the same rows with other weights P (b,) and targets, and to further values to sum, 0-d each.
 
@@ -202,33 +164,32 @@ class Layout:
     Attributes:
         designs: All designs, in order.
         lattices: The distinct lattices.
-        lattice_of: The index of the lattice of each design, or None for a dense one.
+        lattice_of: The index of the lattice of each design, or -1 for a dense one.
         dense: The indices of the dense designs.
     """
 
     designs: tuple[Design, ...]
     lattices: tuple[Lattice, ...]
-    lattice_of: tuple[int | None, ...]
+    lattice_of: tuple[int, ...]
     dense: tuple[int, ...]
 
     @classmethod
-    def of(cls, designs: Sequence[Design]) -> "Layout":
-        """Return the layout of designs.
+    def of(cls, blocks: Sequence[WeightBlock]) -> "Layout":
+        """Return the layout of the designs of blocks.
 
         Args:
-            designs: The designs of all blocks.
+            blocks: The blocks. All have designs.
         """
-        lattices, lattice_of = list[Lattice](), list[int | None]()
-        for design in designs:
+        designs = [block.design for block in blocks if block.design is not None]
+        lattices, lattice_of = list[Lattice](), [-1] * len(designs)
+        for index, design in enumerate(designs):
             if not isinstance(design, LatticeDesign):
-                lattice_of.append(None)
                 continue
-            known = next((i for i, lattice in enumerate(lattices) if lattice.same_as(design.lattice)), None)
-            if known is None:
-                known = len(lattices)
+            same = (i for i, lattice in enumerate(lattices) if lattice.same_as(design.lattice))
+            lattice_of[index] = next(same, len(lattices))
+            if lattice_of[index] == len(lattices):
                 lattices.append(design.lattice)
-            lattice_of.append(known)
-        dense = tuple(i for i, index in enumerate(lattice_of) if index is None)
+        dense = tuple(i for i, index in enumerate(lattice_of) if index < 0)
         return cls(tuple(designs), tuple(lattices), tuple(lattice_of), dense)
 
     @property
@@ -271,41 +232,29 @@ class RowSums:
     """The sums over some rows.
 
     Attributes:
-        arrays: The sums of `generators`, `projections` and `crosses`, and `gram`.
-        num_lattices: The number of lattices.
-        num_rows: The number of rows.
+        arrays: The sums by name. For lattice i these are the sums v, (4 K_1 + 1, ..., 4 K_d + 1), as "generator_i", and
+            the sums b, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z, as "projection_i". For each pair of
+            lattices they are the sums in the shapes of both, as "cross_i". "gram" is Z^T P Z, (q, q), and "num_rows"
+            the number of rows, 0-d.
         num_outputs: The number k of targets.
     """
 
-    arrays: tuple[Any, ...]
-    num_lattices: int
-    num_rows: int
+    arrays: Mapping[str, NDArray[Any]]
     num_outputs: int
-
-    @property
-    def generators(self) -> tuple[Complex, ...]:
-        """The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1)."""
-        return self.arrays[: self.num_lattices]
-
-    @property
-    def projections(self) -> tuple[Complex, ...]:
-        """The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z."""
-        return self.arrays[self.num_lattices : 2 * self.num_lattices]
-
-    @property
-    def crosses(self) -> tuple[Complex, ...]:
-        """The sums for each pair of lattices, in the shapes of both."""
-        return self.arrays[2 * self.num_lattices : -1]
 
     @property
     def gram(self) -> Floats:
         """The matrix Z^T P Z, (q, q)."""
-        gram: Floats = self.arrays[-1]
-        return gram
+        return self.arrays["gram"]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return round(float(self.arrays["num_rows"]))
 
     @property
     def observations(self) -> float:
-        """The number of observations, repetitions included."""
+        """The sum of P, the number of observations unless rows have noise of their own."""
         return float(self.gram[0, 0])
 
     def plus(self, other: "RowSums", sign: int = 1) -> "RowSums":
@@ -315,23 +264,22 @@ class RowSums:
             other: The sums over the other rows, of the same layout.
             sign: 1 to add the other rows, which is the default, or -1 to remove them.
         """
-        arrays = tuple(a + sign * b for a, b in zip(self.arrays, other.arrays, strict=True))
-        return replace(self, arrays=arrays, num_rows=self.num_rows + sign * other.num_rows)
+        return replace(self, arrays={name: array + sign * other.arrays[name] for name, array in self.arrays.items()})
 
-    def flat(self) -> tuple[Tensor, ...]:
-        """Return the sums as real tensors (...), with the number of rows last."""
-        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self.arrays]
-        return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the sums as real tensors (...) by name."""
+        pairs = self.arrays.items()
+        return {name: torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for name, a in pairs}
 
-    def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
+    def of_tensors(self, tensors: Sequence[Tensor]) -> "RowSums":
         """Return sums of the same layout from their tensors.
 
         Args:
-            tensors: The tensors (...) of `flat`.
+            tensors: The tensors (...), in the order of `tensors`.
         """
-        pairs = zip(tensors[:-1], self.arrays, strict=True)
-        arrays = (t.numpy().view(np.complex128) if np.iscomplexobj(a) else t.numpy() for t, a in pairs)
-        return replace(self, arrays=tuple(arrays), num_rows=round(float(tensors[-1])))
+        pairs = zip(self.arrays.items(), tensors, strict=True)
+        arrays = {name: t.numpy().view(np.complex128) if np.iscomplexobj(a) else t.numpy() for (name, a), t in pairs}
+        return replace(self, arrays=arrays)
 
 
 def no_sums(layout: Layout, num_outputs: int) -> RowSums:
@@ -341,27 +289,14 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
         layout: The layout of the designs.
         num_outputs: The number of targets of a row.
     """
-    q = 1 + num_outputs + layout.num_dense
-    lattices = layout.lattices
-    shapes = [
-        *(lattice.doubled_shape for lattice in lattices),
-        *((*lattice.shape, q) for lattice in lattices),
-        *((*lattices[a].shape, *lattices[b].shape) for a, b in layout.pairs),
-    ]
-    arrays = (*(np.zeros(shape, dtype=np.complex128) for shape in shapes), np.zeros((q, q)))
-    return RowSums(arrays, len(lattices), 0, num_outputs)
-
-
-def sums_over(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows, in one pass.
-
-    Rows on other machines are summed there.
-
-    Args:
-        layout: The layout of the designs.
-        rows: The rows.
-    """
-    return weighted_sums(layout, rows, _unchanged)[0][0]
+    q, arrays = 1 + num_outputs + layout.num_dense, dict[str, NDArray[Any]]()
+    for i, lattice in enumerate(layout.lattices):
+        arrays[f"generator_{i}"] = np.zeros(lattice.doubled_shape, dtype=np.complex128)
+        arrays[f"projection_{i}"] = np.zeros((*lattice.shape, q), dtype=np.complex128)
+    for i, (a, b) in enumerate(layout.pairs):
+        shape = (*layout.lattices[a].shape, *layout.lattices[b].shape)
+        arrays[f"cross_{i}"] = np.zeros(shape, dtype=np.complex128)
+    return RowSums({**arrays, "gram": np.zeros((q, q)), "num_rows": np.zeros(())}, num_outputs)
 
 
 def weighted_sums(
@@ -369,7 +304,7 @@ def weighted_sums(
 ) -> tuple[list[RowSums], list[Tensor]]:
     """Return the sums over rows for several weights, and sums of further values.
 
-    All sums take one pass over the rows.
+    All sums take one pass over the rows. Rows on other machines are summed there.
 
     Args:
         layout: The designs.
@@ -383,7 +318,7 @@ def weighted_sums(
     """
     sums = sums_over_parts(rows, partial(_flat_sums, layout, weigh, count, num_values))
     empty, size = no_sums(layout, rows.num_outputs), (len(sums) - num_values) // count
-    return [empty.of_flat(sums[i * size : (i + 1) * size]) for i in range(count)], list(sums[count * size :])
+    return [empty.of_tensors(sums[i * size : (i + 1) * size]) for i in range(count)], list(sums[count * size :])
 
 
 def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:
@@ -393,12 +328,7 @@ def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:
         layout: The layout of the designs.
         rows: The rows.
     """
-    width = layout.num_dense
-    yield from rows.blocks(BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width)))
-
-
-def _unchanged(block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    return (block,), ()
+    yield from rows.blocks(max(256, min(BLOCK_ROWS, ENTRIES // max(layout.num_dense, 1))))
 
 
 def _flat_sums(layout: Layout, weigh: Weighing, count: int, num_values: int, rows: Rows) -> Sums:
@@ -406,12 +336,10 @@ def _flat_sums(layout: Layout, weigh: Weighing, count: int, num_values: int, row
     values = torch.zeros(num_values, dtype=torch.float64)
     for block in row_blocks(layout, rows):
         weighted, more = weigh(block)
-        totals = [
-            total.plus(sums_of_block(layout, weighted_block))
-            for total, weighted_block in zip(totals, weighted, strict=True)
-        ]
+        pairs = zip(totals, weighted, strict=True)
+        totals = [total.plus(sums_of_block(layout, weighted_block)) for total, weighted_block in pairs]
         values = values + torch.stack(list(more)) if num_values else values
-    return (*(tensor for total in totals for tensor in total.flat()), *values.unbind())
+    return (*(tensor for total in totals for tensor in total.tensors().values()), *values.unbind())
 
 
 def sums_of_block(layout: Layout, block: Block) -> RowSums:
@@ -427,22 +355,17 @@ def sums_of_block(layout: Layout, block: Block) -> RowSums:
     with torch.no_grad():
         dense = layout.dense_features(block.inputs)
         columns = torch.cat([block.targets.double(), dense], dim=1).numpy()
-        points = [lattice.columns(block.inputs) for lattice in layout.lattices]
-        for lattice, positions in zip(layout.lattices, points, strict=True):
-            _check_inside(lattice, positions)
-        angles = [lattice.angles(positions) for lattice, positions in zip(layout.lattices, points, strict=True)]
-    weight = None if block.weight is None else block.weight.numpy()
-    weighted = columns if weight is None else columns * weight[:, None]
-    ones = np.ones(len(block)) if weight is None else weight
-    transformed = [_transforms(a, ones, weighted, lattice) for a, lattice in zip(angles, layout.lattices, strict=True)]
-    crosses = []
-    for a, b in layout.pairs:
+        angles = [lattice.angles(_points_inside(lattice, block.inputs)) for lattice in layout.lattices]
+    ones = np.ones(len(block)) if block.weight is None else block.weight.numpy()
+    weighted, arrays = columns if block.weight is None else columns * ones[:, None], dict[str, NDArray[Any]]()
+    for i, lattice in enumerate(layout.lattices):
+        arrays[f"generator_{i}"], arrays[f"projection_{i}"] = _transforms(angles[i], ones, weighted, lattice)
+    for i, (a, b) in enumerate(layout.pairs):
         shape = (*layout.lattices[a].shape, *layout.lattices[b].shape)
-        crosses.append(sums_at_frequencies(np.hstack([angles[a], angles[b]]), ones.astype(np.complex128), shape))
-    design = np.hstack([np.ones((len(block), 1)), columns])
-    gram = np.hstack([ones[:, None], weighted]).T @ design
-    arrays = *(v for v, _ in transformed), *(b for _, b in transformed), *crosses, gram
-    return RowSums(arrays, len(layout.lattices), len(block), block.num_outputs)
+        both = np.hstack([angles[a], angles[b]])
+        arrays[f"cross_{i}"] = sums_at_frequencies(both, ones.astype(np.complex128), shape)
+    arrays["gram"] = np.hstack([ones[:, None], weighted]).T @ np.hstack([np.ones((len(block), 1)), columns])
+    return RowSums({**arrays, "num_rows": np.array(float(len(block)))}, block.num_outputs)
 
 
 def _transforms(angles: Floats, ones: Floats, columns: Floats, lattice: Lattice) -> tuple[Complex, Complex]:
@@ -464,18 +387,20 @@ def _divided(sums: Complex) -> tuple[Complex, Complex]:
     return (sums + mirrored) / 2, (sums - mirrored) / 2j
 
 
-def _check_inside(lattice: Lattice, points: Tensor) -> None:
-    """Raise if points (n, d) are outside the box of a lattice.
+def _points_inside(lattice: Lattice, inputs: Tensor) -> Tensor:
+    """Return the columns (n, d) of a lattice of rows (n, D).
 
     Raises:
-        DataError: If there are such points.
+        DataError: If rows are outside the box of the lattice.
     """
+    points = lattice.columns(inputs)
     outside = int((~lattice.contains(points)).sum())
     if outside:
         raise DataError(
             f"Rows must be within the range of the training rows for EquispacedFourier, got {outside:,} outside. Fit "
             "or condition on all rows again."
         )
+    return points
 
 
 # --- Sufficient statistics of Gaussian regression on fixed designs ---------------------------------------------------
@@ -492,22 +417,46 @@ class Statistics:
     The features do not include prior standard deviations.
 
     Attributes:
-        gram: The matrix phi^T P phi, (F, F).
-        target: The products phi^T P y, (F, k).
-        ones: The products phi^T P 1, (F,).
-        squares: The squares y^T P y of each output, (k,).
-        totals: The sums 1^T P y of each output, (k,).
-        observations: The number of observations, including repetitions.
-        sums: The sums from which the statistics are computed.
+        layout: The layout of the designs.
+        sums: The sums over the rows.
+        values: The sums of w_n and of w_n log(1 + noise_n / v), 0-d each. The default is none.
     """
 
-    gram: Tensor
-    target: Tensor
-    ones: Tensor
-    squares: Tensor
-    totals: Tensor
-    observations: float
+    layout: Layout
     sums: RowSums
+    values: Sequence[Tensor] = ()
+
+    @property
+    def observations(self) -> float:
+        """The sum of P, the number of observations without noise of the rows themselves."""
+        return self.sums.observations
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """The matrix phi^T P phi, (F, F)."""
+        ends = np.cumsum([0, *(design.num_features for design in self.layout.designs)])
+        gram = np.empty((ends[-1], ends[-1]))
+        for a in range(len(self.layout.designs)):
+            for b in range(a + 1):
+                block = self._products(a, b)
+                gram[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
+                gram[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
+        return torch.as_tensor(gram)
+
+    @property
+    def ones(self) -> Tensor:
+        """The products phi^T P 1, (F,)."""
+        return self._with_columns[:, 0]
+
+    @property
+    def target(self) -> Tensor:
+        """The products phi^T P y, (F, k)."""
+        return self._with_columns[:, 1 : 1 + self.sums.num_outputs]
+
+    @property
+    def totals(self) -> Tensor:
+        """The sums 1^T P y of each output, (k,)."""
+        return torch.as_tensor(self.sums.gram[0, 1 : 1 + self.sums.num_outputs])
 
     def centered(self, mean: Tensor) -> WeightStatistics:
         """Return the statistics of features and of targets minus a mean.
@@ -515,112 +464,97 @@ class Statistics:
         Args:
             mean: The mean, (k,).
         """
-        target, observations = self.target - self.ones[:, None] * mean, self.squares.new_tensor(self.observations)
-        squares = self.squares - 2 * mean * self.totals + mean.square() * observations
+        observations = torch.tensor(self.observations, dtype=torch.float64)
+        target = self.target - self.ones[:, None] * mean
+        squares = torch.as_tensor(self.sums.gram).diagonal()[1 : 1 + len(mean)]
+        squares = squares - 2 * mean * self.totals + mean.square() * observations
         return WeightStatistics(self.gram, target, squares.sum(), observations, observations)
+
+    @cached_property
+    def _dense_columns(self) -> dict[int, slice]:
+        """The positions of the features of each dense design among the columns Z."""
+        sizes, dense = [design.num_features for design in self.layout.designs], self.layout.dense
+        ends = np.cumsum([1 + self.sums.num_outputs, *(sizes[index] for index in dense)])
+        return {index: slice(int(a), int(b)) for index, a, b in zip(dense, ends[:-1], ends[1:], strict=True)}
+
+    @cached_property
+    def _by_design(self) -> list[Floats]:
+        """The products of the features of each design with all columns Z, (F, q)."""
+        parts = list[Floats]()
+        for index, (design, lattice) in enumerate(zip(self.layout.designs, self.layout.lattice_of, strict=True)):
+            if isinstance(design, LatticeDesign):
+                parts.append(real_projections(self.sums.arrays[f"projection_{lattice}"], design.modes))
+            else:
+                parts.append(self.sums.gram[self._dense_columns[index]])
+        return parts
+
+    @cached_property
+    def _with_columns(self) -> Tensor:
+        """The products phi^T P Z of all features with all columns, (F, q)."""
+        return torch.as_tensor(np.concatenate(self._by_design))
+
+    def _products(self, a: int, b: int) -> Floats:
+        """Return the products of the features of two designs, (F_a, F_b)."""
+        first, second = self.layout.designs[a], self.layout.designs[b]
+        i, j = self.layout.lattice_of[a], self.layout.lattice_of[b]
+        if not isinstance(second, LatticeDesign):
+            return self._by_design[a][:, self._dense_columns[b]]
+        if not isinstance(first, LatticeDesign) or i > j:
+            return self._products(b, a).T
+        name = f"generator_{i}" if i == j else f"cross_{self.layout.pairs.index((i, j))}"
+        return sums_of_products(self.sums.arrays[name], first.modes, second.modes)
 
 
 _CACHE: weakref.WeakKeyDictionary[Rows, Recent[Any]] = weakref.WeakKeyDictionary()
 """The last sums and statistics of each set of rows, with their keys."""
 
 
-def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows.
+def statistics_of(blocks: Sequence[WeightBlock], rows: Rows, variance: Tensor) -> Statistics:
+    """Return the statistics of rows with weights P.
 
-    The rows are read unless statistics on the same lattices are cached.
+    The rows are read unless statistics on the same lattices are cached. Without noise of the rows themselves these hold
+    for any variance.
 
     Args:
-        designs: The designs of all blocks.
+        blocks: The blocks of weights. All have designs.
         rows: The rows.
+        variance: The variance v, 0-d, without gradients.
     """
-    layout = Layout.of(designs)
+    layout, weigh = Layout.of(blocks), partial(weighted_by_precision, variance, (1,))
+    at = (float(variance),) if rows.has_fixed_noise else ()
 
     def compute() -> Statistics:
-        return assemble(layout, cached_sums(rows, layout.key, lambda: sums_over(layout, rows)))
+        (sums,), values = _cached(rows, (*layout.key, *at), lambda: weighted_sums(layout, rows, weigh, num_values=2))
+        return Statistics(layout, sums, values)
 
-    return cached_sums(rows, ("statistics", *layout.designs), compute)
+    return _cached(rows, ("statistics", *layout.designs, *at), compute)
 
 
-def cached_sums(rows: Rows, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
-    """Return the result of a function of rows, or one of the last results with the same key.
-
-    Args:
-        rows: The rows, for whose lifetime results are cached.
-        key: What the result depends on, besides the rows.
-        compute: Returns the result.
-    """
+def _cached(rows: Rows, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+    """Return the result of a function of rows, or one of the last results with the same key."""
     found: T = _CACHE.setdefault(rows, Recent(MAX_CACHED)).find(key, compute)
     return found
 
 
-def assemble(layout: Layout, sums: RowSums) -> Statistics:
-    """Return the statistics for the modes of all designs.
+def weighted_by_precision(
+    variance: Tensor, powers: Sequence[int], block: Block
+) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows with weights w_n (v / (v + noise_n))^power, and the sums of w_n and of w_n log(1 + noise_n / v).
+
+    noise_n is the noise of the rows themselves.
 
     Args:
-        layout: The layout of the designs.
-        sums: The sums over the rows.
+        variance: The variance v, 0-d.
+        powers: The powers. Power 1 gives precisions relative to those of rows without noise of their own.
+        block: The rows.
     """
-    k, designs, columns = sums.num_outputs, layout.designs, _dense_columns(layout, sums)
-    projections = [_projections(layout, sums, index, columns) for index in range(len(designs))]
-    ends = np.cumsum([0, *(design.num_features for design in designs)])
-    gram = np.empty((ends[-1], ends[-1]))
-    for a in range(len(designs)):
-        for b in range(a + 1):
-            block = _sums_of_products(layout, sums, projections, columns, a, b)
-            gram[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
-            gram[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
-    products = torch.as_tensor(np.concatenate(projections))
-    dense = torch.as_tensor(sums.gram)
-    squares, totals = dense.diagonal()[1 : 1 + k].clone(), dense[0, 1 : 1 + k].clone()
-    target, ones = products[:, 1 : 1 + k].contiguous(), products[:, 0].contiguous()
-    return Statistics(torch.as_tensor(gram), target, ones, squares, totals, sums.observations, sums)
-
-
-def projected(layout: Layout, sums: RowSums) -> Tensor:
-    """Return the products phi^T P Z of all features with columns Z of rows, (F, q).
-
-    Args:
-        layout: The layout of the designs.
-        sums: The sums over the rows.
-    """
-    columns = _dense_columns(layout, sums)
-    return torch.as_tensor(np.concatenate([_projections(layout, sums, i, columns) for i in range(len(layout.designs))]))
-
-
-def _dense_columns(layout: Layout, sums: RowSums) -> dict[int, slice]:
-    """Return the positions of the features of each dense design among the columns Z."""
-    first = np.cumsum([0, *(layout.designs[index].num_features for index in layout.dense)]) + 1 + sums.num_outputs
-    return {index: slice(int(a), int(b)) for index, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
-
-
-def _projections(layout: Layout, sums: RowSums, index: int, columns: dict[int, slice]) -> Floats:
-    """Return the products of the features of a design with all columns Z, (F, q)."""
-    lattice, design = layout.lattice_of[index], layout.designs[index]
-    if lattice is None:
-        return sums.gram[columns[index]]
-    assert isinstance(design, LatticeDesign)
-    return real_projections(at_modes(sums.projections[lattice], design.modes), design.modes)
-
-
-def _sums_of_products(
-    layout: Layout, sums: RowSums, projections: Sequence[Floats], columns: dict[int, slice], a: int, b: int
-) -> Floats:
-    """Return the products of the features of two designs, (F_a, F_b)."""
-    lattices, designs = (layout.lattice_of[a], layout.lattice_of[b]), (layout.designs[a], layout.designs[b])
-    if lattices[1] is None:
-        return projections[a][:, columns[b]]
-    if lattices[0] is None:
-        return projections[b][:, columns[a]].T
-    first, second = designs
-    assert isinstance(first, LatticeDesign)
-    assert isinstance(second, LatticeDesign)
-    if lattices[0] == lattices[1]:
-        return sums_of_products(sums.generators[lattices[0]], first.modes, second.modes)
-    low, high = sorted((lattices[0], lattices[1]))
-    cross = sums.crosses[layout.pairs.index((low, high))]
-    if lattices[0] == low:
-        return sums_of_products(cross, first.modes, second.modes)
-    return sums_of_products(cross, second.modes, first.modes).T
+    count = variance.new_tensor(block.count)
+    if block.fixed_noise is None:
+        return (block,) * len(powers), (count, torch.zeros_like(count))
+    counts, without_noise = block.counts(), replace(block, fixed_noise=None)
+    ratio = variance / (variance + block.fixed_noise)
+    weighted = [replace(without_noise, weight=counts * ratio**power) for power in powers]
+    return weighted, (count, -(counts * ratio.log()).sum())
 
 
 # --- Values of weights on lattices, by fast Fourier transforms --------------------------------------------------------
