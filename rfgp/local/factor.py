@@ -691,7 +691,7 @@ class LatentRoot:
         >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0)
         >>> pattern, jitter = nearest_predecessors(x.numpy(), 2), JITTER * torch.ones(3)
         >>> root = LatentRoot(root_entries(x, one, one, jitter, KINDS["matern12"], pattern), pattern)
-        >>> L = root.root_times(torch.eye(3).double())
+        >>> L = root.times(torch.eye(3).double())
         >>> torch.allclose(L @ L.mT, torch.exp(-torch.cdist(x, x)))
         True
     """
@@ -704,7 +704,7 @@ class LatentRoot:
         """The conditional standard deviations sqrt(d) of the rows, (r,)."""
         return self.entries[self.pattern.indptr[1:] - 1]
 
-    def root_times(self, u: Tensor) -> Tensor:
+    def times(self, u: Tensor) -> Tensor:
         """Return L u, (n, c).
 
         Args:
@@ -714,7 +714,7 @@ class LatentRoot:
 
         return self._through(products.multiply_root, u)
 
-    def transposed_root_times(self, v: Tensor) -> Tensor:
+    def t_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c).
 
         Args:

@@ -72,5 +72,6 @@ def test_rows_of_a_kronecker_product_match_a_formed_one(count):
     found = sparse.KroneckerRows(first, second, rows, columns)
     formed = torch.stack([torch.kron(first[i], second[j]) for i, j in zip(rows, columns, strict=True)])
     assert_allclose(found.times(w), formed @ w, atol=1e-12)
+    assert_allclose(found.t_times(formed), formed.mT @ formed, atol=1e-12)
     assert_allclose(found.squares(), formed.square().sum(1), atol=1e-12)
-    assert_allclose(found.between(*found), formed @ formed.mT, atol=1e-12)
+    assert_allclose(found.gram(found), formed @ formed.mT, atol=1e-12)
