@@ -23,7 +23,7 @@ from rfgp.blocks.neighbors import AHEAD, columns_of
 from rfgp.blocks.precision import Array, Slope
 from rfgp.blocks.role import detached
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
-from rfgp.local import nearest, nearest_before
+from rfgp.local import nearest, nearest_before, pattern_of
 from rfgp.local.factor import Floats, Indices
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 from rfgp.torch_context import Recent
@@ -153,7 +153,7 @@ def sequential_kriging_weights(
     _check_constant(points)
     block = neighbors_of(prior)
     both = torch.cat([x.double(), points.double()])
-    near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
+    near = nearest_before(block.scaled(both), np.arange(len(x), len(both)), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
     point_flags = _flags(block, points, flags)
     return _conditioned(prior, (both, noise, torch.cat([_flags(block, x), point_flags])), (points, point_flags), near)
@@ -298,15 +298,19 @@ def _conditioned(
         near: The rows that each point is conditioned on, or -1.
     """
     (x, noise, flags), (points, predicted) = known, new
-    block, is_neighbor = neighbors_of(prior), near >= 0
+    is_neighbor, block = near >= 0, neighbors_of(prior)
     rows = np.unique(near[is_neighbor])
-    used, indices = torch.from_numpy(rows), np.where(is_neighbor, np.searchsorted(rows, near), -1)
-    features_at = [explained_features(prior, inputs) for inputs in (points, x[used])]
-    given = x[used], features_at[1], noise[used]
-    weights, variance = block.conditionals((points, features_at[0]), given, indices, (flags[used], predicted))
+    used, count = torch.from_numpy(rows), len(rows)
+    indices = np.where(is_neighbor, np.searchsorted(rows, near), -1)
+    pattern = pattern_of(indices, count + np.arange(len(points)), count + len(points))
+    both, no_noise = torch.cat([x[used].double(), points.double()]), torch.zeros(len(points), dtype=torch.float64)
+    phi, flags = explained_features(prior, both), torch.cat([flags[used], predicted])
+    entries = block.root_entries(both, torch.cat([noise[used].double(), no_noise]), pattern, phi, flags).numpy()
+    is_weight = np.ones(len(entries), dtype=bool)
+    is_weight[pattern.indptr[1:] - 1] = False
     starts = np.concatenate([[0], is_neighbor.sum(1).cumsum()])
-    entries = weights.numpy()[is_neighbor], near[is_neighbor], starts
-    return sp.csr_array(entries, shape=(len(points), len(x))), variance
+    weights = sp.csr_array((entries[is_weight], near[is_neighbor], starts), shape=(len(points), len(x)))
+    return weights, torch.from_numpy(entries[~is_weight] ** 2)
 
 
 def _flags(block: VecchiaBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:

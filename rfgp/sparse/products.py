@@ -2,7 +2,6 @@
 
 import itertools
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array, as_array, once
 from rfgp.errors import InvalidArgumentError
-from rfgp.threads import num_threads
+from rfgp.threads import in_threads, num_threads
 
 # --- Patterns of the entries of sparse matrices, in CSR form ---------------------------------------------------------
 
@@ -157,7 +156,6 @@ class SparsityPattern(EntryPattern):
 
 # --- Products of sparse matrices with gradients in their values, and entries of products on a pattern ----------------
 
-_BLOCKS = 8
 _ENTRIES = 2**22
 _SMALL, _DENSE_SPEED = 2**20, 16
 """The multiplications below which a product may be dense, and the speed of dense ones relative to sparse ones."""
@@ -250,9 +248,8 @@ def sampled_product(
     if np.diff(by_column.indptr)[pattern.indices].sum() < IN_THREADS:
         loops.sampled_product(0, pattern.shape[0], *fixed)
         return out
-    bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
-    with ThreadPoolExecutor(num_threads()) as pool:
-        list(pool.map(lambda ends: loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
+    bounds = np.linspace(0, pattern.shape[0], num_threads() + 1, dtype=np.int64)
+    in_threads(lambda a, b: loops.sampled_product(a, b, *fixed), list(itertools.pairwise(bounds)))
     return out
 
 
@@ -456,8 +453,7 @@ def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
     """
     if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < IN_THREADS:
         return np.concatenate([block @ v for block in blocks])
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        return np.concatenate(list(pool.map(lambda block: block @ v, blocks)))
+    return np.concatenate(in_threads(lambda block: block @ v, [(block,) for block in blocks]))
 
 
 # --- Products of sparse matrices with themselves and with symmetric ones, on given patterns --------------------------
