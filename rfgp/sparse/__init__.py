@@ -20,4 +20,3 @@ from rfgp.sparse.products import sampled_product as sampled_product
 from rfgp.sparse.products import selection as selection
 from rfgp.sparse.products import times_sparse as times_sparse
 from rfgp.sparse.products import times_symmetric as times_symmetric
-from rfgp.sparse.products import transposed_product as transposed_product
