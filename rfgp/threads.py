@@ -1,7 +1,8 @@
 """The number of threads. Small computations use one, because threads would only wait for each other."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -48,6 +49,24 @@ def num_threads() -> int:
         True
     """
     return max(_OUTSIDE.get(), torch.get_num_threads())
+
+
+def in_threads(work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Return work(*task) of all tasks, each in a thread if there are several.
+
+    Args:
+        work: The function, which should release the interpreter's lock.
+        tasks: The arguments of each call.
+
+    Examples:
+        >>> from rfgp.threads import in_threads
+        >>> in_threads(lambda a, b: a + b, [(1, 2), (3, 4)])
+        [3, 7]
+    """
+    if len(tasks) == 1:
+        return [work(*tasks[0])]
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return list(pool.map(lambda task: work(*task), tasks))
 
 
 @contextmanager

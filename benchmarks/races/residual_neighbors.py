@@ -32,7 +32,7 @@ import rfgp
 from benchmarks.protocol import load
 from rfgp import kernels as k
 from rfgp.blocks.neighbors import AHEAD, VecchiaBlock
-from rfgp.local.covariances import pattern_of
+from rfgp.local import pattern_of
 from rfgp.regression import mean_and_noise
 from rfgp.rows import gathered
 from rfgp.solvers import kriging
@@ -60,11 +60,7 @@ def predecessors(matrix: Tensor, count: int) -> SparsityPattern:
     masked = matrix.tril(-1) - 2.0 * torch.ones_like(matrix).triu()
     best = masked.topk(min(count, len(matrix) - 1), dim=1)
     near = np.sort(torch.where(best.values > -1.5, best.indices, len(matrix)).numpy(), axis=1)
-    pattern = pattern_of(np.where(near == len(matrix), -1, near), 0)
-    own = pattern.indptr[1:] - 1
-    indices = pattern.indices.copy()
-    indices[own] = np.arange(len(matrix))
-    return SparsityPattern(pattern.indptr, indices, (len(matrix), len(matrix)))
+    return pattern_of(np.where(near == len(matrix), -1, near), np.arange(len(matrix)), len(matrix))
 
 
 def compare(name: str, folder: Path, split: int, rows: int, points: int) -> Iterator[dict[str, Any]]:

@@ -15,16 +15,14 @@ from rfgp.blocks.role import KernelBlock, LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import (
     KINDS,
+    BatchedProcess,
     LatentRoot,
+    StationaryProcess,
     block_predecessors,
-    inverse_factor,
-    log_prob,
     nearest_predecessors,
-    root_entries,
     scaled_positions,
 )
-from rfgp.local.covariances import Process, conditional_moments, in_pattern, inverse_entries, pattern_of
-from rfgp.local.factor import JITTER, Floats, Indices
+from rfgp.local.factor import JITTER, Floats
 from rfgp.local.kinds import spectrum_of
 from rfgp.sparse import EntryPattern, SparsityPattern
 
@@ -266,7 +264,7 @@ class VecchiaBlock(LatentBlock):
             pattern: The neighbors of the rows.
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
-        return LatentRoot(self._root_entries(x, JITTER * self.diagonal(x).detach(), pattern, phi).numpy(), pattern)
+        return LatentRoot(self.root_entries(x, JITTER * self.diagonal(x).detach(), pattern, phi).numpy(), pattern)
 
     def inverse_factor(
         self,
@@ -283,9 +281,7 @@ class VecchiaBlock(LatentBlock):
             pattern: The neighbors of each row, with the row itself as the last.
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
-        if self.kind is None:
-            return inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
-        return inverse_factor(*self._stationary(x), noise, KINDS[self.kind], pattern, self._explained(phi))
+        return self._process(x, phi).inverse_factor(noise, pattern)
 
     def latent_factor(
         self,
@@ -326,61 +322,40 @@ class VecchiaBlock(LatentBlock):
         """
         if self.kind is None or self.is_residual:
             return None
-        return log_prob(*self._stationary(x), noise, residual, output_weights, KINDS[self.kind], pattern)
+        return self._stationary(self.kind, x, x[:, :0]).log_prob(noise, residual, output_weights, pattern)
 
-    def conditionals(
+    def root_entries(
         self,
-        points: tuple[Tensor, Tensor],  # (q, D), (q, F)
-        rows: tuple[Tensor, Tensor, Tensor],  # (n, D), (n, F), (n,)
-        near: Indices,  # (q, k)
-        flags: tuple[Tensor, Tensor] | None = None,  # (n, T), (q, T)
-    ) -> tuple[Tensor, Tensor]:
-        """Return the weights of the rows near points, and conditional variances.
+        x: Tensor,  # (n, D)
+        noise: Tensor,  # (n,)
+        pattern: EntryPattern,  # (r, n)
+        phi: Tensor,  # (n, F)
+        flags: Tensor | None = None,  # (n, T)
+    ) -> Tensor:  # (nnz,)
+        """Return the weights of the neighbors of rows, then their conditional deviations without noise.
 
         Args:
-            points: New inputs, and their features Phi.
-            rows: Inputs, features Phi and noise variances of the rows.
-            near: The rows that each point is conditioned on, or -1.
-            flags: Whether each term is in the observations of rows and in the predictions at points. If None, all are.
-
-        Returns:
-            The weights (q, k) and the variances (q,) of g.
+            x: The rows.
+            noise: The noise variance of each row as a neighbor.
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: The features of the weights whose residual the block is. Otherwise not used.
+            flags: Whether each term is in the values of each row. If None, all are.
         """
-        x, phi = (torch.cat([old.double(), new.double()]) for old, new in zip(rows[:2], points, strict=True))
-        noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
-        pattern = pattern_of(near, len(rows[0]))
-        entries = self._root_entries(x, noise, pattern, phi, None if flags is None else torch.cat(flags))
-        is_weight = torch.ones(len(entries), dtype=torch.bool)
-        is_weight[pattern.indptr[1:] - 1] = False
-        weights = torch.zeros(near.shape, dtype=torch.float64)
-        weights[torch.from_numpy(near >= 0)] = entries[is_weight]
-        return weights, entries[~is_weight].square()
-
-    def _root_entries(
-        self, x: Tensor, noise: Tensor, pattern: EntryPattern, phi: Tensor, flags: Tensor | None = None
-    ) -> Tensor:
-        """Return the weights of the neighbors of rows, then their conditional deviations without noise, (nnz,)."""
         with torch.no_grad():
-            if self.kind is not None:
-                kind, features = KINDS[self.kind], self._explained(phi)
-                return torch.from_numpy(root_entries(*self._stationary(x), noise, kind, pattern, features))
-            weights, left = conditional_moments(self._process(x, flags), noise, self.scaled(x), pattern, share=0.0)
-            return in_pattern(weights, left.sqrt(), pattern)
+            return self._process(x, phi, flags).root_entries(noise, pattern)
 
-    def _stationary(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the columns (n, d) of inputs, the lengthscale, (d,) or (), and the variance, 0-d."""
-        lengthscale, variance = self.parameters
-        return columns_of(x, self.columns), lengthscale.double(), variance.double()
+    def _stationary(self, kind: str, x: Tensor, phi: Tensor) -> StationaryProcess:
+        """Return the process at rows (n, D), without a part of features (n, F), for compiled loops."""
+        lengthscale, variance = (parameter.double() for parameter in self.parameters)
+        return StationaryProcess(columns_of(x, self.columns), lengthscale, variance, KINDS[kind], phi)
 
-    def _explained(self, phi: Tensor) -> Tensor | None:
-        """Return the features (n, F) whose residual the block is, or None."""
-        return phi if self.is_residual else None
-
-    def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
-        """Return the covariance between some of the rows (n, D), and its parameters.
+    def _process(self, x: Tensor, phi: Tensor, flags: Tensor | None = None) -> StationaryProcess | BatchedProcess:
+        """Return the process at rows (n, D) with features (n, F).
 
         Each row is the sum of the terms with a flag (n, T).
         """
+        if self.kind is not None:
+            return self._stationary(self.kind, x, phi if self.is_residual else phi[:, :0])
         inputs = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
@@ -391,7 +366,7 @@ class VecchiaBlock(LatentBlock):
                 matrices = [flag[:, None] * matrix * flag for matrix, flag in pairs]
             return torch.stack(matrices).sum(0) if len(matrices) > 1 else matrices[0]
 
-        return covariance, self.parameters
+        return BatchedProcess(covariance, self.parameters, self.scaled(x))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ near each other and share neighbors. Values are computed again for gradients, to
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.autograd import recomputed
 from rfgp.local.factor import Floats, Indices, spatial_blocks
-from rfgp.sparse import EntryPattern, SparsityPattern
+from rfgp.sparse import EntryPattern
 
 BLOCK = 64
 """The number of rows of a block."""
@@ -26,65 +26,71 @@ MIN_PIVOT_RATIO = 1e-13
 
 Covariance = Callable[..., Tensor]
 """Maps the numbers of rows (u,), and the parameters, to the covariance (u, u) of these rows, float64."""
-Process = tuple[Covariance, tuple[Tensor, ...]]
-"""A covariance and its parameters (...)."""
 
 
-def conditional_moments(
-    process: Process,
-    noise: Tensor,  # (n,)
-    positions: Floats,  # (n, e)
-    pattern: EntryPattern,  # (r, n)
-    *,
-    share: float,
-) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
-    """Return the weights of the neighbors of rows, and conditional variances.
+class BatchedProcess(NamedTuple):
+    """A process of any covariance function at ordered rows, whose entries are computed in batches.
 
-    They are differentiable once in the noise and in the parameters.
-
-    Args:
-        process: The covariance, and its parameters.
-        noise: The noise variance of each row.
-        positions: The positions of the rows, for the division into blocks.
-        pattern: The neighbors of each row, with the row itself as the last.
-        share: The share of the noise in the variance of a row.
-
-    Returns:
-        The weights, with zeros after the last neighbor of a row, and the variances.
+    Attributes:
+        covariance: The covariance of rows.
+        parameters: Its parameters (...).
+        positions: The positions of the rows, for the division into blocks, (n, e).
     """
-    (covariance, parameters), (near, numbers_of_rows) = process, neighbors_of(pattern)
-    if not len(numbers_of_rows):
-        return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
-    parts, order = [], []
-    for rows in _blocks(near, numbers_of_rows, positions):
-        numbers = torch.from_numpy(near[rows]), torch.from_numpy(numbers_of_rows[rows])
-        parts.append(recomputed(partial(_conditioned, covariance, numbers, share), noise, *parameters))
-        order.append(rows)
-    original_order = torch.from_numpy(np.argsort(np.concatenate(order)))
-    weights, left = (torch.cat(columns)[original_order] for columns in zip(*parts, strict=True))
-    return weights, left
+
+    covariance: Covariance
+    parameters: tuple[Tensor, ...]
+    positions: Floats
+
+    def inverse_factor(
+        self,
+        noise: Tensor,  # (n,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the inverse factor of the process with noise (`rfgp.local.factor`).
+
+        They are differentiable once in the noise and in the parameters.
+
+        Args:
+            noise: The noise variance of each row.
+            pattern: The neighbors of each row, with the row itself as the last.
+        """
+        weights, variances = self._moments(noise, pattern, share=1.0)
+        scale = variances.rsqrt()
+        return _in_pattern(-weights * scale[:, None], scale, pattern)
+
+    def root_entries(
+        self,
+        noise: Tensor,  # (n,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the weights of the neighbors of rows, then the conditional deviation of each row without its noise.
+
+        Args:
+            noise: The noise variance of each row as a neighbor.
+            pattern: The neighbors of each row, with the row itself as the last.
+        """
+        weights, variances = self._moments(noise, pattern, share=0.0)
+        return _in_pattern(weights, variances.sqrt(), pattern)
+
+    def _moments(self, noise: Tensor, pattern: EntryPattern, *, share: float) -> tuple[Tensor, Tensor]:
+        """Return the weights of neighbors (r, k), 0 after the last one, and conditional variances (r,).
+
+        `share` is the share of the noise in the variance of a row.
+        """
+        near, numbers_of_rows = _neighbors_of(pattern)
+        if not len(numbers_of_rows):
+            return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+        parts, order, noise = [], [], noise.double()
+        for rows in _blocks(near, numbers_of_rows, self.positions):
+            numbers = torch.from_numpy(near[rows]), torch.from_numpy(numbers_of_rows[rows])
+            parts.append(recomputed(partial(_conditioned, self.covariance, numbers, share), noise, *self.parameters))
+            order.append(rows)
+        original_order = torch.from_numpy(np.argsort(np.concatenate(order)))
+        weights, variances = (torch.cat(columns)[original_order] for columns in zip(*parts, strict=True))
+        return weights, variances
 
 
-def inverse_entries(
-    process: Process,
-    noise: Tensor,  # (n,)
-    positions: Floats,  # (n, e)
-    pattern: EntryPattern,  # (r, n)
-) -> Tensor:  # (nnz,)
-    """Return the entries of the inverse factor of a process with noise (`rfgp.local.factor`).
-
-    Args:
-        process: The covariance, and its parameters.
-        noise: The noise variance of each row.
-        positions: The positions of the rows, for the division into blocks.
-        pattern: The neighbors of each row, with the row itself as the last.
-    """
-    weights, left = conditional_moments(process, noise, positions, pattern, share=1.0)
-    scale = left.rsqrt()
-    return in_pattern(-weights * scale[:, None], scale, pattern)
-
-
-def neighbors_of(
+def _neighbors_of(
     pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
     """Return the neighbors of rows, and the numbers of the rows themselves.
@@ -103,26 +109,7 @@ def neighbors_of(
     return near, np.asarray(pattern.indices, dtype=np.int64)[is_row]
 
 
-def pattern_of(
-    near: Indices,  # (q, k)
-    count: int,
-) -> SparsityPattern:  # (q, n + q)
-    """Return the pattern of points that follow some rows.
-
-    Args:
-        near: The rows near each point, (q, k), with -1 for none.
-        count: The number n of rows.
-
-    Returns:
-        The neighbors of each point and the point itself, (q, n + q).
-    """
-    both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
-    is_present = both >= 0
-    starts = np.concatenate([[0], np.cumsum(is_present.sum(1))])
-    return SparsityPattern(starts, both[is_present], (len(near), count + len(near)))
-
-
-def in_pattern(
+def _in_pattern(
     weights: Tensor,  # (r, k)
     diagonal: Tensor,  # (r,)
     pattern: EntryPattern,  # (r, n)

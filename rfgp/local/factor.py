@@ -18,10 +18,9 @@ with L take the rows in order, and products with its transpose in reverse order.
 """
 
 import itertools
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +30,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.sparse import EntryPattern, SparsityPattern
-from rfgp.threads import num_threads
+from rfgp.threads import in_threads, num_threads
 
 # --- Nearest predecessors: the neighbors of each ordered row, and of new points --------------------------------------
 
@@ -72,11 +71,24 @@ def nearest_predecessors(
         [[0], [0, 1], [0, 2], [1, 3]]
     """
     rows = np.arange(len(z)) if rows is None else rows
-    near, counts = nearest_of_prefixes(z, z[rows], rows, count)
-    of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
-    columns = np.concatenate([near, rows])
-    starts = np.concatenate([[0], np.cumsum(counts + 1)])
-    return SparsityPattern(starts, columns[np.lexsort((columns, of))], (len(rows), len(z)))
+    return pattern_of(nearest_before(z, rows, count), rows, len(z))
+
+
+def pattern_of(
+    near: Indices,  # (r, k)
+    rows: Indices,  # (r,)
+    columns: int,
+) -> SparsityPattern:  # (r, n)
+    """Return the pattern of the neighbors of rows, and of the rows themselves.
+
+    Args:
+        near: The neighbors of each row in increasing order, with -1 for none.
+        rows: The rows, each after its neighbors.
+        columns: The number n of columns.
+    """
+    both = np.concatenate([near, rows[:, None]], axis=1)
+    is_present = both >= 0
+    return SparsityPattern(np.concatenate([[0], is_present.sum(1).cumsum()]), both[is_present], (len(rows), columns))
 
 
 def nearest_of_prefixes(
@@ -84,10 +96,8 @@ def nearest_of_prefixes(
     points: Floats,  # (q, d)
     lengths: Indices,  # (q,)
     count: int,
-) -> tuple[Indices, Indices]:  # (sum of counts,), (q,)
-    """Return the nearest rows of a prefix for each point, and their numbers.
-
-    A prefix with fewer rows than `count` has all of them.
+) -> Indices:  # (q, count)
+    """Return the nearest rows of a prefix for each point.
 
     Args:
         z: The ordered rows.
@@ -96,25 +106,23 @@ def nearest_of_prefixes(
         count: The number k of neighbors.
 
     Returns:
-        The rows of all points, one point after another, and the number of rows of each point.
+        The rows, followed by -1 if the prefix has fewer.
     """
-    n = len(z)
+    n, near = len(z), np.full((len(points), min(count, len(z))), -1)
     first = min(n, max(_TREE, 2 * count))
     number = int(np.searchsorted(lengths, first))
     square = ((points[:number, None] - z[None, :first]) ** 2).sum(-1)
     square[np.arange(first) >= lengths[:number, None]] = np.inf
     kept = np.argsort(square, axis=1, kind="stable")[:, :count]
     is_kept = np.isfinite(np.take_along_axis(square, kept, axis=1))
-    sizes, columns = [is_kept.sum(1)], [kept[is_kept]]
+    near[:number, : kept.shape[1]] = np.where(is_kept, kept, -1)
     while first < n:
         last = min(n, 2 * first)
         end = int(np.searchsorted(lengths, last))
         if end > number:
-            tree = cKDTree(z[:last])
-            columns.append(_before(tree, points[number:end], lengths[number:end], count).reshape(-1))
-            sizes.append(np.full(end - number, count))
+            near[number:end] = _before(cKDTree(z[:last]), points[number:end], lengths[number:end], count)
         first, number = last, end
-    return np.concatenate(columns), np.concatenate(sizes)
+    return near
 
 
 def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indices:
@@ -201,29 +209,25 @@ def nearest(
 
 
 def nearest_before(
-    z: Floats,  # (n + q, d)
-    first: int,
+    z: Floats,  # (n, d)
+    rows: Indices,  # (r,)
     count: int,
-) -> Indices:  # (q, count)
-    """Return the nearest rows before each row from `first` on.
+) -> Indices:  # (r, count)
+    """Return the nearest earlier rows of some rows.
 
     Args:
-        z: The rows, (n + q, d).
-        first: The number n of rows before them.
+        z: The ordered rows.
+        rows: The requested rows, in increasing order.
         count: The number of neighbors of each row.
 
     Returns:
-        The neighbors, (q, count), in increasing order, followed by -1 if they are fewer.
+        The neighbors in increasing order, after -1 if they are fewer.
 
     Examples:
-        >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), 2, 1).tolist()
+        >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), np.array([2, 3]), 1).tolist()
         [[0], [1]]
     """
-    near, counts = nearest_of_prefixes(z, z[first:], np.arange(first, len(z)), count)
-    neighbors = np.full((len(counts), int(counts.max(initial=1))), len(z))
-    neighbors[np.arange(neighbors.shape[1]) < counts[:, None]] = near
-    neighbors.sort(axis=1)
-    return np.where(neighbors == len(z), -1, neighbors)
+    return np.sort(nearest_of_prefixes(z, z[rows], rows, count), axis=1)
 
 
 # --- Predecessors of blocks of near rows that share their neighbors --------------------------------------------------
@@ -261,9 +265,9 @@ def block_predecessors(
     if most is not None:
         chosen = np.unique(np.linspace(0, len(first) - 1, min(-(-most // size), len(first))).astype(np.int64))
         first, sizes, centers = first[chosen], sizes[chosen], centers[chosen]
-    near, counts = nearest_of_prefixes(z[by], centers, first, count)
+    near = nearest_of_prefixes(z[by], centers, first, count)
     members = by[np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())]
-    return runs_of(by[near], counts, members, sizes, len(z))
+    return runs_of(by[near[near >= 0]], (near >= 0).sum(1), members, sizes, len(z))
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
@@ -328,159 +332,145 @@ MAX_SUMS = 2**28
 """The maximum number of numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
 
 
-def inverse_factor(
-    x: Tensor,  # (n, d)
-    lengthscale: Tensor,  # (d,) or ()
-    variance: Tensor,  # ()
-    noise: Tensor,  # (n,)
-    kind: int,
-    pattern: EntryPattern,
-    features: Tensor | None = None,  # (n, F)
-) -> Tensor:  # (nnz,)
-    """Return the entries of V, float64.
+class StationaryProcess(NamedTuple):
+    """A stationary process at ordered rows, whose entries compiled loops compute.
 
-    They are differentiable once in lengthscale, variance, noise and features.
-
-    Args:
-        x: The ordered rows.
-        lengthscale: The lengthscale of the local kernel.
-        variance: The value of the local kernel at distance 0.
-        noise: The noise variance of each observation.
+    Attributes:
+        x: The ordered rows, (n, d).
+        lengthscale: The lengthscale of the kernel, (d,) or 0-d, float64.
+        variance: The value v of the kernel at distance 0, 0-d, float64.
         kind: A kernel of `rfgp.local.KINDS`.
-        pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-        features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If None,
-            there are none.
+        features: The features phi (n, F) of a part that is subtracted. The covariance is v K - phi phi^T.
 
     Examples:
         >>> from rfgp.local import KINDS, nearest_predecessors
         >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0).double()
-        >>> pattern = nearest_predecessors(x.numpy(), 2)
-        >>> entries = inverse_factor(x, one, one, 0.1 * torch.ones(3).double(), KINDS["matern12"], pattern)
-        >>> V = (
-        ...     torch.zeros(3, 3)
-        ...     .double()
-        ...     .index_put((torch.tensor(pattern.rows), torch.tensor(pattern.indices)), entries)
-        ... )
-        >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + 0.1 * torch.eye(3).double())
+        >>> process = StationaryProcess(x, one, one, KINDS["matern12"], x[:, :0])
+        >>> pattern, noise = nearest_predecessors(x.numpy(), 2), 0.1 * torch.ones(3).double()
+        >>> V = torch.zeros(3, 3).double()
+        >>> V[pattern.rows, pattern.indices] = process.inverse_factor(noise, pattern)
+        >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + noise.diag())
         True
     """
-    features = torch.zeros(len(x), 0, dtype=torch.float64) if features is None else features
-    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, features, kind, pattern)
-    return out
+
+    x: Tensor
+    lengthscale: Tensor
+    variance: Tensor
+    kind: int
+    features: Tensor
+
+    def inverse_factor(
+        self,
+        noise: Tensor,  # (n,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of V, float64.
+
+        They are differentiable once in lengthscale, variance, noise and features.
+
+        Args:
+            noise: The noise variance of each row.
+            pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
+        """
+        _, lengthscale, variance, _, features = self
+        entries: Tensor = _InverseFactor.apply(lengthscale, variance, noise, features, self, pattern)
+        return entries
+
+    def root_entries(
+        self,
+        noise: Tensor,  # (n,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the weights of the neighbors of rows, then the conditional deviation of each row without its noise.
+
+        Args:
+            noise: The noise variance of each row as a neighbor.
+            pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
+
+        Examples:
+            >>> from rfgp.local import KINDS, nearest_predecessors
+            >>> x, one = torch.tensor([[0.0], [1.0], [0.5]]).double(), torch.ones(()).double()
+            >>> process = StationaryProcess(x, one, one, KINDS["matern12"], x[:, :0])
+            >>> pattern = nearest_predecessors(x.numpy(), 2, np.array([2]))
+            >>> process.root_entries(torch.zeros(3), pattern).numpy().round(3).tolist()
+            [0.443, 0.443, 0.68]
+        """
+        return torch.from_numpy(_conditional_entries(self.arguments(noise, pattern), share=0.0))
+
+    def log_prob(
+        self,
+        noise: Tensor,  # (n,)
+        residual: Tensor,  # (n, k)
+        output_weights: Tensor,  # (k,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor:  # ()
+        """Return the log density of centered observations, with its gradient.
+
+        It takes one pass over the rows. It is the log density of r rows, each given its neighbors, without features. It
+        is differentiable once in lengthscale, variance, noise and residual.
+
+        Args:
+            noise: The noise variance of each observation.
+            residual: The observations minus their mean.
+            output_weights: The weight of each output.
+            pattern: The neighbors of each row, with the row itself as the last.
+
+        Examples:
+            >>> from rfgp.local import KINDS, nearest_predecessors
+            >>> x, one = torch.tensor([[0.0], [1.0]]).double(), torch.ones(()).double()
+            >>> process = StationaryProcess(x, one, one, KINDS["gaussian"], x[:, :0])
+            >>> pattern, y = nearest_predecessors(x.numpy(), 1), torch.zeros(2, 1).double()
+            >>> found = process.log_prob(torch.zeros(2).double(), y, torch.ones(1), pattern)
+            >>> round(float(found), 4)  # -log(2 pi) - log(1 - exp(-1)) / 2
+            -1.6085
+        """
+        from rfgp.local import loops
+
+        rows, targets = self.arguments(noise, pattern), as_rows(residual)
+        fixed = *rows, targets, as_array(output_weights)
+
+        def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
+            gradients = np.zeros(rows[1].shape[1]), np.zeros(len(noise)), np.zeros(targets.shape)
+            return *loops.density_rows(a, b, *fixed, *gradients), *gradients
+
+        def compute(needs: Needs) -> tuple[Tensor, Gradients]:
+            value, in_variance, in_lengths, in_noise, in_targets = _summed(in_blocks(pattern.indptr, run))
+
+            def gradients() -> list[Tensor]:
+                in_parameters = _in_parameters(in_lengths, in_variance, in_noise, self.lengthscale, noise)
+                return [*in_parameters, torch.from_numpy(in_targets).to(residual)]
+
+            return torch.tensor(value, dtype=torch.float64), gradients
+
+        return with_gradient(compute, self.lengthscale, self.variance, noise, residual)
+
+    def arguments(self, noise: Tensor, pattern: EntryPattern) -> tuple[Any, ...]:
+        """Return the arguments of `rfgp.local.loops` after the numbers of rows.
+
+        Args:
+            noise: The noise variances, (n,).
+            pattern: The neighbors of each row, then the row itself, (r, n).
+        """
+        rows = scaled_positions(self.x, self.lengthscale), as_rows(self.features), as_rows(noise)
+        return self.kind, *rows, float(self.variance.detach()), pattern.indices, pattern.indptr
 
 
-def log_prob(
-    x: Tensor,  # (n, d)
-    lengthscale: Tensor,  # (d,) or ()
-    variance: Tensor,  # ()
-    noise: Tensor,  # (n,)
-    residual: Tensor,  # (n, k)
-    output_weights: Tensor,  # (k,)
-    kind: int,
-    pattern: EntryPattern,  # (r, n)
-) -> Tensor:  # ()
-    """Return the log density of centered observations, with its gradient.
+def _summed(parts: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Return the sums of the results of blocks of rows."""
+    return [sum(values) for values in zip(*parts, strict=True)]
 
-    It takes one pass over the rows. It is the log density of r rows, each given its neighbors. It is differentiable
-    once in lengthscale, variance, noise and residual.
 
-    Args:
-        x: The ordered rows.
-        lengthscale: The lengthscale of the local kernel.
-        variance: The value of the local kernel at distance 0.
-        noise: The noise variance of each observation.
-        residual: The observations minus their mean.
-        output_weights: The weight of each output.
-        kind: A kernel of `rfgp.local.KINDS`.
-        pattern: The neighbors of each row, with the row itself as the last.
+def _in_parameters(
+    in_lengths: Array, in_variance: float, in_noise: Array, lengthscale: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients in the lengthscale, (d,) or 0-d, the variance, 0-d, and the noise, (n,).
 
-    Examples:
-        >>> from rfgp.local import KINDS, nearest_predecessors
-        >>> x, one = torch.tensor([[0.0], [1.0]]).double(), torch.ones(()).double()
-        >>> pattern, y = nearest_predecessors(x.numpy(), 1), torch.zeros(2, 1).double()
-        >>> found = log_prob(x, one, one, torch.zeros(2).double(), y, torch.ones(1), KINDS["gaussian"], pattern)
-        >>> round(float(found), 4)  # -log(2 pi) - log(1 - exp(-1)) / 2
-        -1.6085
+    The sums `in_lengths` (d,) are those of slopes times squared distances.
     """
-    from rfgp.local import loops
-
-    rows, targets = _fixed(x, lengthscale, variance, noise, kind, pattern), as_rows(residual)
-    fixed = *rows, targets, as_array(output_weights.double())
-
-    def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
-        gradients = np.zeros(rows[1].shape[1]), np.zeros(len(x)), np.zeros(targets.shape)
-        return *loops.density_rows(a, b, *fixed, *gradients), *gradients
-
-    def compute(needs: Needs) -> tuple[Tensor, Gradients]:
-        parts = in_blocks(pattern.indptr, run)
-        sums = (sum(part[i] for part in parts) for i in range(5))
-        value, grad_variance, grad_lengths, grad_noise, grad_targets = sums
-
-        def gradients() -> list[Tensor]:
-            return [
-                _grad_lengthscale(grad_lengths, lengthscale.detach()),
-                torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
-                torch.from_numpy(grad_noise).to(noise),
-                torch.from_numpy(grad_targets).to(residual),
-            ]
-
-        return torch.tensor(value, dtype=torch.float64), gradients
-
-    return with_gradient(compute, lengthscale, variance, noise, residual)
-
-
-def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
-    """Return the gradient in a lengthscale, (d,) or ().
-
-    The sums (d,) are those of slopes times squared distances.
-    """
-    gradient = -2 * torch.from_numpy(grad_lengths).to(lengthscale) / lengthscale
-    return gradient if lengthscale.ndim else gradient.sum()
-
-
-def root_entries(
-    x: Tensor,  # (n, d)
-    lengthscale: Tensor,  # (d,) or ()
-    variance: Tensor,  # ()
-    noise: Tensor,  # (n,)
-    kind: int,
-    pattern: EntryPattern,
-    features: Tensor | None = None,  # (n, F)
-) -> Array:  # (nnz,)
-    """Return the weights of the neighbors of rows, then the conditional deviation of each row without its noise.
-
-    Args:
-        x: The rows.
-        lengthscale: The lengthscale of the local kernel.
-        variance: The value of the local kernel at distance 0.
-        noise: The noise variance of each row as a neighbor.
-        kind: A kernel of `rfgp.local.KINDS`.
-        pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
-        features: The features phi (n, F) of a part that is subtracted. If None, there are none.
-
-    Examples:
-        >>> from rfgp.local import KINDS, nearest_predecessors
-        >>> x, one = torch.tensor([[0.0], [1.0], [0.5]]).double(), torch.ones(()).double()
-        >>> pattern = nearest_predecessors(x.numpy(), 2, np.array([2]))
-        >>> root_entries(x, one, one, torch.zeros(3), KINDS["matern12"], pattern).round(3).tolist()
-        [0.443, 0.443, 0.68]
-    """
-    return _conditional_entries(_fixed(x, lengthscale, variance, noise, kind, pattern, features), share=0.0)
-
-
-def _fixed(
-    x: Tensor,
-    lengthscale: Tensor,
-    variance: Tensor,
-    noise: Tensor,
-    kind: int,
-    pattern: EntryPattern,
-    features: Tensor | None = None,
-) -> tuple[Any, ...]:
-    """Return the arguments of `rfgp.local.loops` after the numbers of rows."""
-    phi = np.zeros((len(x), 0)) if features is None else as_rows(features)
-    rows = scaled_positions(x, lengthscale), phi, as_rows(noise)
-    return kind, *rows, float(variance.detach()), pattern.indices, pattern.indptr
+    in_lengthscale = -2 * torch.from_numpy(in_lengths) / lengthscale.detach()
+    if lengthscale.ndim == 0:
+        in_lengthscale = in_lengthscale.sum()
+    return in_lengthscale, torch.as_tensor(in_variance, dtype=torch.float64), torch.from_numpy(in_noise).to(noise)
 
 
 def _conditional_entries(fixed: tuple[Any, ...], *, share: float) -> Array:
@@ -521,16 +511,15 @@ class _InverseFactor(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
         lengthscale: Tensor,
         variance: Tensor,
         noise: Tensor,
         features: Tensor,
-        kind: int,
+        process: StationaryProcess,
         pattern: EntryPattern,
     ) -> Tensor:
-        ctx.fixed = _fixed(x, lengthscale, variance, noise, kind, pattern, features)
-        ctx.save_for_backward(lengthscale, variance, noise, features)
+        ctx.fixed = process.arguments(noise, pattern)
+        ctx.save_for_backward(lengthscale, noise, features)
         entries = _conditional_entries(ctx.fixed, share=1.0)
         diagonal = pattern.indptr[1:] - 1
         scale = 1 / entries[diagonal]
@@ -544,7 +533,7 @@ class _InverseFactor(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from rfgp.local import loops
 
-        (lengthscale, variance, noise, features), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
+        (lengthscale, noise, features), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
         grad = np.ascontiguousarray(as_array(grads[0]))
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
@@ -552,16 +541,9 @@ class _InverseFactor(torch.autograd.Function):
             return loops.add_row_gradients(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MAX_SUMS // max(1, phi.size)))
-        grad_variance, grad_lengths, grad_noise, grad_features = (sum(part[i] for part in parts) for i in range(4))
-        return (
-            None,
-            _grad_lengthscale(grad_lengths, lengthscale),
-            torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
-            torch.from_numpy(grad_noise).to(noise),
-            torch.from_numpy(grad_features).to(features),
-            None,
-            None,
-        )
+        in_variance, in_lengths, in_noise, in_features = _summed(parts)
+        in_parameters = _in_parameters(in_lengths, in_variance, in_noise, lengthscale, noise)
+        return *in_parameters, torch.from_numpy(in_features).to(features), None, None
 
 
 def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = None) -> list[Any]:
@@ -576,11 +558,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
     """
     count = min(num_threads(), most or num_threads()) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
-    ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
-    if count == 1:
-        return [run(*ends[0])]
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(lambda pair: run(*pair), ends))
+    return in_threads(run, list(itertools.pairwise([0, *inner, len(starts) - 1])))
 
 
 def whitened(
@@ -631,12 +609,9 @@ def whitened_transpose(
 
     right, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
     fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
-    if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
-        products.multiply_transposed(0, out.shape[1], *fixed)
-    else:  # threads take columns, because threads with rows would add to the same entries
-        ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
-        with ThreadPoolExecutor(num_threads()) as pool:
-            list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))
+    count = num_threads() if len(entries) * out.shape[1] >= IN_THREADS_OF_PRODUCTS else 1
+    ends = np.linspace(0, out.shape[1], count + 1).astype(np.int64)  # threads with rows would add to the same entries
+    in_threads(lambda a, b: products.multiply_transposed(a, b, *fixed), list(itertools.pairwise(ends)))
     return torch.from_numpy(out)
 
 
@@ -690,8 +665,9 @@ class LatentRoot:
         >>> from rfgp.local import KINDS, nearest_predecessors
         >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0)
         >>> pattern, jitter = nearest_predecessors(x.numpy(), 2), JITTER * torch.ones(3)
-        >>> root = LatentRoot(root_entries(x, one, one, jitter, KINDS["matern12"], pattern), pattern)
-        >>> L = root.root_times(torch.eye(3).double())
+        >>> process = StationaryProcess(x, one, one, KINDS["matern12"], x[:, :0])
+        >>> root = LatentRoot(process.root_entries(jitter, pattern).numpy(), pattern)
+        >>> L = root.times(torch.eye(3).double())
         >>> torch.allclose(L @ L.mT, torch.exp(-torch.cdist(x, x)))
         True
     """
@@ -704,7 +680,7 @@ class LatentRoot:
         """The conditional standard deviations sqrt(d) of the rows, (r,)."""
         return self.entries[self.pattern.indptr[1:] - 1]
 
-    def root_times(self, u: Tensor) -> Tensor:
+    def times(self, u: Tensor) -> Tensor:
         """Return L u, (n, c).
 
         Args:
@@ -714,7 +690,7 @@ class LatentRoot:
 
         return self._through(products.multiply_root, u)
 
-    def transposed_root_times(self, v: Tensor) -> Tensor:
+    def t_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c).
 
         Args:
@@ -725,15 +701,9 @@ class LatentRoot:
         return self._through(products.multiply_transposed_root, v)
 
     def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
-        array = as_array(x)
-        count = num_threads() if len(self.entries) * array.shape[1] > IN_THREADS else 1
-        parts = [
-            np.array(part, order="C") for part in np.array_split(array, min(count, max(array.shape[1], 1)), axis=1)
-        ]
+        """Return copies of columns of x (n, c) that a loop has overwritten, in threads."""
+        count = num_threads() if len(self.entries) * x.shape[1] > IN_THREADS else 1
+        parts = [np.array(part, order="C") for part in np.array_split(as_array(x), count, axis=1)]
         fixed = (self.entries, self.pattern.indices, self.pattern.indptr)
-        if len(parts) == 1:
-            loop(*fixed, parts[0])
-        else:
-            with ThreadPoolExecutor(len(parts)) as pool:
-                list(pool.map(lambda part: loop(*fixed, part), parts))
+        in_threads(lambda part: loop(*fixed, part), [(part,) for part in parts])
         return torch.from_numpy(np.concatenate(parts, axis=1))

@@ -445,6 +445,18 @@ def _drop_between(kind, positions, variance, p, q):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
+def _start_run(i, last, kind, z, phi, noise, variance, near, starts, workspace):
+    """Factorize the covariance of the run from row i, and return the row after its last one and the run's columns."""
+    _, _, (upper, lower, _), _ = workspace
+    end = run_end(i, last, near, starts)
+    rows = near[starts[end - 1] : starts[end]]
+    _gather(z, phi, noise, rows, workspace)
+    _factorize(kind, variance, rows.size, workspace)
+    transpose(upper, lower, rows.size)
+    return end, rows
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
     """Write the weights b of neighbors and the standard deviation sqrt(d) of rows.
 
@@ -455,18 +467,14 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     variance.
     """
     workspace = _workspace(max_entries(first, last, starts), z.shape[1], phi.shape[1])
-    (_, noises, left), _, (upper, lower, inverse), _ = workspace
+    (_, noises, left), _, (_, lower, inverse), _ = workspace
     solved = np.empty((MAX_RUN, lower.shape[1]))
     i = first
     while i < last:
-        end = run_end(i, last, near, starts)
-        _gather(z, phi, noise, near[starts[end - 1] : starts[end]], workspace)
-        count = starts[end] - starts[end - 1]
-        _factorize(kind, variance, count, workspace)
-        transpose(upper, lower, count)
+        end, rows = _start_run(i, last, kind, z, phi, noise, variance, near, starts, workspace)
         for j in range(i, end):
-            solved[j - i] = lower[count - end + j]  # zeros from its diagonal on
-        solve_transposed(lower, inverse, solved, end - i, count)
+            solved[j - i] = lower[rows.size - end + j]  # zeros from its diagonal on
+        solve_transposed(lower, inverse, solved, end - i, rows.size)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1] - 1
             entries[a:b] = solved[j - i, : b - a]
@@ -494,11 +502,7 @@ def add_row_gradients(
     grad_variance = 0.0
     i = first
     while i < last:
-        end = run_end(i, last, near, starts)
-        rows = near[starts[end - 1] : starts[end]]
-        _gather(z, phi, noise, rows, workspace)
-        _factorize(kind, variance, rows.size, workspace)
-        transpose(upper, lower, rows.size)
+        end, rows = _start_run(i, last, kind, z, phi, noise, variance, near, starts, workspace)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1]
             grad_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
@@ -508,13 +512,10 @@ def add_row_gradients(
         solve_transposed(lower, inverse, right, end - i, rows.size)
         for j in range(end - i):
             right[j] += grad_d[j] * left[j]
-        in_variance = _pull_products(
-            left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
+        scaled = -0.5 * (entries[starts[i] : starts[end]] * grad[starts[i] : starts[end]]).sum()
+        grad_variance += _pull_products(
+            left, right, end - i, rows, variance, scaled, workspace, grad_matrix, grad_lengths, grad_noise
         )
-        if _cancels(variance, rows.size, workspace):
-            scaled = -0.5 * (entries[starts[i] : starts[end]] * grad[starts[i] : starts[end]]).sum()
-            in_variance = _grad_of_scaled(scaled, variance, rows.size, workspace, grad_matrix)
-        grad_variance += in_variance
         if phi.shape[1] > 0:
             _pull_features(grad_matrix, features, rows, grad_phi)
         i = end
@@ -545,12 +546,8 @@ def density_rows(
     left, right = np.empty((MAX_RUN + 1, width)), np.empty((MAX_RUN + 1, width))
     value, grad_variance, times, i = 0.0, 0.0, weights.sum(), first
     while i < last:
-        end = run_end(i, last, near, starts)
-        rows = near[starts[end - 1] : starts[end]]
+        end, rows = _start_run(i, last, kind, z, phi, noise, variance, near, starts, workspace)
         before = rows.size - (end - i)
-        _gather(z, phi, noise, rows, workspace)
-        _factorize(kind, variance, rows.size, workspace)
-        transpose(upper, lower, rows.size)
         left[: end - i], right[: end - i] = lower[before : rows.size], 0.0
         solve_transposed(lower, inverse, left, end - i, rows.size)
         for j in range(end - i):
@@ -569,13 +566,10 @@ def density_rows(
             loss = _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weights[c], grad_targets)
             value -= loss
             squares += loss - 0.5 * weights[c] * (end - i) * _LOG_2PI
-        in_variance = _pull_products(
-            left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
+        scaled = squares - 0.5 * times * (end - i)
+        grad_variance += _pull_products(
+            left, right, end - i, rows, variance, scaled, workspace, grad_matrix, grad_lengths, grad_noise
         )
-        if _cancels(variance, rows.size, workspace):
-            scaled = squares - 0.5 * times * (end - i)
-            in_variance = _grad_of_scaled(scaled, variance, rows.size, workspace, grad_matrix)
-        grad_variance += in_variance
         i = end
     return value, grad_variance
 
@@ -601,15 +595,16 @@ def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, g
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise):
+def _pull_products(left, right, number, rows, variance, scaled, workspace, grad_matrix, grad_lengths, grad_noise):
     """Apply the chain rule to the gradient in M.
 
     The gradient is half of the sum of products of rows left and right.
 
     Rows after `number` are overwritten. The sum is written to `grad_matrix` (m + 1, m), which has one spare row. Return
-    the gradient in v.
+    the gradient in v. If it cancels, it follows from `scaled`, the derivative in the logarithm of a common factor of v
+    and D.
     """
-    (positions, _, _), (values, slopes), _, _ = workspace
+    (positions, noises, _), (values, slopes), _, _ = workspace
     pairs, grad_variance = grad_matrix[rows.size], 0.0
     left[number], right[number] = 0.0, 0.0
     _add_products(left, right, number, rows.size, grad_matrix)
@@ -617,21 +612,10 @@ def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, 
         grad_matrix[p, p] *= 0.5
         grad_noise[rows[p]] += grad_matrix[p, p]
         grad_variance += grad_matrix[p, p]
+        scaled -= noises[p] * grad_matrix[p, p]
         grad_row = grad_matrix[p]
         grad_variance += _pull(positions, p, rows.size, values[p], slopes[p], grad_row, pairs, variance, grad_lengths)
-    return grad_variance
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _grad_of_scaled(scaled, variance, count, workspace, grad_matrix):
-    """Return the gradient in v, given the derivative in the logarithm of a common factor of v and D.
-
-    The diagonal of `grad_matrix` has the gradients in the noise of the positions.
-    """
-    (_, noises, _), _, _, _ = workspace
-    for p in range(count):
-        scaled -= noises[p] * grad_matrix[p, p]
-    return scaled / variance
+    return scaled / variance if _cancels(variance, rows.size, workspace) else grad_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

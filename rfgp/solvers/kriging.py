@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from graphs.precisions.base import MarkovField, Pattern
-from rfgp.autograd import input_derivatives, is_differentiated
+from rfgp.autograd import as_array, input_derivatives, is_differentiated
 from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
 from rfgp.blocks.neighbors import AHEAD, columns_of
 from rfgp.blocks.precision import Array, Slope
 from rfgp.blocks.role import detached
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
-from rfgp.local import nearest, nearest_before
+from rfgp.local import nearest, nearest_before, pattern_of
 from rfgp.local.factor import Floats, Indices
-from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
+from rfgp.sparse import SparseValues, SparsityPattern, gram_on, selection, times_symmetric
 from rfgp.torch_context import Recent
 
 # --- The conditional distribution of new points given their nearest rows ---------------------------------------------
@@ -127,7 +127,6 @@ def kriging_weights(
     Raises:
         NotDifferentiableError: If the points require gradients. See `kriging_slopes`.
     """
-    _check_constant(points)
     block, near = neighbors_of(prior), _nearest(prior, x, points)
     return _conditioned(prior, (x, noise, _flags(block, x)), (points, _flags(block, points, flags)), near)
 
@@ -150,10 +149,9 @@ def sequential_kriging_weights(
         points: The inputs of the points, which may be neighbors of each other.
         flags: Whether each term of the block is predicted at each point. If None, all are.
     """
-    _check_constant(points)
     block = neighbors_of(prior)
     both = torch.cat([x.double(), points.double()])
-    near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
+    near = nearest_before(block.scaled(both), np.arange(len(x), len(both)), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
     point_flags = _flags(block, points, flags)
     return _conditioned(prior, (both, noise, torch.cat([_flags(block, x), point_flags])), (points, point_flags), near)
@@ -266,15 +264,6 @@ def _nearest(prior: Prior, x: Tensor, points: Tensor) -> Indices:
     return nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
 
 
-def _check_constant(points: Tensor) -> None:
-    """Raise if points (q, d) require gradients, which kriging weights do not have."""
-    if is_differentiated(points):
-        raise NotDifferentiableError(
-            "X must not require gradients for these predictions with nearest neighbors, got X that does. Use "
-            "predict(X.detach()), or Exact()."
-        )
-
-
 def no_functions() -> InvalidArgumentError:
     """Return the error for draws of functions of nearest neighbors."""
     return InvalidArgumentError(
@@ -298,15 +287,24 @@ def _conditioned(
         near: The rows that each point is conditioned on, or -1.
     """
     (x, noise, flags), (points, predicted) = known, new
-    block, is_neighbor = neighbors_of(prior), near >= 0
+    if is_differentiated(points):
+        raise NotDifferentiableError(
+            "X must not require gradients for these predictions with nearest neighbors, got X that does. Use "
+            "predict(X.detach()), or Exact()."
+        )
+    is_neighbor, block = near >= 0, neighbors_of(prior)
     rows = np.unique(near[is_neighbor])
-    used, indices = torch.from_numpy(rows), np.where(is_neighbor, np.searchsorted(rows, near), -1)
-    features_at = [explained_features(prior, inputs) for inputs in (points, x[used])]
-    given = x[used], features_at[1], noise[used]
-    weights, variance = block.conditionals((points, features_at[0]), given, indices, (flags[used], predicted))
+    used, count = torch.from_numpy(rows), len(rows)
+    indices = np.where(is_neighbor, np.searchsorted(rows, near), -1)
+    pattern = pattern_of(indices, count + np.arange(len(points)), count + len(points))
+    both, no_noise = torch.cat([x[used].double(), points.double()]), torch.zeros(len(points), dtype=torch.float64)
+    phi, flags = explained_features(prior, both), torch.cat([flags[used], predicted])
+    entries = block.root_entries(both, torch.cat([noise[used].double(), no_noise]), pattern, phi, flags).numpy()
+    is_weight = np.ones(len(entries), dtype=bool)
+    is_weight[pattern.indptr[1:] - 1] = False
     starts = np.concatenate([[0], is_neighbor.sum(1).cumsum()])
-    entries = weights.numpy()[is_neighbor], near[is_neighbor], starts
-    return sp.csr_array(entries, shape=(len(points), len(x))), variance
+    weights = sp.csr_array((entries[is_weight], near[is_neighbor], starts), shape=(len(points), len(x)))
+    return weights, torch.from_numpy(entries[~is_weight] ** 2)
 
 
 def _flags(block: VecchiaBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
@@ -346,28 +344,28 @@ class LatentProcess:
         return self.block.read(inputs).detach().double().contiguous() + 0.0
 
     @property
+    def _tensors(self) -> list[Tensor]:
+        """The parameters of the block for a variance of 1, and the relative variance and parameters of each weights."""
+        values, variance = self.block.latent_parameters
+        parts = [values]
+        for weights in self.explained:
+            parts += [weights.prior_variance / variance, *(parameter.double() for parameter in weights.parameters)]
+        return parts
+
+    @property
     def parameters(self) -> tuple[Tensor, Tensor]:
         """The parameters (p,) of the process for a variance of 1, and its variance, 0-d.
 
         The parameters of the block are first. For each block of weights, its relative variance and the parameters of
         its features follow.
         """
-        values, variance = self.block.latent_parameters
-        parts = [values]
-        for weights in self.explained:
-            parts += [(weights.prior_variance / variance).reshape(1)]
-            parts += [parameter.double().reshape(-1) for parameter in weights.parameters]
-        return torch.cat(parts), variance
+        return torch.cat([part.reshape(-1) for part in self._tensors]), self.block.latent_parameters[1]
 
     @property
     def key(self) -> tuple[object, ...]:
         """The objects that define the process, besides positions and parameters."""
-        return (*self.block.covariance_key, self.block.num_neighbors, self.block.seed, *self._features)
-
-    @property
-    def _features(self) -> tuple[object, ...]:
-        """The feature functions, and the columns of the positions."""
-        return (self.block.columns, *(weights.features for weights in self.explained)) if self.explained else ()
+        features = (self.block.columns, *(weights.features for weights in self.explained)) if self.explained else ()
+        return (*self.block.covariance_key, self.block.num_neighbors, self.block.seed, *features)
 
     def prior(self, values: Tensor | None = None) -> Prior:
         """Return the prior as a function of positions.
@@ -377,40 +375,15 @@ class LatentProcess:
         """
         if values is None:
             return Prior(weights=self.explained, neighbors=self.block)
-        parts = list(torch.split(values, self._sizes))
-        block = self.block.at_latent(parts.pop(0))
-        return Prior(weights=tuple(_with_values(weights, parts) for weights in self.explained), neighbors=block)
-
-    @property
-    def _sizes(self) -> list[int]:
-        """The number of parameters of the block, and of each tensor of the weights."""
-        sizes = [len(self.block.latent_parameters[0])]
-        for weights in self.explained:
-            sizes += [1, *(parameter.numel() for parameter in weights.parameters)]
-        return sizes
-
-    def factor(
-        self,
-        positions: Tensor,  # (N, e)
-        values: Tensor,  # (p,)
-        pattern: SparsityPattern,  # (N, N)
-    ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V for a variance of 1.
-
-        Args:
-            positions: The positions.
-            values: The parameters, in the order of `parameters`.
-            pattern: The neighbors of each position, with the position itself as the last.
-        """
-        prior = self.prior(values)
-        return neighbors_of(prior).latent_factor(positions, pattern, explained_features(prior, positions))
-
-
-def _with_values(weights: WeightBlock, values: list[Tensor]) -> WeightBlock:
-    """Return weights with variance and parameters from the beginning of a list."""
-    variance = values.pop(0).reshape(())
-    parameters = tuple(values.pop(0).reshape(parameter.shape) for parameter in weights.parameters)
-    return replace(weights, variance=variance, parameters=parameters)
+        old = self._tensors
+        new = torch.split(values, [tensor.numel() for tensor in old])
+        parts = iter(part.reshape(tensor.shape) for part, tensor in zip(new, old, strict=True))
+        block = self.block.at_latent(next(parts))
+        explained = tuple(
+            replace(weights, variance=next(parts), parameters=tuple(next(parts) for _ in weights.parameters))
+            for weights in self.explained
+        )
+        return Prior(weights=explained, neighbors=block)
 
 
 # --- Nearest neighbors as latent values at the rows, with a sparse precision -----------------------------------------
@@ -437,14 +410,16 @@ class NeighborsField(MarkovField):
     @cached_property
     def pattern(self) -> Pattern:
         """The pairs of values with entries in one row of V."""
-        ones = sp.csr_array((np.ones(len(self._neighbors.indices)), self._neighbors.indices, self._neighbors.indptr))
+        ones = SparseValues(torch.ones(len(self._neighbors.indices)), self._neighbors).matrix()
         product = sp.csr_array(ones.T @ ones)
         product.sort_indices()
         return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
 
     def _factor(self, values: Tensor) -> Tensor:
-        """Return the entries (nnz,) of V at parameters (p,)."""
-        return self._process.factor(self.positions, values, self._neighbors)
+        """Return the entries (nnz,) of V at parameters (p,), for a variance of 1."""
+        prior = self._process.prior(values)
+        phi = explained_features(prior, self.positions)
+        return neighbors_of(prior).latent_factor(self.positions, self._neighbors, phi)
 
     def inverse_root(
         self,
@@ -457,7 +432,7 @@ class NeighborsField(MarkovField):
         """
         with torch.no_grad():
             entries = self._factor(torch.from_numpy(values))
-        return sp.csr_array(SparseValues(entries, self._neighbors).matrix())
+        return SparseValues(entries, self._neighbors).matrix()
 
     def entries(
         self,
@@ -487,7 +462,7 @@ class NeighborsField(MarkovField):
             matrix = SparseValues(entries, self._neighbors).matrix()
             upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
             (in_parameters,) = torch.autograd.grad(entries, parameters, upstream)
-        return np.asarray(in_parameters.numpy())
+        return as_array(in_parameters)
 
     def log_determinant(
         self,
@@ -503,7 +478,7 @@ class NeighborsField(MarkovField):
             diagonal = torch.from_numpy(self._neighbors.indptr[1:] - 1)
             total = 2 * self._factor(parameters)[diagonal].log().sum()
             (in_parameters,) = torch.autograd.grad(total, parameters)
-        return total.item(), np.asarray(in_parameters.numpy())
+        return total.item(), as_array(in_parameters)
 
 
 class _Projector:
@@ -585,9 +560,7 @@ class _Projector:
     def _stacked(self, numbers: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
         """Return A (n, N) of points at positions, and of other points by their weights."""
         known = torch.nonzero(numbers >= 0)[:, 0]
-        values = sp.csr_array(
-            (np.ones(len(known)), numbers[known].numpy(), np.arange(len(known) + 1)), (len(known), len(self._positions))
-        )
+        values = selection(numbers[known], len(self._positions))
         order = torch.argsort(torch.cat([known, others])).numpy()
         return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
 

@@ -131,24 +131,6 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
 
 
 @jit()
-def transposed_product(starts, columns, values, dense, out):
-    """Overwrite `out` with A^T dense.
-
-    Args:
-        starts: The index of the first entry of each row of A (n, N).
-        columns: The columns of the entries of A.
-        values: The values of the entries of A.
-        dense: The right factor, (n, p).
-        out: The product, (N, p), which is overwritten.
-    """
-    out[:] = 0.0
-    for i in range(starts.size - 1):
-        for q in range(starts[i], starts[i + 1]):
-            for c in range(dense.shape[1]):
-                out[columns[q], c] += values[q] * dense[i, c]
-
-
-@jit()
 def add_outer(left, right, rows, columns, out):
     """Add inner products of pairs of rows to the entries of `out`.
 

@@ -73,7 +73,8 @@ def test_factor_with_all_predecessors_is_exact(name, size, of):
     if of == "residual":
         known = known_features(x, name).detach().requires_grad_()
     pattern = local.block_predecessors(x.numpy(), 1000, size)
-    V = as_dense(local.inverse_factor(x, *theta, local.KINDS[name], pattern, known), pattern)
+    process = local.StationaryProcess(x, *theta[:2], local.KINDS[name], x[:, :0] if known is None else known)
+    V = as_dense(process.inverse_factor(noise, pattern), pattern)
     exact = inverse_factor(x, *theta, name, known)
     agree(V.mT @ V, exact.mT @ exact, [*theta, *([known] if of == "residual" else [])])
 
@@ -91,7 +92,8 @@ def test_density_in_one_pass_is_that_of_the_factor(name, count, size):
         factor = inverse_factor(x[near], *theta[:2], noise[near], name)[-1]
         white = factor @ targets[near]
         expected = expected + (weights * (factor[-1].log() - 0.5 * (white**2 + np.log(2 * np.pi)))).sum()
-    found = local.log_prob(x, *theta, targets, weights, local.KINDS[name], pattern)
+    process = local.StationaryProcess(x, *theta[:2], local.KINDS[name], x[:, :0])
+    found = process.log_prob(noise, targets, weights, pattern)
     agree(found, expected, [*theta, targets])
 
 
@@ -113,7 +115,7 @@ def test_neighbors_are_the_nearest_before(n, count):
 
 def test_neighbors_of_new_points_may_be_new_points():
     z = np.random.default_rng(0).standard_normal((30, 2))
-    for i, found in zip(range(20, 30), local.nearest_before(z, 20, 25), strict=True):
+    for i, found in zip(range(20, 30), local.nearest_before(z, np.arange(20, 30), 25), strict=True):
         assert [*found[found >= 0]] == sorted(np.argsort(((z[:i] - z[i]) ** 2).sum(1), kind="stable")[:25])
 
 

@@ -40,7 +40,7 @@ from rfgp.blocks.precision import COLUMNS, Array, Factor, Field, factorized, sol
 from rfgp.linalg import cholesky
 from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
 from rfgp.solvers.role import log_density
-from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric, transposed_product
+from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric
 from rfgp.torch_context import Recent
 
 # --- The pattern of the joint precision of several sparse blocks given rows ------------------------------------------
@@ -325,7 +325,7 @@ class Elimination:
         for begin in range(0, width, COLUMNS):
             part = slice(begin, min(begin + COLUMNS, width))
             x = room[: size * (part.stop - begin)].reshape(size, -1)
-            transposed_product(self._permuted[1], columns[:, part].numpy(), x)
+            x[:] = self._permuted[1].T @ columns[:, part].numpy()
             self.factor.solve_in_place(x)
             yield part, x
 

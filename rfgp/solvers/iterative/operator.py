@@ -20,26 +20,23 @@ Let H = [H_1, H_2, ...] and Psi = D^(-1/2) H. All solves are with B = I + Psi Ps
 B R^T for a preconditioner P = (R^T R)^-1.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.blocks.precision import Array
 from rfgp.counts import counted
 from rfgp.errors import SolverError
 from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
-from rfgp.sparse import multiply, row_blocks
+from rfgp.sparse import Matrix, Sparse
 
 # --- Conjugate gradients for several right-hand sides, with preconditioning ------------------------------------------
 
@@ -63,27 +60,6 @@ class CGSolution(NamedTuple):
     alphas: Floats
     betas: Floats
     is_indefinite: Tensor
-
-    @property
-    def num_steps(self) -> int:
-        """The largest number of steps of a column."""
-        return len(self.alphas)
-
-    @classmethod
-    def joined(cls, parts: Sequence["CGSolution"]) -> "CGSolution":
-        """Return the solutions of blocks of columns as one solution.
-
-        Args:
-            parts: The solutions of the blocks, in order.
-        """
-        steps = max(part.num_steps for part in parts)
-        alphas, betas = (
-            np.concatenate([np.pad(values, ((0, steps - len(values)), (0, 0))) for values in pair], axis=1)
-            for pair in zip(*((part.alphas, part.betas) for part in parts), strict=True)
-        )
-        solution = torch.cat([part.solution for part in parts], dim=1)
-        residual = torch.cat([part.residual for part in parts])
-        return cls(solution, residual, alphas, betas, torch.cat([part.is_indefinite for part in parts]))
 
 
 def conjugate_gradients(
@@ -120,7 +96,7 @@ def conjugate_gradients(
         >>> import torch
         >>> from rfgp.solvers.iterative.operator import conjugate_gradients
         >>> found = conjugate_gradients(lambda v: 2 * v, torch.tensor([[2.0], [4.0]]), 1e-6, max_iterations=10)
-        >>> found.solution.tolist(), found.num_steps
+        >>> found.solution.tolist(), len(found.alphas)
         ([[1.0], [2.0]], 1)
     """
     n, residual = len(right), right.clone()
@@ -212,7 +188,7 @@ def exact_marginals(
     )
     variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
     fitted = mean + cross.mT @ solved.solution[:, :k]
-    return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
+    return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), len(solved.alphas))
 
 
 def step_operations(rows: int, columns: int, points: int) -> float:
@@ -247,175 +223,7 @@ def _product(prior: Prior, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
     return torch.cat(parts) + diagonal[:, None] * v
 
 
-# --- The parts H (n, N) of a covariance H H^T at rows, as products ---------------------------------------------------
-
-MAX_DENSE_COLUMNS = 1000
-"""The maximum number of columns of a part that is formed as a dense matrix, unless it is dense."""
-MAX_OPERATIONS_PER_ENTRY = 4
-"""The maximum ratio of operations for H H^T to nonzeros of a sparse H for which H H^T is formed."""
-
-
-class Part(ABC):
-    """Interface: a root H (n, N) of a covariance H H^T.
-
-    Attributes:
-        num_columns: The number N of columns.
-        num_dense: The number of dense columns, which have large eigenvalues.
-    """
-
-    num_columns: int
-    num_dense = 0
-
-    def dense_columns(self) -> Tensor | None:
-        """Return H (n, N) as a dense matrix, or None.
-
-        The matrix is returned if it is dense or has at most 1,000 columns.
-        """
-        eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= MAX_DENSE_COLUMNS else None
-        return None if eye is None else self.root_times(eye)
-
-    @abstractmethod
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (N, p).
-        """
-
-    @abstractmethod
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p).
-
-        Matrices are cached for further products.
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        return self.root_times(self.transposed_root_times(v))
-
-    def over(self, deviation: Tensor) -> "Part":
-        """Return the part D^-1 H.
-
-        Args:
-            deviation: The diagonal of D, (n,), positive.
-        """
-        return _Divided(self, deviation)
-
-
-class _Divided(Part):
-    """D^-1 H."""
-
-    def __init__(self, part: Part, deviation: Tensor) -> None:
-        self._part, self._deviation, self.num_columns = part, deviation[:, None], part.num_columns
-
-    def root_times(self, u: Tensor) -> Tensor:
-        return self._part.root_times(u) / self._deviation
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        return self._part.transposed_root_times(v / self._deviation)
-
-
-class SparsePart(Part):
-    """A sparse H = diag(s) M, such as the features of random walks.
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        matrix: The matrix M, (n, N).
-        scale: The scale s, (n,), or one for all rows.
-    """
-
-    def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
-        self._unscaled, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
-        self.num_columns = int(matrix.shape[1])
-        entries = matrix.data * np.repeat(self._scale, np.diff(matrix.indptr))
-        self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-    def over(self, deviation: Tensor) -> "SparsePart":
-        """Return the part D^-1 H, for a diagonal D (n,)."""
-        return SparsePart(self._unscaled, self._scale / deviation.numpy())
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        return torch.from_numpy(self._matrix @ u.numpy())
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p)."""
-        return torch.from_numpy(self._matrix.T @ v.numpy())
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), in threads, through H H^T if it is sparse."""
-        if self._gram is not None:
-            return torch.from_numpy(multiply(self._gram, v.numpy()))
-        left, right = self._factors
-        return torch.from_numpy(multiply(left, multiply(right, v.numpy())))
-
-    @cached_property
-    def _gram(self) -> list[sp.csr_array] | None:
-        """H H^T if it is sparse, and None otherwise."""
-        counts = np.bincount(self._matrix.indices, minlength=self.num_columns).astype(np.float64)
-        if counts @ counts > MAX_OPERATIONS_PER_ENTRY * self._matrix.nnz:
-            return None
-        return row_blocks(sp.csr_array(self._matrix @ self._matrix.T))
-
-    @cached_property
-    def _factors(self) -> tuple[list[sp.csr_array], list[sp.csr_array]]:
-        return row_blocks(self._matrix), row_blocks(self._matrix.T.tocsr())
-
-
-class DensePart(Part):
-    """A dense H, such as random features.
-
-    Methods have the arguments of those of `Part`.
-
-    Args:
-        matrix: The matrix H, (n, F), float64.
-
-    Examples:
-        >>> part = DensePart(torch.tensor([[1.0], [2.0]]).double())
-        >>> part.times(torch.tensor([[1.0], [1.0]]).double()).tolist()
-        [[3.0], [6.0]]
-    """
-
-    def __init__(self, matrix: Tensor) -> None:
-        self._matrix, self.num_columns, self.num_dense = matrix, matrix.shape[1], matrix.shape[1]
-
-    def dense_columns(self) -> Tensor:
-        """Return H (n, F)."""
-        return self._matrix
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        return self._matrix @ u
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (F, p)."""
-        return self._matrix.mT @ v
-
-
 # --- Draws from N(0, C^-1), and an estimate of the log determinant of C from them ------------------------------------
-
-_MAX_LANCZOS_STEPS = 1000
-"""The maximum number of steps of conjugate gradients in a Lanczos matrix."""
-
-
-class Estimate(NamedTuple):
-    """An estimate from draws.
-
-    Attributes:
-        value: The estimate.
-        error: Its standard error.
-    """
-
-    value: float
-    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,21 +233,21 @@ class Draws:
     Attributes:
         solved: The draws w, (n, m).
         squares: The squares w^T C w, (m,), n on average.
-        cg_solution: The conjugate gradients of the solves.
+        solutions: The conjugate gradients of the solves, in blocks of draws.
         log_diagonals: The sum log |D| + log |P|.
     """
 
     solved: Tensor
     squares: Tensor
-    cg_solution: CGSolution
+    solutions: Sequence[CGSolution]
     log_diagonals: float
 
     @cached_property
-    def log_determinant(self) -> Estimate:
-        """An estimate of log |C|. The error of a single draw is infinite."""
-        values = len(self.solved) * _mean_logs(self.cg_solution)
+    def log_determinant(self) -> tuple[float, float]:
+        """An estimate of log |C| and its standard error, which is infinite for a single draw."""
+        values = len(self.solved) * np.concatenate([_mean_logs(solution) for solution in self.solutions])
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
-        return Estimate(self.log_diagonals + float(values.mean()), float(error))
+        return self.log_diagonals + float(values.mean()), float(error)
 
     @cached_property
     def normalized(self) -> Tensor:
@@ -450,7 +258,7 @@ class Draws:
 def _mean_logs(cg: CGSolution) -> Floats:
     """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of the solution, (p,)."""
     means = []
-    for alpha, beta in zip(cg.alphas[:_MAX_LANCZOS_STEPS].T, cg.betas[:_MAX_LANCZOS_STEPS].T, strict=True):
+    for alpha, beta in zip(cg.alphas.T, cg.betas.T, strict=True):
         steps = alpha > 0
         a, b = alpha[steps], beta[steps]
         diagonal = 1 / a
@@ -473,6 +281,67 @@ def _eigenpairs(diagonal: Floats, second: Floats) -> tuple[Floats, Floats]:
     return values, vectors
 
 
+# --- Preconditioners of B = I + Psi Psi^T, Psi = D^(-1/2) H ----------------------------------------------------------
+
+_MIN_RELATIVE_EIGENVALUE = 1e-12
+"""The eigenvalue of F F^T, relative to the largest, up to which eigenvalues are set to 0."""
+
+
+class Preconditioner(NamedTuple):
+    """P = (R^T R)^-1 with R = (I + U diag(p - 1) U^T)^(-1/2) W, for orthonormal U (n, r).
+
+    Examples:
+        >>> one = Preconditioner.of_features(torch.tensor([[2.0], [0.0]]).double())
+        >>> one.half_solve(torch.tensor([[1.0], [1.0]]).double()).round(decimals=4).tolist()  # 1 / sqrt(1 + 4)
+        [[0.4472], [1.0]]
+    """
+
+    vectors: Tensor  # U (n, r)
+    values: Tensor  # p (r,), positive
+    whitener: Sparse | None = None  # W (n, n), lower triangular, None for I
+
+    @classmethod
+    def of_features(cls, features: Tensor, whitener: Sparse | None = None) -> "Preconditioner":
+        """Return the preconditioner with W P W^T = I + F F^T.
+
+        Args:
+            features: The features F, (n, r).
+            whitener: The matrix W. If None, I.
+        """
+        values, vectors = torch.linalg.eigh(features.mT @ features)
+        is_large = values > _MIN_RELATIVE_EIGENVALUE * values.max() if len(values) else values > 0
+        values, vectors = values[is_large], vectors[:, is_large]
+        return cls(features @ (vectors / values.sqrt()), 1 + values, whitener)
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of |P|."""
+        logs = float(self.values.log().sum())
+        return logs if self.whitener is None else logs - 2 * float(np.log(self.whitener.matrix.diagonal()).sum())
+
+    def half_solve(self, v: Tensor) -> Tensor:
+        """Return R v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return self._low_rank(v if self.whitener is None else self.whitener.times(v))
+
+    def half_solve_transposed(self, v: Tensor) -> Tensor:
+        """Return R^T v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
+        return self._low_rank(v) if self.whitener is None else self.whitener.t_times(self._low_rank(v))
+
+    def _low_rank(self, v: Tensor) -> Tensor:
+        """Return (I + U diag(p - 1) U^T)^(-1/2) v, (n, p)."""
+        if not len(self.values):
+            return v
+        return v + self.vectors @ ((self.values.rsqrt() - 1)[:, None] * (self.vectors.mT @ v))
+
+
 # --- Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1) --------------------------------------------
 
 MAX_ITERATIONS = 2000
@@ -485,52 +354,27 @@ MIN_COLUMNS = 16
 """The minimum number of columns of right-hand sides in one solve."""
 
 
-class Preconditioner(Protocol):
-    """Interface: P = (R^T R)^-1, an approximation of B.
-
-    The matrix B is I + D^(-1/2) (sum_t H_t H_t^T) D^(-1/2).
-    """
-
-    def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p), for the root R of P^-1.
-
-        Args:
-            v: The p right-hand sides, (n, p).
-        """
-
-    def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v, (n, p).
-
-        Args:
-            v: The p right-hand sides, (n, p).
-        """
-
-    @property
-    def log_determinant(self) -> float:
-        """The logarithm of |P|."""
-
-
 @dataclass(frozen=True, eq=False)
 class CGOperator:
-    """The covariance C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
+    """The covariance C = sum_t H_t H_t^T + D for roots H_t (n, N_t) and a diagonal D.
 
     Attributes:
-        parts: The parts.
+        roots: The roots.
         noise_diag: The diagonal D, (n,), positive.
         seed: The seed of draws and of the preconditioner.
         precondition: Returns a preconditioner for an operator.
         advice: A remedy for the message of a failed solve.
 
     Examples:
-        >>> from rfgp.solvers.iterative.operator import DensePart
         >>> from rfgp.solvers.iterative.products import nystrom
+        >>> from rfgp.sparse import Dense
         >>> H = torch.tensor([[1.0], [2.0]]).double()
-        >>> operator = CGOperator([DensePart(H)], torch.ones(2).double(), 0, nystrom, "Add noise.")
+        >>> operator = CGOperator([Dense(H)], torch.ones(2).double(), 0, nystrom, "Add noise.")
         >>> operator.solve(operator.product(H), 1e-9).round(decimals=6).tolist()
         [[1.0], [2.0]]
     """
 
-    parts: Sequence[Part]
+    roots: Sequence[Matrix]
     noise_diag: Tensor
     seed: int
     precondition: "Callable[[CGOperator], Preconditioner]"
@@ -547,7 +391,7 @@ class CGOperator:
     @property
     def num_columns(self) -> int:
         """The number of columns of H."""
-        return sum(part.num_columns for part in self.parts)
+        return sum(root.num_columns for root in self.roots)
 
     @cached_property
     def preconditioner(self) -> Preconditioner:
@@ -555,33 +399,28 @@ class CGOperator:
         return self.precondition(self)
 
     def split(self, u: Tensor) -> Sequence[Tensor]:
-        """Return the rows (N_t, p) of u that belong to each part.
+        """Return the rows (N_t, p) of u that belong to each root.
 
         Args:
             u: The vectors u, (N, p).
         """
-        return torch.split(u, [part.num_columns for part in self.parts])
+        return torch.split(u, [root.num_columns for root in self.roots])
 
-    def root_times(self, u: Tensor) -> Tensor:
+    def times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p).
 
         Args:
             u: The vectors u, (N, p).
         """
-        return total([part.root_times(values) for part, values in zip(self.parts, self.split(u), strict=True)])
+        return total([root.times(values) for root, values in zip(self.roots, self.split(u), strict=True)])
 
-    def transposed_root_times(self, v: Tensor) -> Tensor:
+    def t_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p).
 
         Args:
             v: The vectors v, (n, p).
         """
-        return torch.cat([part.transposed_root_times(v) for part in self.parts])
-
-    @cached_property
-    def _scaled_parts(self) -> list[Part]:
-        """D^(-1/2) H_t."""
-        return [part.over(self.deviation) for part in self.parts]
+        return torch.cat([root.t_times(v) for root in self.roots])
 
     def covariance_times(self, v: Tensor) -> Tensor:
         """Return H H^T v, (n, p).
@@ -589,7 +428,7 @@ class CGOperator:
         Args:
             v: The vectors v, (n, p).
         """
-        return total([part.root_times(part.transposed_root_times(v)) for part in self.parts])
+        return total([root.times(root.t_times(v)) for root in self.roots])
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p).
@@ -597,7 +436,7 @@ class CGOperator:
         Args:
             v: The vectors v, (n, p).
         """
-        return self.deviation[:, None] * self.scaled_product(self.deviation[:, None] * v)
+        return self.covariance_times(v) + self.noise_diag[:, None] * v
 
     def scaled_product(self, v: Tensor) -> Tensor:
         """Return B v, (n, p).
@@ -605,11 +444,9 @@ class CGOperator:
         Args:
             v: The vectors v, (n, p).
         """
-        return v + total([part.times(v) for part in self._scaled_parts])
+        return v + self.covariance_times(v / self.deviation[:, None]) / self.deviation[:, None]
 
-    def solve(
-        self, right: Tensor, tolerance: float, max_iterations: int | None = None, *, fail_early: bool = False
-    ) -> Tensor:
+    def solve(self, right: Tensor, tolerance: float, max_iterations: int = MAX_ITERATIONS) -> Tensor:
         """Return C^-1 right, (n, p).
 
         There are up to three rounds. Each continues from the true residual of the last one.
@@ -617,14 +454,12 @@ class CGOperator:
         Args:
             right: The right-hand sides, (n, p).
             tolerance: The largest |D^(-1/2) (C x - right)| / |D^(-1/2) right| over all columns.
-            max_iterations: The maximum number of iterations of each round. If None, 2,000.
-            fail_early: Whether to fail after round i if a relative residual exceeds tolerance^(i / 3). The default is
-                False.
+            max_iterations: The maximum number of iterations of each round. The default is 2,000.
 
         Raises:
             SolverError: If the tolerance is not reached, or D^(-1/2) right is not finite.
         """
-        return self._solve_with_history(right, tolerance, max_iterations, fail_early)[0]
+        return self._solve_with_history(right, tolerance, max_iterations)[0]
 
     def draws(self, count: int, tolerance: float) -> Draws:
         """Draw w = C^-1 (H u + D^(1/2) e), with u and e from `prior_weights`.
@@ -640,11 +475,10 @@ class CGOperator:
             SolverError: If the tolerance is not reached.
         """
         u, e = self.prior_weights(count)
-        parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self.deviation[:, None] * (total([part.root_times(values) for part, values in parts]) + e)
-        w, cg = self._solve_with_history(right, tolerance)
+        right = self.times(u) + self.deviation[:, None] * e
+        w, solutions = self._solve_with_history(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
-        return Draws(w, (w * right).sum(0), cg, logs)
+        return Draws(w, (w * right).sum(0), solutions, logs)
 
     def prior_weights(self, count: int) -> tuple[Tensor, Tensor]:
         """Return standard normal u (N, m) and e (n, m), the same at every call.
@@ -657,19 +491,15 @@ class CGOperator:
         return u, e
 
     def _solve_with_history(
-        self, right: Tensor, tolerance: float, max_iterations: int | None = None, fail_early: bool = False
-    ) -> tuple[Tensor, CGSolution]:
-        """Return C^-1 right, (n, p), and the CG run of the first round, which takes nearly all steps."""
-        blocks = torch.split(right, columns_at_once(max(len(self), self.num_columns // 2)), dim=1)
-        parts = [self._solve_block(block, tolerance, max_iterations or MAX_ITERATIONS, fail_early) for block in blocks]
-        if len(parts) == 1:
-            return parts[0]
-        solved, runs = zip(*parts, strict=True)
-        return torch.cat(solved, 1), CGSolution.joined(runs)
+        self, right: Tensor, tolerance: float, max_iterations: int = MAX_ITERATIONS
+    ) -> tuple[Tensor, Sequence[CGSolution]]:
+        """Return C^-1 right, (n, p), and the CG runs of the first round in blocks of columns, which take most steps."""
+        columns = max(MAX_NUMBERS // max(len(self), self.num_columns // 2, 1), MIN_COLUMNS)
+        blocks = torch.split(right, columns, dim=1)
+        solved, runs = zip(*(self._solve_block(block, tolerance, max_iterations) for block in blocks), strict=True)
+        return torch.cat(solved, dim=1), runs
 
-    def _solve_block(
-        self, right: Tensor, tolerance: float, max_iterations: int, fail_early: bool
-    ) -> tuple[Tensor, CGSolution]:
+    def _solve_block(self, right: Tensor, tolerance: float, max_iterations: int) -> tuple[Tensor, CGSolution]:
         """Return the result of `_solve_with_history` for columns that fit in memory."""
         b, precondition = right / self.deviation[:, None], self.preconditioner
         largest = b.abs().amax(0)
@@ -686,14 +516,12 @@ class CGOperator:
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
                 return largest * x / self.deviation[:, None], first
-            if fail_early and bool((residual > tolerance ** (attempt / ROUNDS)).any()):
-                break
             if attempt < ROUNDS:
                 again = self._run_cg(rest, 0.1 * tolerance / residual, max_iterations)
                 x = x + precondition.half_solve_transposed(again.solution)
         raise SolverError(
             f"The relative residual of {counted(len(self), 'observation')} must be at most {tolerance:.0e}, got "
-            f"{float(residual.max()):.1e} after {attempt} x {counted(max_iterations, 'iteration')} of conjugate "
+            f"{float(residual.max()):.1e} after {ROUNDS} x {counted(max_iterations, 'iteration')} of conjugate "
             f"gradients. The noise is too small for the signal. {self.advice}"
         )
 
@@ -705,27 +533,6 @@ class CGOperator:
             return precondition.half_solve(self.scaled_product(precondition.half_solve_transposed(v)))
 
         return conjugate_gradients(product, precondition.half_solve(b), tolerance, max_iterations)
-
-
-def dense_columns_except(operator: CGOperator, part: Part) -> Tensor:
-    """Return the columns (n, c) of the other parts, if they are dense or few.
-
-    Args:
-        operator: The operator.
-        part: The excluded part.
-    """
-    others = [other.dense_columns() for other in operator.parts if other is not part]
-    none = operator.noise_diag.new_zeros(len(operator), 0)
-    return torch.cat([none, *(columns for columns in others if columns is not None)], dim=1)
-
-
-def columns_at_once(rows: int) -> int:
-    """Return the number of right-hand sides in one solve.
-
-    Args:
-        rows: The number of rows of the system.
-    """
-    return max(MAX_NUMBERS // max(rows, 1), MIN_COLUMNS)
 
 
 def generator(seed: int, role: int) -> np.random.Generator:

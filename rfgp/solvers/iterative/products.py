@@ -1,7 +1,8 @@
 """The covariances of terms as matrix products, and preconditioners.
 
-A block f has the covariance H H^T at the rows. A matrix X projects coordinates z of the block to points. For draws
-u ~ N(0, I) of the columns of H, X `sample_coordinates(u)` is a draw of f. X `coordinates(a)` is K(x, rows) a.
+A block f has coordinates z = R u, u ~ N(0, I), that a matrix X projects to points. Its covariance at the rows is H H^T
+with H = X R, and that of other points with the projections Z and the rows is Z R R^T X^T. All products, covariances,
+means and draws follow from X, R and R R^T.
 
 For long lengthscales, Psi Psi^T has a few large eigenvalues. A randomized Nystrom approximation of it is U (L) U^T,
 with the smallest eigenvalue l of L. It gives the preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T (Frangella,
@@ -13,7 +14,7 @@ conjugate gradients take few steps and the estimated part of the log determinant
 (`benchmarks/races/latent_neighbors.py`).
 
 Let the columns of the kernels have N_1 and N_2 distinct positions. Then K = R (K_1 kron K_2) R^T, where R selects the
-cells of the grid with rows. With K_s = L_s L_s^T it is H H^T, H = R (L_1 kron L_2). A product takes
+cells of the grid with rows. With K_s = L_s L_s^T it is X X^T, X = R (L_1 kron L_2). A product takes
 O(N_1 N_2 (N_1 + N_2)) operations. Cells may be missing or have several rows.
 
 The preconditioner combines the noise with the largest eigenvalues of K_1 kron K_2 and their eigenvectors at the rows.
@@ -28,7 +29,6 @@ Therefore g is approximated as g = L u (`rfgp.local.factor`), apart from the noi
 divergences from the exact posterior.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -48,15 +48,7 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
 from rfgp.local import LatentRoot
-from rfgp.solvers.iterative.operator import (
-    CGOperator,
-    DensePart,
-    Part,
-    Preconditioner,
-    SparsePart,
-    dense_columns_except,
-    generator,
-)
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, generator
 from rfgp.solvers.kriging import (
     explained_columns,
     explained_features,
@@ -64,98 +56,111 @@ from rfgp.solvers.kriging import (
     joint_kriging_weights,
     kriging_weights,
     neighbors_of,
-    no_functions,
 )
 from rfgp.solvers.whitened import Whitener
-from rfgp.sparse import KroneckerRows, SparsityPattern, multiply, on_grid, row_blocks, sampled_outer, with_columns
+from rfgp.sparse import Dense, KroneckerRows, Matrix, Sparse, SparsityPattern, sampled_outer
 
 # --- Interface of a term of a prior at rows: its covariance and projection -------------------------------------------
 
-Matrix = Any
-"""A sparse matrix, rows of a Kronecker product, or an array."""
+Projection = Any
+"""A matrix of `rfgp.sparse` with `gram` and `squares`: `Dense`, `Sparse` or `KroneckerRows`."""
 ALL_COLUMNS = 4
 """The role of the random generator that draws prior weights without effect on the rows."""
 
 
 class TermProjection(NamedTuple):
-    """The projection of a term to n single points."""
+    """The projection of a term to n points."""
 
-    matrix: Matrix  # X (n, N)
-    conditional_variance: Tensor | None = None  # (n,), given the coordinates, None for 0
+    matrix: Projection  # X (n, N)
+    conditional: Tensor | None = None  # variances (n,) or covariance (n, n) given the coordinates, None for 0
 
 
-class Term(Part):
-    """Interface: a block of the prior at rows, with the root H of its covariance.
+class Term(Matrix):
+    """Interface: a block of the prior at rows, as the root H = X R of its covariance.
 
-    The coordinates z of a term at points are X z. By default they are those of the columns of H.
+    The coordinates z = R u of the term, u ~ N(0, I), are projected to points by a matrix X. By default R = s I.
 
     Attributes:
         name: The name of the term.
+        matrix: The projections X of the rows.
+        scale: The scale s.
         width: The number of entries of X of a point, 0 if there are few.
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
         advice: A remedy for the message of a failed solve.
+        has_residual: Whether points have a conditional variance given the coordinates.
         depends_on_other_points: Whether the projection of a point may depend on other points.
     """
 
     name: str
-    depends_on_other_points = False
+    matrix: Projection
+    scale = 1.0
     width = 0
     seed = 0
     dtype = torch.float64
     advice = "Give the noise a prior or a larger start, or fit fewer observations."
+    has_residual = False
+    depends_on_other_points = False
 
-    def precondition(self, operator: CGOperator) -> Preconditioner:
-        """Return a preconditioner of an operator whose last part belongs to this term.
-
-        Args:
-            operator: The operator of all terms.
-        """
-        return nystrom(operator)
-
-    @abstractmethod
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the projections X (n, N) of n single points.
+    def latent(self, u: Tensor) -> Tensor:
+        """Return R u, (N, p).
 
         Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
+            u: The vectors u, (columns, p).
         """
+        return self.scale * u
 
-    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the projections of points that may be neighbors of each other.
+    def t_latent(self, z: Tensor) -> Tensor:
+        """Return R^T z, (columns, p).
 
         Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-
-        Returns:
-            X (n, N), and the conditional covariance (n, n) given the coordinates, or None if it is 0.
+            z: The vectors z, (N, p).
         """
-        return self.project(inputs).matrix, None
+        return self.scale * z
 
-    def half(self, matrix: Matrix) -> Tensor:
-        """Return the root of the covariance of n points in the columns of H, (columns, n), by default X^T.
+    def latent_covariance(self, z: Tensor) -> Tensor:
+        """Return R R^T z, (N, p).
 
         Args:
-            matrix: The projections X, (n, N).
+            z: The vectors z, (N, p).
         """
-        return torch.from_numpy(matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).mT
+        return self.scale**2 * z
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance between the rows and n points, (rows, n).
+    def times(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p)."""
+        product: Tensor = self.matrix.times(self.latent(u))
+        return product
+
+    def t_times(self, v: Tensor) -> Tensor:
+        """Return H^T v, (columns, p)."""
+        return self.t_latent(self.matrix.t_times(v))
+
+    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
+        """Return the coordinates R u (N, p) of standard normal draws, in their precision.
 
         Args:
-            matrix: The projections X, (n, N).
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of coordinates without effect on the rows.
         """
-        return self.root_times(self.half(matrix))
+        return self.latent(standard)
 
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance of n points, (n, n).
+    def coordinates(self, coefficients: Tensor) -> Tensor:
+        """Return coordinates z (N, p) with X z = K(x, rows) a, for the projections X of points.
 
         Args:
-            matrix: The projections X, (n, N).
+            coefficients: The coefficients a, (rows, p).
         """
-        half = self.half(matrix)
-        return half.mT @ half
+        return self.latent_covariance(self.matrix.t_times(coefficients))
+
+    def gram(self, left: Projection, right: Projection) -> Tensor:
+        """Return the prior covariance X R R^T Z^T (n, m) of points, without conditional covariances.
+
+        Args:
+            left: The projections X of n points.
+            right: The projections Z of m points.
+        """
+        covariance: Tensor = self.scale**2 * left.gram(right)
+        return covariance
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of projections, without conditional ones.
@@ -164,36 +169,32 @@ class Term(Part):
             inputs: The inputs of the points, (n, D), or positions (n,).
             projection: The projections of the points by `project`.
         """
-        return self.half(projection.matrix).square().sum(0)
+        squares: Tensor = self.scale**2 * projection.matrix.squares()
+        return squares
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return coordinates z (N, p) with X z = K(x, rows) a.
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
-        return self.sample_coordinates(self.transposed_root_times(coefficients), self.seed)
-
-    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return the coordinates (N, p) of standard normal draws.
-
-        By default these are the draws.
+    def precondition(self, operator: CGOperator) -> Preconditioner:
+        """Return a preconditioner of an operator whose last root is this term.
 
         Args:
-            standard: The standard normal draws u of the columns of H, (columns, p), in the requested precision.
-            seed: The seed of weights without effect on the rows.
+            operator: The operator of all terms.
         """
-        return standard
+        return nystrom(operator)
 
-    def joined(self, inputs: Tensor) -> Part | None:
-        """Return the root [H; h] of the rows, followed by points, or None.
-
-        The result is None if points have conditional variances.
+    @abstractmethod
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the projections of n single points, and conditional variances.
 
         Args:
-            inputs: The inputs of the points.
+            inputs: The inputs of the points, (n, D), or positions (n,).
         """
-        return None
+
+    def project_jointly(self, inputs: Tensor) -> TermProjection:
+        """Return the projections of points that may be neighbors of each other, and a conditional covariance.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+        """
+        return self.project(inputs)
 
     @abstractmethod
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
@@ -209,8 +210,6 @@ class Term(Part):
     def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the function with given coordinates.
 
-        The conditional variance given the coordinates is excluded.
-
         Args:
             coordinates: The coordinates z, (N, p).
 
@@ -218,109 +217,40 @@ class Term(Part):
             A function of the inputs of n points to X z, (n, p), with the projections X by `project`.
 
         Raises:
-            InvalidArgumentError: If the block is defined at given points only, such as a block with a residual.
+            InvalidArgumentError: If points have a conditional variance, so that the block is defined at given points
+                only.
         """
-        return lambda inputs: times(self.project(inputs).matrix, coordinates)
+        if self.has_residual:
+            raise InvalidArgumentError(
+                f"The term {self.name!r} has no functions to draw, because it is exact or has a residual, which is "
+                "defined at given points only. Use predict(X).sample() instead."
+            )
+        return lambda inputs: self.project(inputs).matrix.times(coordinates)
 
 
-def times(matrix: Matrix, coordinates: Tensor) -> Tensor:
-    """Return X z, (n, p), in the precision of z.
-
-    Args:
-        matrix: The projections X, (n, N).
-        coordinates: The coordinates z, (N, p).
-    """
-    if isinstance(matrix, np.ndarray):
-        out: Tensor = torch.from_numpy(matrix) @ coordinates
-        return out
-    if isinstance(matrix, KroneckerRows):
-        return matrix.times(coordinates)
-    array = coordinates.numpy()
-    return torch.from_numpy(multiply(row_blocks(matrix.astype(array.dtype, copy=False)), array))
-
-
-# --- Preconditioners P of B = I + Psi Psi^T, Psi = D^(-1/2) H --------------------------------------------------------
+# --- Preconditioners of the terms of a prior -------------------------------------------------------------------------
 
 RANK = 64
-"""The rank of the Nystrom approximation, without that of dense parts."""
+"""The rank of the Nystrom approximation, without that of dense columns."""
 _MIN_RANK = 8
 """The rank below which there is no Nystrom approximation."""
 MIN_EIGENVALUE_RATIO = 10.0
 """The minimum ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
-_MIN_RELATIVE_EIGENVALUE = 1e-12
-"""The eigenvalue of F F^T, relative to the largest, up to which eigenvalues are set to 0."""
 
 
-class LowRankPreconditioner(NamedTuple):
-    """P = I + U diag(p - 1) U^T with orthonormal U (n, r).
-
-    The symmetric inverse root of P is R.
-
-    Examples:
-        >>> one = LowRankPreconditioner.of_features(torch.tensor([[2.0], [0.0]]).double())
-        >>> one.half_solve(torch.tensor([[1.0], [1.0]]).double()).round(decimals=4).tolist()  # 1 / sqrt(1 + 4)
-        [[0.4472], [1.0]]
-    """
-
-    vectors: Tensor  # U (n, r)
-    factors: Tensor  # 1 / sqrt(p) - 1, (r,)
-    logs: Tensor  # log p, (r,)
-
-    @classmethod
-    def of(cls, vectors: Tensor, values: Tensor) -> "LowRankPreconditioner":
-        """Return the preconditioner P with given eigenvectors.
-
-        Args:
-            vectors: The orthonormal eigenvectors U, (n, r).
-            values: Their eigenvalues p, (r,), positive.
-        """
-        return cls(vectors, values.rsqrt() - 1, values.log())
-
-    @classmethod
-    def of_features(cls, features: Tensor) -> "LowRankPreconditioner":
-        """Return the preconditioner P = I + F F^T.
-
-        Args:
-            features: The features F, (n, r).
-        """
-        values, vectors = torch.linalg.eigh(features.mT @ features)
-        is_large = values > _MIN_RELATIVE_EIGENVALUE * values.max() if len(values) else values > 0
-        values, vectors = values[is_large], vectors[:, is_large]
-        return cls.of(features @ (vectors / values.sqrt()), 1 + values)
-
-    @property
-    def log_determinant(self) -> float:
-        """The logarithm of |P|."""
-        return float(self.logs.sum())
-
-    def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        if not len(self.factors):
-            return v
-        return v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
-
-    def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v = R v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        return self.half_solve(v)
+MAX_DENSE_COLUMNS = 1000
+"""The maximum number of columns of a sparse root in the preconditioner of another term."""
 
 
-def nystrom(operator: CGOperator) -> LowRankPreconditioner:
+def nystrom(operator: CGOperator) -> Preconditioner:
     """Return a randomized Nystrom preconditioner, of rank 0 if no eigenvalue is large.
 
     Args:
         operator: The operator.
     """
     n = len(operator)
-    identity = LowRankPreconditioner.of(operator.noise_diag.new_empty(n, 0), operator.noise_diag.new_empty(0))
-    rank = min(RANK + sum(part.num_dense for part in operator.parts), n // 4)
+    identity = Preconditioner(operator.noise_diag.new_empty(n, 0), operator.noise_diag.new_empty(0))
+    rank = min(RANK + sum(root.num_dense for root in operator.roots), n // 4)
     if rank < _MIN_RANK:
         return identity
     test = torch.from_numpy(generator(operator.seed, 0).standard_normal((n, rank))) / n**0.5
@@ -337,46 +267,21 @@ def nystrom(operator: CGOperator) -> LowRankPreconditioner:
         return identity
     vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
     values = (sizes.square() - shift).clamp_min(0)
-    return LowRankPreconditioner.of(vectors, (values + 1) / (values[-1] + 1))
+    return Preconditioner(vectors, (values + 1) / (values[-1] + 1))
 
 
-class WhiteningPreconditioner:
-    """The preconditioner with R = (I + P P^T)^(-1/2) V D^(1/2).
+def dense_columns_except(operator: CGOperator, term: Term) -> Tensor:
+    """Return the columns (n, c) of the other terms, if they are dense or few.
 
     Args:
-        whitener: The whitening V of rows with the noise D.
-        deviation: The standard deviations D^(1/2), (n,).
-        features: The features P = V Phi, (n, F).
+        operator: The operator.
+        term: The excluded term.
     """
-
-    def __init__(self, whitener: Whitener, deviation: Tensor, features: Tensor) -> None:
-        matrix = whitener.matrix
-        self._deviation, self._low_rank = deviation, LowRankPreconditioner.of_features(features)
-        self._factor, self._transposed = row_blocks(matrix), row_blocks(matrix.T.tocsr())
-        self._logs = float(whitener.log_determinant) + float(deviation.log().sum())
-
-    @property
-    def log_determinant(self) -> float:
-        """The logarithm of |P|, P = (R^T R)^-1."""
-        return self._low_rank.log_determinant - 2 * self._logs
-
-    def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        scaled = (self._deviation[:, None] * v).numpy()
-        return self._low_rank.half_solve(torch.from_numpy(multiply(self._factor, scaled)))
-
-    def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
-        back = multiply(self._transposed, self._low_rank.half_solve_transposed(v).numpy())
-        return self._deviation[:, None] * torch.from_numpy(back)
+    columns = [operator.noise_diag.new_zeros(len(operator), 0)]
+    for root in operator.roots:
+        if root is not term and (root.num_dense or root.num_columns <= MAX_DENSE_COLUMNS):
+            columns.append(root.dense())
+    return torch.cat(columns, dim=1)
 
 
 # --- Products of two kernels at rows on a grid, by products with two small matrices ----------------------------------
@@ -403,46 +308,33 @@ class KroneckerTerm(Term):
     """
 
     dtype = torch.float32
+    has_residual = True
 
     def __init__(self, block: KernelBlock, inputs: Tensor) -> None:
         assert block.sides is not None
         self.name, self._block, self._sides = block.name, block, block.sides
-        pairs = [side.distinct(inputs) for side in block.sides]
-        self._positions, self._codes = [x for x, _ in pairs], [codes for _, codes in pairs]
-        sizes = [len(x) for x in self._positions]
-        if sizes[0] * sizes[1] > MAX_CELLS:
+        (first, rows), (second, columns) = (side.distinct(inputs) for side in block.sides)
+        if len(first) * len(second) > MAX_CELLS:
             raise InvalidArgumentError(
                 f"The term {block.name!r} must have at most {MAX_CELLS:,} pairs of distinct positions with Exact(), "
-                f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
+                f"got {len(first):,} x {len(second):,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
                 "distinct values, or use InducingPoints()."
             )
-        self.width, self.num_columns, self._shape = sum(sizes), math.prod(sizes), tuple(sizes)
+        self._positions = first, second
+        self.width, self.num_columns = len(first) + len(second), len(first) * len(second)
         self._kernels = [
             side.covariance(x, x, *block.parameters).double()
             for side, x in zip(self._sides, self._positions, strict=True)
         ]
+        self._codes = rows, columns
 
     @cached_property
-    def _roots(self) -> list[Tensor]:
-        """L_1 (N_1, N_1) and L_2 (N_2, N_2)."""
-        return [cholesky(k.detach(), "The kernel matrix of positions", expected=JITTER) for k in self._kernels]
-
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p)."""
-        first, second = self._roots
-        cells = on_grid(first.to(u), second.to(u), u.reshape(*self._shape, -1))
-        return cells[self._codes[0], self._codes[1]]
-
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N_1 N_2, p)."""
-        first, second = self._roots
-        return on_grid(first.mT.to(v), second.mT.to(v), self._scattered(v)).reshape(self.num_columns, -1)
-
-    def _scattered(self, v: Tensor) -> Tensor:
-        """Return R^T v on the grid, (N_1, N_2, p), for values of rows (n, p)."""
-        cells = v.new_zeros(self.num_columns, v.shape[1])
-        cells.index_add_(0, self._codes[0] * self._shape[1] + self._codes[1], v)
-        return cells.reshape(*self._shape, -1)
+    def matrix(self) -> KroneckerRows:
+        """The rows of L_1 kron L_2."""
+        first, second = (
+            cholesky(kernel.detach(), "The kernel matrix of positions", expected=JITTER) for kernel in self._kernels
+        )
+        return KroneckerRows(first, second, *self._codes)
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of the noise and the largest eigenvectors of the grid.
@@ -453,7 +345,7 @@ class KroneckerTerm(Term):
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
         columns = torch.cat([self._eigenvectors(operator), dense_columns_except(operator, self)], dim=1)
-        return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
+        return Preconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
         """Return eigenvectors of the grid at the rows times the roots of their eigenvalues, (n, r)."""
@@ -469,39 +361,22 @@ class KroneckerTerm(Term):
 
     def project(self, inputs: Tensor) -> TermProjection:
         """Return X of n points, and the conditional variances (n,) given the coordinates."""
-        with torch.no_grad():
-            matrix = self._project(inputs)
-            return TermProjection(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
+        matrix = self._project(inputs)
+        return TermProjection(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
+
+    def project_jointly(self, inputs: Tensor) -> TermProjection:
+        """Return X of n points, and the covariance (n, n) given the coordinates."""
+        matrix = self._project(inputs)
+        return TermProjection(matrix, self._block.kernel(inputs, inputs) - matrix.gram(matrix))
 
     def _project(self, inputs: Tensor) -> KroneckerRows:
         factors, codes = [], []
-        for side, grid, root in zip(self._sides, self._positions, self._roots, strict=True):
+        for side, grid, root in zip(self._sides, self._positions, (self.matrix.first, self.matrix.second), strict=True):
             positions, indices = side.distinct(inputs)
             cross = side.covariance(grid, positions, *self._block.parameters).double()
             factors.append(half_solve(root, cross).mT)
             codes.append(indices)
         return KroneckerRows(*factors, *codes)
-
-    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
-        """Return X of n points, and the covariance (n, n) given the coordinates."""
-        with torch.no_grad():
-            matrix = self._project(inputs)
-            return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
-
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return H X^T, (rows, n)."""
-        out: Tensor = matrix.between(*self._roots, *self._codes)
-        return out
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n)."""
-        out: Tensor = matrix.between(*matrix)
-        return out
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return the prior variances (n,) of the projections of n points."""
-        variance: Tensor = projection.matrix.squares()
-        return variance
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
@@ -509,25 +384,12 @@ class KroneckerTerm(Term):
         With V_j = R^T v_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
         """
         first, second = self._kernels
-        cells = self._scattered(vectors)
+        cells = self.matrix.scattered(vectors)
         signed = cells * signs
         in_first = torch.einsum("ajp,bjp->ab", signed, second.detach() @ cells)
         by_first = (first.detach() @ cells.reshape(len(first), -1)).reshape(cells.shape)
         in_second = torch.einsum("iap,ibp->ab", signed, by_first)
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
-
-    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because there are no functions off the grid.
-
-        Coordinates (N_1 N_2, p) do not define them.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise InvalidArgumentError(
-            f"The term {self.name!r} is exact and has no functions to draw, because it is defined at given "
-            "points only. Use predict(X).sample() instead."
-        )
 
 
 # --- Nearest neighbors conditioned on latent values without noise, at ordered rows -----------------------------------
@@ -544,6 +406,7 @@ class NeighborsTerm(Term):
     """
 
     advice = 'Use condition_on="responses".'
+    has_residual = True
     depends_on_other_points = True
 
     def __init__(self, prior: Prior, inputs: Tensor) -> None:
@@ -551,6 +414,8 @@ class NeighborsTerm(Term):
         self._block = neighbors_of(self._prior)
         self.name, self.seed, self.num_columns = self._block.name, self._block.seed, len(inputs)
         self.width = AHEAD * self._block.num_neighbors * (inputs.shape[1] + 1)
+        self.matrix = Sparse(sp.eye_array(len(inputs), format="csr"))
+        self._jitter = self._block.reading_jitter * self._block.diagonal(inputs)  # the noise of values, for projections
 
     @cached_property
     def _phi(self) -> Tensor:
@@ -568,71 +433,61 @@ class NeighborsTerm(Term):
         explained = explained_columns(self._prior, self._phi)
         return self._block.latent_root(self._inputs, self._pattern, explained)
 
-    def root_times(self, u: Tensor) -> Tensor:
+    def latent(self, u: Tensor) -> Tensor:
         """Return L u, (rows, p)."""
-        return self._root.root_times(u)
+        return self._root.times(u)
 
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return L^T v, (rows, p)."""
-        return self._root.transposed_root_times(v)
+    def t_latent(self, z: Tensor) -> Tensor:
+        """Return L^T z, (rows, p)."""
+        return self._root.t_times(z)
 
-    def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
+    def latent_covariance(self, z: Tensor) -> Tensor:
+        """Return L L^T z, (rows, p)."""
+        return self.latent(self.t_latent(z))
+
+    def gram(self, left: Projection, right: Projection) -> Tensor:
+        """Return X L L^T Z^T, (n, m)."""
+        product: Tensor = left.times(self.latent_covariance(right.dense().mT))
+        return product
+
+    def precondition(self, operator: CGOperator) -> Preconditioner:
         """Return a preconditioner of the same rows conditioned on observations.
 
         It includes other terms of few columns.
         """
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
         features = whitener.times(dense_columns_except(operator, self))
-        return WhiteningPreconditioner(whitener, operator.deviation, features)
+        scaled = whitener.matrix @ sp.diags_array(operator.deviation.numpy())
+        return Preconditioner.of_features(features, Sparse(sp.csr_array(scaled)))
 
     def project(self, inputs: Tensor) -> TermProjection:
         """Return the weights (n, rows) of near rows, and conditional variances (n,)."""
-        return TermProjection(*kriging_weights(self._prior, self._inputs, self._jitter, inputs))
+        weights, variance = kriging_weights(self._prior, self._inputs, self._jitter, inputs)
+        return TermProjection(Sparse(weights), variance)
 
-    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+    def project_jointly(self, inputs: Tensor) -> TermProjection:
         """Return the weights (n, rows) of points, and the conditional covariance.
 
         Points have earlier points as neighbors.
         """
-        return joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
-
-    def half(self, matrix: Matrix) -> Tensor:
-        """Return L^T X^T, (rows, n)."""
-        return self.transposed_root_times(super().half(matrix))
+        weights, covariance = joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
+        return TermProjection(Dense(torch.from_numpy(weights)), covariance)
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the block without the conditional ones."""
-        prior = self._block.diagonal(inputs)
-        prior = prior - explained_features(self._prior, inputs).square().sum(1)
-        conditional = projection.conditional_variance
-        return prior if conditional is None else (prior - conditional).clamp_min(0)
-
-    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return L u, (rows, p)."""
-        return self.root_times(standard)
+        assert projection.conditional is not None
+        prior = self._block.diagonal(inputs) - explained_features(self._prior, inputs).square().sum(1)
+        return (prior - projection.conditional).clamp_min(0)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
         return vectors.new_zeros(())
 
-    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates (rows, p) do not define functions.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
-        raise no_functions()
-
-    @cached_property
-    def _jitter(self) -> Tensor:
-        """The noise (rows,) of the values of rows, for the projection to points."""
-        return self._block.reading_jitter * self._block.diagonal(self._inputs)
-
 
 # --- The terms of a prior at rows, and the operator of their covariance ----------------------------------------------
 
 
-class WeightTerm(DensePart, Term):
+class WeightTerm(Term):
     """A term f = Phi w with w ~ N(0, I) and dense features Phi.
 
     Phi includes the prior scale. The coordinates of the term are the weights w, (F,).
@@ -648,53 +503,38 @@ class WeightTerm(DensePart, Term):
     def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
         self.name, self.width, self._block = block.name, block.num_features, block
         self._needs_float64 = prior.neighbors is not None and prior.neighbors.is_residual
+        self.has_residual = block.residual is not None
         self._phi = self._features(inputs)
-        super().__init__(self._phi.detach())
+        self.matrix = Dense(self._phi.detach())
+        self.num_columns, self.num_dense = self.matrix.num_columns, self.matrix.num_columns
 
     def _features(self, inputs: Tensor) -> Tensor:
         """Return Phi (n, F), float64. If neighbors model a residual, it is evaluated in float64."""
         return self._block.scaled(inputs.double() if self._needs_float64 else inputs).double()
 
+    def dense(self) -> Tensor:
+        """Return Phi."""
+        return self._phi.detach()
+
     def project(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, F) of n points, and the variance (n,) of a residual."""
         phi = self._features(inputs).detach()
-        variance = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
-        return TermProjection(phi.numpy(), variance)
+        return TermProjection(Dense(phi), self._block.residual_variance(inputs, phi) if self.has_residual else None)
 
-    def project_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+    def project_jointly(self, inputs: Tensor) -> TermProjection:
         """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
         phi = self._features(inputs).detach()
-        covariance = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
-        return phi.numpy(), covariance
-
-    def joined(self, inputs: Tensor) -> DensePart | None:
-        """Return Phi of the rows, followed by points, or None if there is a residual."""
-        if self._block.residual is not None:
-            return None
-        return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
+        return TermProjection(Dense(phi), self._block.residual_covariance(inputs, phi) if self.has_residual else None)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((vectors * signs) @ self.transposed_root_times(vectors).mT)).sum()
-
-    def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the function of the inputs of n points to Phi z, (n, p).
-
-        Raises:
-            InvalidArgumentError: If there is a residual.
-        """
-        if self._block.residual is not None:
-            raise InvalidArgumentError(
-                "This process has no functions to draw, because the residual of its features is defined at given "
-                "points only. Use predict(X).sample() instead."
-            )
-        return super().functions(coordinates)
+        return (self._phi * ((vectors * signs) @ self.t_times(vectors).mT)).sum()
 
 
-class WalkTerm(SparsePart, Term):
+class WalkTerm(Term):
     """A term f = s phi w with sparse phi and the coordinates s w, (N,).
 
-    Methods have the arguments of those of `Term`.
+    The columns of H are those of phi with entries at the rows. Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
@@ -702,7 +542,6 @@ class WalkTerm(SparsePart, Term):
 
     Attributes:
         block_variance: The variance s^2, 0-d, float64, with gradients.
-        s2: Its value.
     """
 
     dtype = torch.float32
@@ -710,48 +549,35 @@ class WalkTerm(SparsePart, Term):
 
     def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
         self.name, self.seed, self.block_variance = block.name, block.seed, block.variance.double()
-        self.s2 = float(self.block_variance.detach())
+        self.scale = float(self.block_variance.detach()) ** 0.5
         self._block, self._features = block, block.features(inputs, keep=True)
-        self._phi = self._features.matrix()
-        self._used = np.flatnonzero(np.bincount(self._phi.indices))  # the columns (c,) of phi with entries
-        super().__init__(with_columns(self._phi, self._used), self.s2**0.5)
+        self.matrix = Sparse(self._features.matrix())
+        self._used = torch.from_numpy(np.flatnonzero(np.bincount(self.matrix.matrix.indices)))
+        self.num_columns = len(self._used)
+        self._compact = Sparse(self.matrix.matrix[:, self._used.numpy()])
 
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, N) of n positions."""
-        return TermProjection(self._block.features(inputs, keep=False).matrix())
+    def times(self, u: Tensor) -> Tensor:
+        """Return s phi u, (rows, p)."""
+        return self.scale * self._compact.times(u)
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 phi X^T, (rows, n)."""
-        return torch.from_numpy(self.s2 * (self._phi @ matrix.T).toarray())
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n)."""
-        return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
-
-    def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
-        """Return s^2 |X_i|^2, (n,)."""
-        return torch.from_numpy(self.s2 * np.asarray(projection.matrix.power(2).sum(1)))
+    def t_times(self, v: Tensor) -> Tensor:
+        """Return s phi^T v, (columns, p)."""
+        return self.scale * self._compact.t_times(v)
 
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return s u, (N, p), with u in single precision."""
         shape = self._block.num_columns, standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out[torch.from_numpy(self._used)] = standard.float()
-        coordinates: Tensor = out.to(standard) * self.s2**0.5
-        return coordinates
+        out[self._used] = standard.float()
+        return self.latent(out.to(standard))
+
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the features (n, N) of n positions."""
+        return TermProjection(Sparse(self._block.features(inputs, keep=False).matrix()))
 
     def functions(self, coordinates: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the function of the positions of n points to X z, (n, p)."""
         return self._block.of_weights(coordinates)
-
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 phi^T a, (N, p), in the precision of a."""
-        array = coefficients.numpy()
-        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
-
-    def joined(self, inputs: Tensor) -> SparsePart:
-        """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
-        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.project(inputs).matrix])), self.s2**0.5)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the entries of phi and in s^2.
@@ -759,10 +585,11 @@ class WalkTerm(SparsePart, Term):
         The entries of phi are those on its pattern.
         """
         values, pattern = self._features
-        right = torch.from_numpy(self._phi.T @ vectors.numpy())
-        in_values = self.s2 * sampled_outer(vectors * signs, right, pattern)
+        right = self.matrix.t_times(vectors)
+        in_values = self.scale**2 * sampled_outer(vectors * signs, right, pattern)
         in_variance = 0.5 * (right.square() * signs).sum()
-        return (values * in_values).sum() + self.block_variance * in_variance
+        gradient: Tensor = (values * in_values).sum() + self.block_variance * in_variance
+        return gradient
 
 
 class PrecisionTerm(Term):
@@ -778,44 +605,33 @@ class PrecisionTerm(Term):
     """
 
     def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
-        self.name, self._block, self._projector = block.name, block, block.projector(inputs)
-        self._s2, self._inputs, self.num_columns = float(block.variance.detach()), inputs, self._projector.shape[1]
+        self.name, self._block, self.scale = block.name, block, float(block.variance.detach()) ** 0.5
+        self.matrix = Sparse(block.projector(inputs))
+        self.num_columns = self.matrix.num_columns
 
-    def root_times(self, u: Tensor) -> Tensor:
-        """Return A Q^(-1/2) u, (n, p)."""
-        return torch.from_numpy(self._s2**0.5 * (self._projector @ self._block.factor.sample(u.numpy())))
+    def latent(self, u: Tensor) -> Tensor:
+        """Return s Q^(-1/2) u, (N, p)."""
+        return self.scale * torch.from_numpy(self._block.factor.sample(u.numpy()))
 
-    def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return Q^(-1/2) A^T v, (N, p)."""
-        return torch.from_numpy(self._s2**0.5 * self._block.factor.half_solve(self._projector.T @ v.numpy()))
+    def t_latent(self, z: Tensor) -> Tensor:
+        """Return s Q^(-1/2) z, (N, p), for the transpose of this root."""
+        return self.scale * torch.from_numpy(self._block.factor.half_solve(z.numpy()))
 
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the projection A (n, N) of n points."""
-        return TermProjection(self._block.projector(inputs))
+    def latent_covariance(self, z: Tensor) -> Tensor:
+        """Return s^2 Q^-1 z, (N, p)."""
+        return self.scale**2 * torch.from_numpy(self._block.factor.solve(z.numpy()))
 
-    def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 A Q^-1 X^T, (rows, n)."""
-        return torch.from_numpy(self._s2 * products(self._block.factor, self._projector, matrix))
-
-    def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X Q^-1 X^T, (n, n)."""
-        return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
+    def gram(self, left: Sparse, right: Sparse) -> Tensor:
+        """Return s^2 X Q^-1 Z^T, (n, m)."""
+        return torch.from_numpy(self.scale**2 * products(self._block.factor, left.matrix, right.matrix))
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances, (n,)."""
         return self._block.diagonal(inputs)
 
-    def coordinates(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 Q^-1 A^T a, (N, p)."""
-        return torch.from_numpy(self._s2 * self._block.factor.solve(self._projector.T @ coefficients.numpy()))
-
-    def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
-        """Return draws of N(0, s^2 Q^-1), (N, p)."""
-        return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
-
-    def joined(self, inputs: Tensor) -> "PrecisionTerm":
-        """Return the term at the rows, followed by points."""
-        return PrecisionTerm(self._block, torch.cat([self._inputs, inputs]))
+    def project(self, inputs: Tensor) -> TermProjection:
+        """Return the projection A (n, N) of n points."""
+        return TermProjection(Sparse(self._block.projector(inputs)))
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the precision parameters and in s^2.
@@ -823,10 +639,10 @@ class PrecisionTerm(Term):
         With t = Q^-1 A^T v, the gradient in the parameters is -s^2 t^T dQ t / 2.
         """
         field, values = self._block.field, self._block.values
-        gathered = self._projector.T @ vectors.numpy()
+        gathered = self.matrix.t_times(vectors).numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))
         outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
-        in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))
+        in_values = torch.from_numpy(-0.5 * self.scale**2 * field.pull_back(as_array(values), outer))
         in_variance = 0.5 * float(np.einsum("np,np,p->", gathered, solved.numpy(), signs.numpy()))
         return (values * in_values).sum() + self._block.variance * in_variance
 

@@ -31,8 +31,8 @@ from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.iterative.operator import CGOperator, Draws, Part, total
-from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of, times
+from rfgp.solvers.iterative.operator import CGOperator, Draws, total
+from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
     Functions,
@@ -94,6 +94,49 @@ class ConditionedTerms:
         return out
 
 
+class JointMoments:
+    """The sum of some terms at n points, by a solve for each.
+
+    Args:
+        operator: The covariance C of the rows.
+        pairs: The terms with their projections.
+        tolerance: The relative residual of the solve.
+
+    Attributes:
+        cross: The prior covariance (rows, n) of rows and points.
+        prior: The prior covariance (n, n).
+    """
+
+    def __init__(self, operator: CGOperator, pairs: "Sequence[TermPair]", size: int, tolerance: float) -> None:
+        zeros = operator.noise_diag.new_zeros
+        self._operator, self._tolerance = operator, tolerance
+        self.cross = total([zeros(len(operator), size), *(t.gram(t.matrix, at.matrix) for t, at in pairs)])
+        self.prior = total([zeros(size, size), *(_covariance(term, at) for term, at in pairs)])
+
+    @cached_property
+    def solved(self) -> Tensor:
+        """C^-1 of the covariance of rows and points, (rows, n)."""
+        return self._operator.solve(self.cross, self._tolerance)
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariance, (n, n)."""
+        out = self.prior - self.cross.mT @ self.solved
+        return (out + out.mT) / 2
+
+
+TermPair = tuple[Term, TermProjection]
+"""A term and the projection of points."""
+
+
+def _covariance(term: Term, projection: TermProjection) -> Tensor:
+    """Return the prior covariance (n, n) of the projections of points."""
+    covariance, conditional = term.gram(projection.matrix, projection.matrix), projection.conditional
+    if conditional is None:
+        return covariance
+    return covariance + (conditional.diag() if conditional.ndim == 1 else conditional)
+
+
 @dataclass(frozen=True, eq=False)
 class MarginalMoments:
     """The sum of some terms at n single points.
@@ -111,7 +154,7 @@ class MarginalMoments:
     tolerance: float
 
     @cached_property
-    def _pairs(self) -> list[tuple[Term, TermProjection]]:
+    def _pairs(self) -> list[TermPair]:
         """The terms and their projections."""
         return [(term, term.project(self.inputs)) for term in self.terms]
 
@@ -119,78 +162,35 @@ class MarginalMoments:
     def mean(self) -> Tensor:
         """The mean (n, k)."""
         coordinates = self.conditioned.mean_coordinates
-        return total([times(projection.matrix, coordinates[term]) for term, projection in self._pairs])
+        return total([at.matrix.times(coordinates[term]) for term, at in self._pairs])
 
     def estimated_variance(self) -> Tensor:
         """Return the marginal posterior variances, estimated from draws, (n,)."""
         coordinates = self.conditioned.sample_coordinates
-        sums = total([times(projection.matrix, coordinates[term]).double() for term, projection in self._pairs])
+        sums = total([at.matrix.times(coordinates[term]).double() for term, at in self._pairs])
         unexplained, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
-        prior = total([term.variance(self.inputs, projection) for term, projection in self._pairs])
-        return total([combined(unexplained, explained, prior), *self._conditional_variances])
+        prior = total([term.variance(self.inputs, at) for term, at in self._pairs])
+        conditional = [at.conditional for _, at in self._pairs if at.conditional is not None]
+        return total([combined(unexplained, explained, prior), *conditional])
 
     def solved_variance(self) -> Tensor:
         """Return the marginal posterior variances by a solve for each point, (n,)."""
-        cross = total([term.cross(projection.matrix) for term, projection in self._pairs])
-        prior = [term.covariance(projection.matrix).diagonal() for term, projection in self._pairs]
-        explained = (cross * self.conditioned.operator.solve(cross, self.tolerance)).sum(0)
-        return total([*prior, *self._conditional_variances]) - explained
-
-    @property
-    def _conditional_variances(self) -> list[Tensor]:
-        """The conditional variances (n,) given the coordinates, of the terms that have some."""
-        variances = (projection.conditional_variance for _, projection in self._pairs)
-        return [variance for variance in variances if variance is not None]
+        return self._solved(self._pairs).covariance.diagonal().clamp_min(0)
 
     @cached_property
-    def covariance(self) -> Tensor:
-        """The posterior covariance (n, n) of points that may be neighbors of each other.
-
-        The correlations are those of the joint distribution, and the variances those of single points.
-        """
-        joint = JointMoments(self)
-        return joint.covariance * joint.scales[:, None] * joint.scales
-
-
-class JointMoments:
-    """The sum of some terms at n points that may be neighbors of each other.
-
-    Args:
-        single: The same points as single points.
-
-    Attributes:
-        cross: The prior covariance (rows, n) of rows and points.
-        prior: The prior covariance (n, n), or zeros that broadcast to it.
-    """
-
-    def __init__(self, single: MarginalMoments) -> None:
-        joint = [(term, *term.project_jointly(single.inputs)) for term in single.terms]
-        zeros = torch.zeros(len(single.conditioned.operator), len(single.inputs)).double()
-        self.cross = total([zeros, *(term.cross(matrix) for term, matrix, _ in joint)])
-        conditional = [covariance for *_, covariance in joint if covariance is not None]
-        self.prior = total([zeros.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in joint), *conditional])
-        self._single = single
-
-    @cached_property
-    def solved(self) -> Tensor:
-        """C^-1 of the covariance of rows and points, (rows, n)."""
-        return self._single.conditioned.operator.solve(self.cross, self._single.tolerance)
-
-    @cached_property
-    def covariance(self) -> Tensor:
-        """The posterior covariance (n, n) of the joint distribution."""
-        out = self.prior - self.cross.mT @ self.solved
-        return (out + out.mT) / 2
+    def joint(self) -> JointMoments:
+        """The moments of points that may be neighbors of each other."""
+        return self._solved([(term, term.project_jointly(self.inputs)) for term in self.terms])
 
     @cached_property
     def scales(self) -> Tensor:
-        """The ratios (n,) of the single to the joint standard deviations of points.
+        """The ratios (n,) of the standard deviations of single points to those in the joint distribution."""
+        if not any(term.depends_on_other_points for term in self.terms):
+            return torch.ones(len(self.inputs), dtype=torch.float64)
+        return joint_scales(self.solved_variance(), self.joint.covariance.diagonal())
 
-        The numerator is the standard deviation of a single point, and the denominator that in the joint distribution.
-        """
-        if not any(term.depends_on_other_points for term in self._single.terms):
-            return self.cross.new_ones(self.cross.shape[1])
-        return joint_scales(self._single.solved_variance().clamp_min(0), self.covariance.diagonal())
+    def _solved(self, pairs: Sequence[TermPair]) -> JointMoments:
+        return JointMoments(self.conditioned.operator, pairs, len(self.inputs), self.tolerance)
 
 
 def combined(unexplained: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
@@ -267,9 +267,7 @@ class IterativePosterior(TermwisePosterior):
 
         They are computed by solves for at most 256 points, and by draws for more.
         """
-        if len(inputs) <= limits().max_solved:
-            return projected.covariance.diagonal().clamp_min(0)
-        return projected.estimated_variance()
+        return projected.solved_variance() if len(inputs) <= limits().max_solved else projected.estimated_variance()
 
     def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[MarginalMoments]) -> Sequence[Joint]:
         """Return the joint moments of points for sums of terms.
@@ -281,8 +279,7 @@ class IterativePosterior(TermwisePosterior):
         """
         num_rows, advice = (0, ", or sample_functions()") if self.prior.neighbors is None else (len(self.inputs), "")
         check_joint(len(inputs), num_rows, advice)
-        moments = [JointMoments(single) for single in projected]
-        return [Joint(joint, joint.scales) for joint in moments]
+        return [Joint(single.joint, single.scales) for single in projected]
 
     def between(self, left: JointMoments, right: JointMoments) -> Tensor:
         """Return the explained covariance (n, n)."""
@@ -299,11 +296,11 @@ class IterativePosterior(TermwisePosterior):
         The result is None if the covariance must be formed. It must be formed for sums of only some terms, and for
         terms with conditional variances of points.
         """
-        if self.terms is not None:
+        conditioned = self._conditioned
+        if self.terms is not None or any(term.has_residual for term in conditioned.terms):
             return None
-        parts = [term.joined(inputs) for term in self._conditioned.terms]
-        joined = [part for part in parts if part is not None]
-        return PosteriorOperator(self._conditioned.operator, joined, len(inputs)) if len(joined) == len(parts) else None
+        joined = terms_of(self.prior, torch.cat([self.inputs, inputs]))
+        return PosteriorOperator(conditioned.operator, replace(conditioned.operator, roots=joined), len(inputs))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by pathwise conditioning (Wilson et al. 2020).
@@ -373,20 +370,19 @@ class PosteriorOperator:
 
     Args:
         rows: The covariance C of the rows.
-        parts: The parts of [H; h], of the rows followed by m points.
+        joined: The operator with [H; h], of the rows followed by m points.
         size: The number m of points.
     """
 
-    def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
-        self._rows, self._size = rows, size
-        self._joined = replace(rows, parts=parts)
+    def __init__(self, rows: CGOperator, joined: CGOperator, size: int) -> None:
+        self._rows, self._joined, self._size = rows, joined, size
 
     def __len__(self) -> int:
         return self._size
 
     def times(self, v: Tensor) -> Tensor:
         """Return S v, (m, p)."""
-        return self._conditional(self._joined.transposed_root_times(self._at_points(v)))
+        return self._conditional(self._joined.t_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (S + E)^-1 v, (m, p).
@@ -408,9 +404,9 @@ class PosteriorOperator:
 
     def _conditional(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
         """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
-        explained = self._rows.solve(self._joined.root_times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
+        explained = self._rows.solve(self._joined.times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
         at_rows = pad(explained, (0, 0, 0, self._size))
-        return self._joined.root_times(u - self._joined.transposed_root_times(at_rows))[len(self._rows) :]
+        return self._joined.times(u - self._joined.t_times(at_rows))[len(self._rows) :]
 
     def _at_points(self, v: Tensor) -> Tensor:
         """Return values of rows and points (n + m, p) with zeros at rows."""
@@ -460,7 +456,7 @@ class IterativeSolver(Solver):
         tolerance: float = TOLERANCE,
         order: Tensor | None = None,
     ) -> None:
-        self._prior, self._mean, self._tolerance = prior, mean, tolerance
+        self._given, self._prior, self._mean, self._tolerance = prior, prior, mean, tolerance
         self._terms = terms_of(prior, rows.inputs) if terms is None else terms
         features = prior.dense, prior.dense.scaled(rows.inputs)
         super().__init__(rows, mean, noise.double(), features=features, order=order)
@@ -476,7 +472,7 @@ class IterativeSolver(Solver):
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
-        return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
+        return type(self)(self._given, rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d.
@@ -484,7 +480,7 @@ class IterativeSolver(Solver):
         It has an unbiased estimate of its gradient. See `likelihood_error`.
         """
         with torch.no_grad():
-            squares, determinant = (self.residual * self.solved).sum(0), self._probes.log_determinant.value
+            squares, (determinant, _) = (self.residual * self.solved).sum(0), self._probes.log_determinant
             value = log_density(squares, determinant, self._rows.output_weights, len(self._rows)) + self._other_terms
         if not torch.is_grad_enabled():
             return value
@@ -494,7 +490,7 @@ class IterativeSolver(Solver):
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return 0.5 * abs(float(self._rows.output_weights.sum())) * self._probes.log_determinant.error
+        return 0.5 * abs(float(self._rows.output_weights.sum())) * self._probes.log_determinant[1]
 
     @property
     def residual(self) -> Tensor:
@@ -513,7 +509,7 @@ class IterativeSolver(Solver):
         If they do, the coefficients are cached.
         """
         try:
-            solution = self._operator.solve(self.residual, self._tolerance, FEW_ITERATIONS, fail_early=True)
+            solution = self._operator.solve(self.residual, self._tolerance, FEW_ITERATIONS)
         except SolverError:
             return False
         self.solved = solution
@@ -565,7 +561,7 @@ class IterativeSolver(Solver):
     @property
     def log_determinant(self) -> Tensor:
         """An estimate of the log determinant of I + K D^-1, 0-d."""
-        return self._probes.log_determinant.value - self._noise.detach().log().sum()
+        return self._probes.log_determinant[0] - self._noise.detach().log().sum()
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p).
@@ -618,7 +614,9 @@ MIN_NOISE = 1e-6
 MAX_ROWS = 2**18
 """The maximum number of rows conditioned on latent values if `condition_on` is "auto"."""
 FEW_ITERATIONS = 50
-"""The maximum number of iterations of conjugate gradients if `condition_on` is "auto"."""
+"""The maximum number of iterations of a round of conjugate gradients if `condition_on` is "auto".
+
+For 12,000 rows in four columns with noise like the signal, the RMSE of f falls from 0.158 to 0.101 by latent values."""
 _SAMPLE_ROWS = 1000
 """The number of rows from which the signal-to-noise ratio is estimated."""
 
@@ -674,21 +672,10 @@ class LatentSolver(IterativeSolver):
         tolerance: float = TOLERANCE,
     ) -> None:
         check_sum(prior)
-        self._arguments, order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        order = neighbors_of(prior).order(len(rows))
         ordered = prior.detached(), rows.take(order), mean.detach(), noise.detach()
         super().__init__(*ordered, terms, tolerance, order)
-
-    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets and noise of the same inputs.
-
-        It is solved to 1e-11.
-
-        Args:
-            rows: The same inputs with targets (n, k), noise and weights.
-            mean: The prior mean, (k,), float64.
-            noise: The variance of one observation, 0-d, float64.
-        """
-        return type(self)(self._arguments[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
+        self._given, self._arguments = prior, (prior, rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d.
@@ -697,15 +684,10 @@ class LatentSolver(IterativeSolver):
         """
         with torch.no_grad():
             value = super().log_marginal_likelihood()
-        if not self._arguments[0].wants_gradients:
+        if not self._given.wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
-
-    def posterior(self) -> IterativePosterior:
-        """Return the posterior of the ordered rows, with draws for the variances."""
-        with torch.no_grad():
-            return super().posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
