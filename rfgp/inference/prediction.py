@@ -1,8 +1,8 @@
 """Joint Gaussian and log-normal predictions at some points, in the user's units."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from rfgp.inference.distributions import (
     check_probabilities,
     check_values,
     in_caller_form,
-    in_memory,
+    kept,
     read_draws,
     read_real,
 )
@@ -113,12 +113,12 @@ NO_OBSERVED_TERMS = (
 )
 NO_OBSERVED_DERIVATIVE = "A derivative has no observations. Use its latent distribution."
 NO_OBSERVED_INTEGRAL = "An integral has no observations. Use its latent distribution."
-NO_TERMS = (
-    "This prediction is not divided into terms. Select terms of predict(X), before observed(), centered() or linear()."
-)
 
 
 # --- Joint Gaussian and log-normal predictions at some points, in the user's units -----------------------------------
+
+
+P = TypeVar("P", bound="Prediction")
 
 
 @unlisted(
@@ -130,6 +130,8 @@ NO_TERMS = (
     "variance_tensor",
     "covariance_tensor",
     "operator",
+    "draws",
+    "as_kind",
     "is_small",
     "calibrated_ends",
 )
@@ -155,8 +157,6 @@ class Prediction:
         scales: The scales of residuals at the points, which depend on the inputs. If None, they are constant.
         calibrated_ends: A function of a level to the ends of calibrated intervals of observations, in the user's units.
             If None, there are none.
-        process: The standardized process of the sum of terms. If None, the prediction is not divided into terms.
-        inputs: The points, standardized, (n, D), or blocks of them.
 
     Examples:
         >>> import rfgp
@@ -183,13 +183,9 @@ class Prediction:
     is_small: bool = field(default=False, kw_only=True)
     scales: Any = field(default=None, kw_only=True)
     calibrated_ends: Callable[[float], tuple[Tensor, Tensor]] | None = field(default=None, kw_only=True)
-    process: Any = field(default=None, kw_only=True)
-    inputs: Any = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
-    _no_terms: ClassVar[str] = NO_TERMS
-    """The error message of a prediction that is not divided into terms."""
 
     def observed(self, exposure: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
@@ -219,12 +215,21 @@ class Prediction:
         """The prediction of the process without scales of residuals, for which joint distributions are normal."""
         return self if self.scales is None else replace(self, latent=self.scales.latent, scales=None)
 
+    def as_kind(self, kind: type[P], **changes: Any) -> P:
+        """Return a prediction of another class with the attributes of this one.
+
+        Args:
+            kind: The class.
+            **changes: Other values of attributes, and those of the class.
+        """
+        common = {one.name: getattr(self, one.name) for one in fields(Prediction) if one.init}
+        return kind(**{**common, **changes})
+
     def _with_moments(self) -> Self:
         """Return the prediction with normal observations, which have the variances of the scaled ones."""
         if self.scales is None:
             return self
-        noise = (self.scales.mixture().weights @ self.scales.extra_noises()).to(self.scale.device)
-        return replace(self, noise=noise, scales=None)
+        return replace(self, noise=self.scales.extra_noise().to(self.scale.device), scales=None)
 
     @property
     def mean(self) -> Any:
@@ -262,7 +267,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        marginals, mean = self._marginals(), self.mean_tensor()
+        marginals, mean = self.marginals(), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
         quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
@@ -324,7 +329,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        marginals, mean = self._marginals(), self.mean_tensor()
+        marginals, mean = self.marginals(), self.mean_tensor()
         return self._out(marginals.cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
 
     @computed
@@ -364,14 +369,12 @@ class Prediction:
             of_observations=self.of_observations and NO_FUNCTIONALS,
             calibrated_ends=None,
             scales=None,
-            process=None,
-            inputs=None,
         )
 
     @property
     def terms(self) -> "Terms":
         """The prediction of each term by name, without the mean of the model."""
-        return Terms(self, self._process)
+        return Terms(self, self._divided.terms)
 
     def of(self, *terms: str) -> "Prediction":
         """Return the prediction of the sum of some terms, without the mean of the model.
@@ -382,7 +385,13 @@ class Prediction:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        return self._restricted(self._process.of(*terms))
+        return replace(
+            self.unscaled,
+            latent=self._divided.of(*terms),
+            location=torch.zeros_like(self.location),
+            of_observations=self.of_observations and NO_OBSERVED_TERMS,
+            calibrated_ends=None,
+        )
 
     def without(self, *terms: str) -> "Prediction":
         """Return the prediction of the sum of all other terms, without the mean of the model.
@@ -394,16 +403,17 @@ class Prediction:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
                 terms.
         """
-        return self._restricted(self._process.without(*terms))
+        names = self._divided.terms
+        unknown = [name for name in terms if name not in names]
+        return self.of(*unknown, *(name for name in names if name not in terms))
 
     def centered(self) -> "Prediction":
         """Return the prediction of the values minus their mean over the points.
 
         A constant that several terms share cancels, so it does not widen their intervals.
         """
-        zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
         whole = replace(self._with_moments(), calibrated_ends=None)
-        return replace(whole, latent=self.latent.centered(), location=zero, process=None)
+        return replace(whole, latent=self.latent.centered(), location=torch.zeros_like(self.location))
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
         """Return the posterior covariance between two sums of terms at the points.
@@ -418,23 +428,14 @@ class Prediction:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        return self._out(_per_output(self, self._process.cross_covariance(in_memory(self.inputs), first, second)))
+        names = ([terms] if isinstance(terms, str) else terms for terms in (first, second))
+        return self._out(_per_output(self, self._divided.cross_covariance(*names)))
 
     @property
-    def _process(self) -> Any:
-        if self.process is None:
-            raise InvalidArgumentError(self._no_terms)
-        return self.process
-
-    def _restricted(self, process: Any) -> "Prediction":
-        return replace(
-            self.unscaled,
-            latent=process.at(self.inputs),
-            location=torch.zeros_like(self.location),
-            of_observations=self.of_observations and NO_OBSERVED_TERMS,
-            calibrated_ends=None,
-            process=process,
-        )
+    def _divided(self) -> Distribution:
+        """The latent distribution of all terms, for which joint distributions are normal."""
+        check_closed_form(self._has_closed_form, Distribution.not_divided)
+        return self.unscaled.latent
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
@@ -461,12 +462,20 @@ class Prediction:
             InvalidArgumentError: If s is not a natural number, or both a seed and a generator are given.
             MemoryBudgetError: If the covariance is needed and does not fit into memory.
         """
-        num_samples, generator = read_draws(num_samples, seed, generator)
-        values = self.latent.sample(num_samples, generator)
+        return self._out(self.draws(*read_draws(num_samples, seed, generator)))
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint distribution, (s, n) or (s, n, k), float64 tensor.
+
+        Args:
+            count: The number s of draws.
+            generator: A generator on the CPU.
+        """
+        values = self.latent.sample(count, generator)
         if self.has_noise:
-            count, n, k = values.shape
+            _, n, k = values.shape
             values = values + _noise_draws(self.noise, (count, k), n, generator).to(values).mT
-        return self._out(self._to_units(values))
+        return self._to_units(values)
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value under its marginal distribution.
@@ -482,16 +491,13 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        return self._out(self._marginals().log_prob(check_values(y, self.mean_tensor())))
+        return self._out(self.marginals().log_prob(check_values(y, self.mean_tensor())))
 
+    @kept
     def marginals(self) -> Marginals:
         """Return the marginal distributions of the values, in the user's units."""
         variance = self.variance_tensor()  # first: its pass over the points finds the mean too
         return NormalMarginals(self.mean_tensor(), variance)
-
-    def _marginals(self) -> Marginals:
-        """Return the marginal distributions, and keep them."""
-        return self._cache.get("marginals", self.marginals, keep=not self.latent.requires_grad)
 
     @computed
     def mean_tensor(self) -> Tensor:
@@ -532,7 +538,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
-        points = f" at {counted(len(self.inputs), 'point')}" if isinstance(self.inputs, Tensor) else ""
+        points = "" if self.latent.num_points is None else f" at {counted(self.latent.num_points, 'point')}"
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
@@ -645,23 +651,23 @@ class Terms(Mapping[str, Prediction]):
 
     Attributes:
         total: The prediction of their sum.
-        process: The process of the sum.
+        names: The names of the terms.
     """
 
     total: Prediction
-    process: Any
+    names: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Prediction:
         return self.total.of(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.process.terms
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.process.terms)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.process.terms)
+        return len(self.names)
 
 
 def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:

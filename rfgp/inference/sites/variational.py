@@ -285,10 +285,11 @@ class Variational(Inference):
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
         laplace: A function that returns Laplace's approximation for one latent function, at whose mode the search
-            starts. If None, the search starts at the prior means. Several classes start from the prior instead.
-        start: The sites lambda and beta of an earlier search, used instead of the mode. If empty, there is no warm
-            start. For several classes, the search starts at these sites or from the prior, whichever has the higher
-            bound.
+            starts. If None, or for several classes, it starts from the prior, and for a function and its log noise at
+            their prior means.
+        start: The sites lambda and beta of an earlier search, used instead of the mode and of the prior means. If
+            empty, there is no warm start. A search that would start from the prior starts at these sites if they have
+            the higher bound.
     """
 
     solvers: Sequence[Solver]
@@ -305,19 +306,15 @@ class Variational(Inference):
         with torch.no_grad():
             likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = VariationalProblem(likelihood, self.rows, self.mean.detach(), self.solvers)
-            is_warm, has_classes = bool(self.start), likelihood.num_latents > 1
-            start = self._class_start(problem) if has_classes else self._start(problem)
-            max_steps = MAX_WARM_STEPS if is_warm else MAX_CLASS_STEPS
-            return find_sites(problem, start, max_steps if has_classes else MAX_STEPS)
+            class_steps = MAX_WARM_STEPS if self.start else MAX_CLASS_STEPS
+            return find_sites(problem, self._start(problem), class_steps if likelihood.num_latents > 1 else MAX_STEPS)
 
     def _start(self, problem: VariationalProblem) -> Sites:
-        """Return the initial sites for one function, or a function and its log noise."""
-        if self.start:
-            return Sites(*self.start)
-        return mean_sites(problem) if self.laplace is None else laplace_sites(problem, self.laplace().fitted)
-
-    def _class_start(self, problem: VariationalProblem) -> Sites:
-        """Return the better initial sites for several classes, warm or from the prior."""
+        """Return the initial sites."""
+        if self.likelihood.num_latents == 1 and self.laplace is not None:
+            return Sites(*self.start) if self.start else laplace_sites(problem, self.laplace().fitted)
+        if self.likelihood.has_noise_process:
+            return Sites(*self.start) if self.start else mean_sites(problem)
         cold = prior_sites(problem)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
