@@ -336,7 +336,7 @@ class Distribution(ABC):
 LevelBlock = WeightBlock | PrecisionBlock
 """A block that may have new levels."""
 CHUNK_SIZE = 2**14
-"""The number of points whose new levels are read at once."""
+"""The number of points whose new levels, scales or integrals over the latent function are computed at once."""
 FUNCTION_COST = 2**15
 """The square of the number of points beyond which a draw as a function costs less than a root, per draw.
 

@@ -43,8 +43,8 @@ NOISE_PREFIX = "noise"
 
 
 @dataclass(frozen=True, eq=False)
-class SeveralPosteriors(Posterior):
-    """The posteriors of several functions, or of one function under several models.
+class IndependentFunctions(Posterior):
+    """The posterior of C independent functions.
 
     Attributes:
         members: The posterior of each, with one output.
@@ -69,10 +69,6 @@ class SeveralPosteriors(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of the tensors of all members by name."""
         return numbered(member.shapes(n, 1) for member in self.members)
-
-
-class IndependentFunctions(SeveralPosteriors):
-    """The posterior of C independent functions, each of which is a member."""
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
         """Return the projections of n points, such as (n, F), one for each function."""
@@ -150,9 +146,7 @@ def saved_shapes(posterior: Posterior, n: int, k: int) -> dict[str, Shape]:
     return posterior.shapes(n, k) | ({} if noise is None else prefixed(NOISE_PREFIX, noise.shapes(n, k)))
 
 
-def block_diagonal(
-    blocks: Iterable[Tensor],  # (n, r) each
-) -> Tensor:  # (C n, C r)
+def block_diagonal(blocks: Iterable[Tensor]) -> Tensor:
     """Return the block-diagonal matrix of the given blocks.
 
     Args:
@@ -272,10 +266,8 @@ class MixtureInference(Inference):
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePosterior(SeveralPosteriors):
-    """The posteriors of the members of a mixture, with the moments of the mixture.
-
-    Methods have the arguments of those of `Posterior`.
+class MixturePosterior(IndependentFunctions):
+    """The posteriors of the functions of the members of a mixture.
 
     Attributes:
         weights: The weights of the members, which sum to one.
@@ -302,10 +294,6 @@ class MixturePosterior(SeveralPosteriors):
             tuple(member.noise.detach() for member in members),
         )
 
-    def project(self, inputs: Tensor) -> "MixtureDistribution":
-        """Return the distribution at n points, (n, d) or (n,)."""
-        return self.at(inputs)
-
     def at(self, inputs: Tensor | InputBlocks, memory: float | None = None) -> "MixtureDistribution":
         """Return the distribution of the latent function at n points, (n, d) or (n,).
 
@@ -315,18 +303,6 @@ class MixturePosterior(SeveralPosteriors):
         """
         members = tuple(LatentDistribution.at(member, inputs, memory) for member in self.members)
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
-
-    def mean(self, projected: "MixtureDistribution") -> Tensor:
-        """Return the posterior mean, (n, 1)."""
-        return projected.mean()
-
-    def variance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.variance()
-
-    def covariance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the posterior covariance, (n, n)."""
-        return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because averages of models do not support drawing functions.
@@ -477,7 +453,7 @@ class MixturePrediction(Prediction):
 
     def exp(self) -> LogNormal:
         """Return the log-normal distribution with these moments of the logarithm."""
-        return LogNormal(self.as_kind(Prediction))
+        return self.as_kind(Prediction).exp()
 
     # --- in the user's units ---------------------------------------------------------------------
 
@@ -512,8 +488,7 @@ NUM_NODES = (64, 1024)
 MAX_ERROR = 1e-7
 """The largest relative error of prior variances with which the first rule is used."""
 MAX_DIFFERENCE = 1e-2
-"""The largest relative difference of the two rules. The error of the second is then below 1e-3, see
-`tests/contracts/test_prediction.py`."""
+"""The largest relative difference of the two rules. The error of the second is then about 1e-3 or less."""
 MIN_VARIANCE_FRACTION = 1e-6
 """The smallest variance to which an error is relative, as a fraction of the upper bound of the variance."""
 MAX_JOINT = 2**13

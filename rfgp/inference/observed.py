@@ -9,8 +9,7 @@ Gauss-Hermite rule is centered at it (adaptive Gauss-Hermite quadrature, Liu and
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,10 +19,11 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
+    CHUNK_SIZE,
     Distribution,
     MarginalMixture,
     Marginals,
-    check_probabilities,
+    ResultCache,
     check_values,
     kept,
     read_real,
@@ -37,8 +37,6 @@ from rfgp.threads import computed
 
 _HERMITE_NODES = 40
 """The number of nodes of the Gauss-Hermite rule."""
-_CHUNK = 2**14
-"""The number of points that are integrated at once."""
 _MAX_NEWTON_STEPS = 50
 """The maximum number of Newton steps to the peak of an integrand."""
 _BISECTION_STEPS = 60
@@ -71,7 +69,7 @@ class LatentPredictive:
         if (moments := likelihood.moments(*self._latent_moments())) is not None:
             return moments
         integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
-        within, squares, mean = (self._expectation(partial(_of_f, integrand)) for integrand in integrands)
+        within, squares, mean = map(self._expectation, integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -131,13 +129,11 @@ class LatentPredictive:
         """Return the mean and the variance (n,) of the latent function."""
         return latent_moments(self.latent, self.location)
 
-    def _expectation(self, function: Callable[[Tensor, Any], Tensor], *argument: Tensor) -> Tensor:
-        """Return the mean of a function of f (b, q) and an argument (b,) at each point, (n,)."""
-        return torch.cat([expectation(function, *part) for part in chunks(*self._latent_moments(), *argument)])
-
-
-def _of_f(function: Callable[[Tensor], Tensor], f: Tensor, _: Any) -> Tensor:
-    return function(f)
+    def _expectation(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """Return the mean of a function of f (b, q) and arguments (b,) at each point, (n,)."""
+        parts = chunks(*self._latent_moments(), *arguments)
+        values = (function(m[:, None] + v.sqrt()[:, None] * PLACES, *others) for m, v, *others in parts)
+        return torch.cat([value @ WEIGHTS for value in values])
 
 
 def _smallest_count(cdf: Callable[[Tensor], Tensor], p: Tensor, high: Tensor) -> Tensor:
@@ -196,6 +192,86 @@ class HeteroscedasticPredictive:
         return self.latent.noise
 
 
+_SOBOL_DRAWS = 512
+"""The number of draws of a Sobol sequence for the mean of a softmax."""
+
+
+def averaged_softmax(
+    mean: Tensor,  # (n, C)
+    covariance: Tensor,  # (n, C, C)
+) -> Tensor:  # (n, C)
+    """Return the means of softmaxes of f ~ N(mean, covariance) at each point.
+
+    Args:
+        mean: The means of f, (n, C).
+        covariance: The covariances of f at each point, (n, C, C).
+    """
+    num_classes = mean.shape[1]
+    standard = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(num_classes), seed=0).random(_SOBOL_DRAWS))
+    values, vectors = torch.linalg.eigh(covariance)
+    roots = vectors * values.clamp_min(0).sqrt()[:, None]
+    size = max(1, CHUNK_SIZE // num_classes)
+    parts = zip(torch.split(mean, size), torch.split(roots, size), strict=True)
+    return torch.cat([torch.softmax(m[:, None] + standard @ root.mT, dim=2).mean(1) for m, root in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPredictive:
+    """The distribution of labels given C latent functions.
+
+    Attributes:
+        likelihood: The likelihood, with the number C of classes.
+        latent: The distribution of the functions, without their means.
+        location: The means of the functions, (C,).
+    """
+
+    likelihood: Likelihood
+    latent: Distribution
+    location: Tensor
+    _cache: ResultCache = field(default_factory=ResultCache, init=False)
+
+    @kept
+    @torch.no_grad()
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return the probabilities of the classes and the variances of their indicators, (n, C) each."""
+        covariance = self.latent.function_covariance()
+        p = averaged_softmax((self.location + self.latent.mean()).cpu(), covariance.cpu())
+        return p, p * (1 - p)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw labels from their joint distribution, (count, n).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
+        return self.likelihood.sample((self.location + self.latent.sample(count, generator)).cpu(), generator)
+
+    def marginals(self) -> Marginals:
+        """Return the distributions of labels."""
+        return LabelMarginals(self.moments()[0])
+
+
+class LabelMarginals(NamedTuple):
+    """The distributions of labels at n points, given the probabilities (n, C)."""
+
+    probabilities: Tensor
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log probabilities of labels y, (n,)."""
+        return self.probabilities.gather(1, y.long()[:, None])[:, 0].log()
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of labels up to y, (n,)."""
+        labels = torch.arange(self.probabilities.shape[1], dtype=y.dtype)
+        return (self.probabilities * (labels <= y[:, None])).sum(1)
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the smallest labels with a cdf of at least p, (n,)."""
+        cumulative = self.probabilities.cumsum(1)[:, :-1].clamp_max(1.0)
+        return (cumulative < p[:, None]).sum(-1)
+
+
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and variance (n,) of the first function of a distribution.
 
@@ -217,27 +293,6 @@ def draw_values(location: Tensor, latent: Distribution, count: int, generator: t
         generator: A generator on the CPU.
     """
     return (location + latent.sample(count, generator)[..., 0]).double().cpu()
-
-
-def expectation(
-    function: Callable[[Tensor, Any], Tensor],
-    mean: Tensor,  # (n,)
-    variance: Tensor,  # (n,)
-    argument: Tensor | None = None,  # (n,)
-) -> Tensor:  # (n,)
-    """Return E[function(f, argument)] for f ~ N(mean, variance), by the trapezoidal rule with q nodes.
-
-    Args:
-        function: A function of f (n, q) and its argument (n,).
-        mean: The means, (n,).
-        variance: The variances, (n,).
-        argument: The second argument of the function at each point, (n,). The default is None.
-
-    Examples:
-        >>> round(float(expectation(lambda f, _: f**2, torch.zeros(1), torch.full((1,), 2.0))), 3)
-        2.0
-    """
-    return function(mean[:, None] + variance.sqrt()[:, None] * PLACES, argument) @ WEIGHTS
 
 
 def log_predictive_prob(
@@ -282,7 +337,7 @@ def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     Args:
         columns: The columns, (n,) each.
     """
-    return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
+    return zip(*(torch.split(column, CHUNK_SIZE) for column in columns), strict=True)
 
 
 # --- Predictive and leave-one-out distributions of observations, in the user's units ---------------------------------
@@ -313,125 +368,6 @@ class LeaveOneOut:
     def __repr__(self) -> str:
         log_prob = float(self.log_prob.mean())
         return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {log_prob:.4g})"
-
-
-_SOBOL_DRAWS = 512
-"""The number of draws of a Sobol sequence for the mean of a softmax."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ObservedClasses(Prediction):
-    """The distribution of labels at n points, with a probability of each class.
-
-    Methods are those of `Prediction`. Probabilities are means of softmaxes over the joint Gaussian distribution of the
-    C functions at a point. They use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
-
-    Attributes:
-        likelihood: The likelihood, with the number C of classes.
-
-    Examples:
-        >>> import numpy as np
-        >>> import rfgp
-        >>> X = np.linspace(0, 1, 12)[:, None]
-        >>> gp = rfgp.ExactGP(likelihood="categorical", lengthscale=0.3).condition(X, np.arange(12) // 4)
-        >>> gp.predict([[0.0], [0.5], [1.0]]).observed().labels.tolist()
-        [0.0, 1.0, 2.0]
-    """
-
-    likelihood: Likelihood = field(kw_only=True)
-    _has_closed_form = False
-
-    def observed(self, exposure: Any = None) -> "ObservedClasses":
-        """Return the distribution itself, or raise an InvalidArgumentError if an exposure is given."""
-        if exposure is not None:
-            raise InvalidArgumentError(NO_EXPOSURE)
-        return self
-
-    @property
-    def probabilities(self) -> Any:
-        """The probabilities of the classes, (n, C)."""
-        return self.mean
-
-    @property
-    def labels(self) -> Any:
-        """The most probable classes, (n,)."""
-        return self._out(self._probabilities().argmax(-1))
-
-    @computed
-    def mean_tensor(self) -> Tensor:
-        """Return the probabilities (n, C), float64 tensor."""
-        return self._probabilities().clone()
-
-    @computed
-    def variance_tensor(self) -> Tensor:
-        """Return the variances of the classes' indicators, (n, C), float64 tensor."""
-        p = self._probabilities()
-        return p * (1 - p)
-
-    def log_prob(self, y: Any) -> Any:
-        """Return the logarithm of the probability of each label.
-
-        Raises:
-            InvalidArgumentError: If y has another shape than the labels, or has values that are not labels.
-        """
-        p = self._probabilities()
-        values = check_values(y, p[:, 0])
-        if (wrong := self.likelihood.check(values)) is not None:
-            raise InvalidArgumentError(f"y must be labels: {wrong}.")
-        return self._out(p.gather(1, values.long()[:, None])[:, 0].log())
-
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities (n,) that labels are at most y, one number or (n,)."""
-        p = self._probabilities()
-        values = check_values(y, p[:, 0], may_be_one=True).expand(len(p))
-        labels = torch.arange(p.shape[1], dtype=values.dtype)
-        return self._out((p * (labels <= values[:, None])).sum(1))
-
-    @computed
-    def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of labels, (n,), or (q, n) for q probabilities.
-
-        A quantile is the smallest label with a cdf of at least the probability.
-        """
-        probabilities = self._probabilities()
-        p = check_probabilities("probability", probability, probabilities)
-        cumulative = probabilities.cumsum(1).clamp_max(1.0)
-        cumulative[:, -1] = 1.0
-        return self._out((cumulative < p[..., None, None]).sum(-1))
-
-    def draws(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw labels from their joint distribution, (s, n)."""
-        f = (self.location.double() + self.latent.sample(count, generator)).cpu()
-        return self.likelihood.sample(f, generator)
-
-    def __repr__(self) -> str:
-        return f"ObservedClasses({self.likelihood!r})"
-
-    @kept
-    @torch.no_grad()
-    def _probabilities(self) -> Tensor:
-        """Return the probabilities, (n, C)."""
-        covariance = self.latent.function_covariance()
-        return averaged_softmax((self.location.double() + self.latent.mean()).cpu(), covariance.cpu())
-
-
-def averaged_softmax(
-    mean: Tensor,  # (n, C)
-    covariance: Tensor,  # (n, C, C)
-) -> Tensor:  # (n, C)
-    """Return the means of softmaxes of f ~ N(mean, covariance) at each point.
-
-    Args:
-        mean: The means of f, (n, C).
-        covariance: The covariances of f at each point, (n, C, C).
-    """
-    num_classes = mean.shape[1]
-    standard = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(num_classes), seed=0).random(_SOBOL_DRAWS))
-    values, vectors = torch.linalg.eigh(covariance)
-    roots = vectors * values.clamp_min(0).sqrt()[:, None]
-    size = max(1, _CHUNK // num_classes)
-    parts = zip(torch.split(mean, size), torch.split(roots, size), strict=True)
-    return torch.cat([torch.softmax(m[:, None] + standard @ root.mT, dim=2).mean(1) for m, root in parts])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -490,13 +426,18 @@ class ObservedPrediction(Prediction):
         """Return the log density, or log probability, of each observation, (n,).
 
         Raises:
-            InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood. Also if
-                the model was fitted with exposures, and none are given here.
+            InvalidArgumentError: If y has another shape than the mean or the labels, or is impossible under the
+                likelihood. Also if the model was fitted with exposures, and none are given here.
         """
         self.check_scored()
-        if (wrong := self.likelihood.check(check_values(y, self._moments()[0]) / self._unit)) is not None:
+        if (wrong := self.likelihood.check(check_values(y, self.values_like()) / self._unit)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
         return super().log_prob(y)
+
+    def values_like(self) -> Tensor:
+        """Return a tensor with the shape and type of observations, (n,)."""
+        mean = self._moments()[0]
+        return mean if mean.ndim == 1 else mean[:, 0]
 
     @kept
     def marginals(self) -> Marginals:
@@ -517,9 +458,12 @@ class ObservedPrediction(Prediction):
         return float(self.scale)
 
     @property
-    def _predictive(self) -> LatentPredictive | HeteroscedasticPredictive:
+    @kept
+    def _predictive(self) -> LatentPredictive | HeteroscedasticPredictive | ClassPredictive:
         likelihood, location = self.likelihood, (self.location / self.scale).double()
         location = location if self.offset is None else location + self.offset
+        if likelihood.num_latents > 1:
+            return ClassPredictive(likelihood, self.latent, location)
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location, self._unit)
         base_noise = torch.as_tensor(cast(Heteroscedastic, likelihood).noise, dtype=torch.float64)
@@ -529,6 +473,36 @@ class ObservedPrediction(Prediction):
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and variances (n,)."""
         return self._predictive.moments()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ObservedClasses(ObservedPrediction):
+    """The distribution of labels at n points, with a probability of each class.
+
+    Methods are those of `Prediction`. Probabilities are means of softmaxes over the joint Gaussian distribution of the
+    C functions at a point. They use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 12)[:, None]
+        >>> gp = rfgp.ExactGP(likelihood="categorical", lengthscale=0.3).condition(X, np.arange(12) // 4)
+        >>> gp.predict([[0.0], [0.5], [1.0]]).observed().labels.tolist()
+        [0.0, 1.0, 2.0]
+    """
+
+    @property
+    def probabilities(self) -> Any:
+        """The probabilities of the classes, (n, C)."""
+        return self.mean
+
+    @property
+    def labels(self) -> Any:
+        """The most probable classes, (n,)."""
+        return self._out(self._moments()[0].argmax(-1))
+
+    def __repr__(self) -> str:
+        return f"ObservedClasses({self.likelihood!r})"
 
 
 def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
@@ -565,7 +539,7 @@ def check_exposure(exposure: Any) -> Any:
 
 def observations(
     prediction: Prediction, likelihood: Likelihood, offset: Tensor | None = None, *, is_per_unit: bool = False
-) -> ObservedPrediction | ObservedClasses:
+) -> ObservedPrediction:
     """Return the distribution of observations for a prediction of the latent function.
 
     Args:
@@ -574,7 +548,11 @@ def observations(
         offset: The log exposures, (n,), which are added to the latent function. If None, 0.
         is_per_unit: Whether the training rows have exposures, so that the offset must be given for scores.
     """
-    own: dict[str, Any] = {"likelihood": likelihood, "of_observations": None, "calibrated_ends": None}
-    if likelihood.num_latents > 1:
-        return prediction.as_kind(ObservedClasses, **own)
-    return prediction.as_kind(ObservedPrediction, **own, offset=offset, is_per_unit=is_per_unit)
+    return prediction.as_kind(
+        ObservedClasses if likelihood.num_latents > 1 else ObservedPrediction,
+        of_observations=None,
+        calibrated_ends=None,
+        likelihood=likelihood,
+        offset=offset,
+        is_per_unit=is_per_unit,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -131,6 +131,7 @@ P = TypeVar("P", bound="Prediction")
     "covariance_tensor",
     "operator",
     "draws",
+    "values_like",
     "as_kind",
     "is_small",
     "calibrated_ends",
@@ -267,10 +268,10 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        marginals, mean = self.marginals(), self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
+        marginals, like = self.marginals(), self.values_like()
+        p = check_probabilities("probability", probability, like)
+        quantiles = torch.stack([marginals.quantile(level.expand_as(like)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *like.shape))
 
     @computed
     def interval(self, level: float = 0.95, *, calibrated: bool = False) -> tuple[Any, Any]:
@@ -308,7 +309,9 @@ class Prediction:
             [[0.404], [0.691]]
         """
         if not calibrated:
-            return _interval(self, level)
+            p = check_level(level)
+            low, high = self.quantile([(1 - p) / 2, (1 + p) / 2])
+            return low, high
         if self.calibrated_ends is None or not self.has_noise:
             raise InvalidArgumentError(
                 "calibrated=True requires the observations of all terms at points, under a Gaussian likelihood, got "
@@ -329,8 +332,8 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        marginals, mean = self.marginals(), self.mean_tensor()
-        return self._out(marginals.cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
+        marginals, like = self.marginals(), self.values_like()
+        return self._out(marginals.cdf(check_values(y, like, may_be_one=True).expand_as(like)))
 
     @computed
     def linear(
@@ -440,7 +443,7 @@ class Prediction:
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
         check_closed_form(self._has_closed_form, NO_LOGARITHM)
-        return LogNormal(self)
+        return self.as_kind(LogNormal, log=self)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -491,13 +494,17 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        return self._out(self.marginals().log_prob(check_values(y, self.mean_tensor())))
+        return self._out(self.marginals().log_prob(check_values(y, self.values_like())))
 
     @kept
     def marginals(self) -> Marginals:
         """Return the marginal distributions of the values, in the user's units."""
         variance = self.variance_tensor()  # first: its pass over the points finds the mean too
         return NormalMarginals(self.mean_tensor(), variance)
+
+    def values_like(self) -> Tensor:
+        """Return a tensor with the shape and type of values, (n,) or (n, k)."""
+        return self.mean_tensor()
 
     @computed
     def mean_tensor(self) -> Tensor:
@@ -550,9 +557,28 @@ class Prediction:
         return in_caller_form(value, self.template, self.as_numpy)
 
 
+class LogNormalMarginals(NamedTuple):
+    """The distributions of the exponentials of values."""
+
+    log: Marginals
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...), -inf unless it is positive."""
+        log = y.clamp_min(torch.finfo(y.dtype).tiny).log()
+        return torch.where(y > 0, self.log.log_prob(log) - log, -torch.inf)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...)."""
+        return self.log.cdf(y.clamp_min(0).log())
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...)."""
+        return self.log.quantile(p).exp()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class LogNormal:
-    """The joint log-normal distribution of exp(value) for Gaussian values.
+class LogNormal(Prediction):
+    """The joint log-normal distribution of exp(value) for Gaussian values. Methods are those of `Prediction`.
 
     It suits positive targets that span orders of magnitude. After `gp.fit(X, np.log(y))`, `gp.predict(X_new).exp()` is
     the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
@@ -573,76 +599,54 @@ class LogNormal:
         ([True, True], (2,))
     """
 
-    log: Prediction
+    log: Prediction = field(kw_only=True)
+    _has_closed_form = False
 
-    def observed(self) -> "LogNormal":
+    def observed(self, exposure: Any = None) -> "LogNormal":
         """Return the distribution of observations, with multiplicative noise.
+
+        Args:
+            exposure: It must be None.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
-        check_closed_form(self.log.of_observations is None, NO_LOGARITHM)
-        return LogNormal(self.log.observed())
+        check_closed_form(self.of_observations is None, NO_LOGARITHM)
+        return self.log.observed(exposure).exp()
 
     @property
     def median(self) -> Any:
         """The medians, (n,) or (n, k)."""
         return self.quantile(0.5)
 
-    @property
-    def mean(self) -> Any:
-        """The means, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor())
+    @kept
+    def marginals(self) -> Marginals:
+        """Return the marginal distributions of the exponentials."""
+        return LogNormalMarginals(self.log.marginals())
 
-    @property
-    def variance(self) -> Any:
-        """The marginal variances, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor() ** 2 * self.log.variance_tensor().expm1())
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint distribution, (s, n) or (s, n, k), float64 tensor."""
+        return self.log.draws(count, generator).exp()
 
-    @property
-    def std(self) -> Any:
-        """The marginal standard deviations, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor() * self.log.variance_tensor().expm1().clamp_min(0).sqrt())
-
-    @property
-    def covariance(self) -> Any:
-        """The covariance matrix, (n, n) or (n, n, k)."""
-        covariance, mean = self.log.covariance_tensor(), self.mean_tensor()
-        return self._as_log(mean[:, None] * mean * covariance.expm1())
-
-    def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        return self._as_log(torch.as_tensor(self.log.quantile(probability)).to(self.log.scale).exp())
-
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the lower and upper ends of central intervals with a level, (n,) or (n, k) each."""
-        return _interval(self, level)
-
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, one number or (n,) or (n, k)."""
-        return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
-
-    def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value, (n,) or (n, k), -inf unless it is positive."""
-        values = check_values(y, self.log.mean_tensor())
-        log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        log_prob = torch.as_tensor(self.log.log_prob(log)).to(log) - log
-        return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
-
-    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution as in `Prediction.sample`, (s, n) or (s, n, k)."""
-        return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
-
+    @computed
     def mean_tensor(self) -> Tensor:
         """Return the means (n,) or (n, k), float64 tensor."""
         variance = self.log.variance_tensor()
         return (self.log.mean_tensor() + variance / 2).exp()
 
+    @computed
+    def variance_tensor(self) -> Tensor:
+        """Return the marginal variances (n,) or (n, k), float64 tensor."""
+        return self.mean_tensor() ** 2 * self.log.variance_tensor().expm1()
+
+    @computed
+    def covariance_tensor(self) -> Tensor:
+        """Return the covariance (n, n) or (n, n, k), float64 tensor."""
+        covariance, mean = self.log.covariance_tensor(), self.mean_tensor()
+        return mean[:, None] * mean * covariance.expm1()
+
     def __repr__(self) -> str:
         return f"LogNormal({self.log})"
-
-    def _as_log(self, value: Tensor) -> Any:
-        return in_caller_form(value, self.log.template, self.log.as_numpy)
 
 
 @dataclass(frozen=True)
@@ -688,10 +692,3 @@ def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
     root = covariance_root(noise)
     return torch.randn(*count, root.shape[1], generator=generator, dtype=torch.float64) @ root.mT
-
-
-def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
-    p = check_level(level)
-    low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
-    return low, high

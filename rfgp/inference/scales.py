@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.distributions import (
+    CHUNK_SIZE,
     Distribution,
     InputBlocks,
     MarginalMixture,
@@ -42,8 +43,6 @@ MAX_NONLINEAR_COLUMNS = 20
 """The maximum number of columns with nonlinear features of their own, tanh(2 x) and |x|."""
 _NUM_HARMONICS = 3
 """The number of sines and cosines of the mean."""
-_CHUNK = 2**16
-"""The number of points whose features are in memory."""
 
 
 NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
@@ -143,17 +142,9 @@ class ScaleBasis:
     @property
     def blocks(self) -> Tensor:
         """The number of the block of each feature, (F,)."""
-        d = len(self.columns)
-        sizes = [
-            1,
-            1,
-            2 * _NUM_HARMONICS,
-            d,
-            2 * d if d <= MAX_NONLINEAR_COLUMNS else 0,
-            1,
-            len(self.phases) if d else 0,
-        ]
-        return torch.cat([torch.full((size,), block) for block, size in enumerate(sizes)])
+        none = self.frequencies.new_zeros(0)
+        parts = self._blocks(none.expand(len(self.columns), 0).mT, none, none)
+        return torch.cat([torch.full((part.shape[1],), block) for block, part in enumerate(parts)])
 
     def __call__(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the features at n points, (n, F).
@@ -163,19 +154,19 @@ class ScaleBasis:
             mean: The predicted means, (n,).
             variance: The predictive variances, (n,).
         """
-        x, d = _standardized(inputs.double()[:, self.columns], self.column_ranges), len(self.columns)
-        u = _standardized(mean, self.mean_range)
+        x, u = _standardized(inputs.double()[:, self.columns], self.column_ranges), _standardized(mean, self.mean_range)
+        return torch.cat(self._blocks(x, u, _standardized(variance.log(), self.variance_range)), dim=1)
+
+    def _blocks(self, x: Tensor, u: Tensor, log_variance: Tensor) -> list[Tensor]:
+        """Return the blocks of features of standardized columns (n, d), means (n,) and log T (n,)."""
         angles = torch.arange(1, _NUM_HARMONICS + 1) * u[:, None] / 1.5
         harmonics = torch.cat([angles.sin(), angles.cos()], dim=1) / math.sqrt(_NUM_HARMONICS)
-        parts = [torch.ones_like(u)[:, None], u[:, None], harmonics]
-        if d:
-            parts.append(x / math.sqrt(d))
-        if 0 < d <= MAX_NONLINEAR_COLUMNS:
-            parts.append(torch.cat([(2 * x).tanh(), x.abs() - 0.8], dim=1) / math.sqrt(d))
-        parts.append(_standardized(variance.log(), self.variance_range)[:, None])
-        if d:
-            parts.append(math.sqrt(2 / max(len(self.phases), 1)) * (x @ self.frequencies + self.phases).cos())
-        return torch.cat(parts, dim=1)
+        d, scale = x.shape[1], math.sqrt(max(x.shape[1], 1))
+        few = x if d <= MAX_NONLINEAR_COLUMNS else x[:, :0]
+        nonlinear = torch.cat([(2 * few).tanh(), few.abs() - 0.8], dim=1) / scale
+        waves = math.sqrt(2 / max(len(self.phases), 1)) * (x @ self.frequencies + self.phases).cos()
+        linear = torch.ones_like(u)[:, None], u[:, None], harmonics, x / scale, nonlinear, log_variance[:, None]
+        return [*linear, waves if d else waves[:, :0]]
 
 
 def _unit(values: Tensor) -> Tensor:
@@ -322,7 +313,7 @@ class PointScales:
             return self.own_nodes
         (weights, means, variances), parts, start = self.members(), [], 0
         mean, total = weights @ means, weights @ variances
-        for x in chunks_of(self.inputs, _CHUNK):
+        for x in chunks_of(self.inputs, CHUNK_SIZE):
             points = slice(start, start + len(x))
             parts.append(self.model.nodes(x.cpu(), mean[points], total[points]))
             start += len(x)
