@@ -126,7 +126,7 @@ def _mean_distance(mean: Tensor, deviation: Tensor) -> Tensor:
 
 def _crps_of_mixture(y: Tensor, mixture: Any) -> float:
     """Return the mean of E |Y - y| - E |Y - Y'| / 2 from absolute moments of Gaussians."""
-    parts = list(zip(mixture.weights, mixture.means, mixture.variances, strict=True))
+    parts = list(zip(mixture.weights, mixture.means, mixture.squares, strict=True))
     score = torch.zeros_like(y)
     for weight, mean, variance in parts:
         score = score + weight * _mean_distance(y - mean, variance.sqrt())

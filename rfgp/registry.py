@@ -24,6 +24,19 @@ class Registry(Generic[T]):
         self.role = role
         self.classes = dict(classes)
 
+    def add(self, name: str, kind: type[T]) -> None:
+        """Add a class, which files of models then may name.
+
+        Args:
+            name: The name of the class.
+            kind: The class.
+
+        Raises:
+            InvalidArgumentError: If the name belongs to another class.
+        """
+        if self.classes.setdefault(name, kind) is not kind:
+            raise InvalidArgumentError(f"A {self.role} must have a new name, got {name!r}. Choose another one.")
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the classes."""

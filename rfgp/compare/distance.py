@@ -129,7 +129,7 @@ def _check(model: GP, now: GPState) -> None:
 
 def _distance(now: GPState, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
     """Return the divergence of predictive distributions at points (q, d)."""
-    marginals = now.process.at(points)
+    marginals = now.latent(points)
     mean = marginals.mean() + mean_and_noise(now.hyperparameters)[0]
     first, second = exact.variance + noise, marginals.variance() + noise
     ratio = first / second

@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
         """
         mean, noise = mean_and_noise(state.hyperparameters.detached())
         with torch.no_grad():
-            latent = state.process.at(held_out.inputs)
+            latent = state.latent(held_out.inputs)
             means = latent.mean() + mean
             variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
             log_prob = normal_log_prob(held_out.targets, means, variance).sum(1)

@@ -4,7 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank.posterior import extensions
-from rfgp.solvers.role import LatentOperator
+from rfgp.solvers.role import LatentOperator, known_terms
 from rfgp.torch_context import with_torch_defaults
 
 # --- Conversion of arguments and results of predictions between arrays and tensors -----------------------------------
@@ -126,6 +127,7 @@ def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | 
 
 # --- A cache of results that is safe with gradients ------------------------------------------------------------------
 
+D = TypeVar("D")
 T = TypeVar("T")
 
 
@@ -152,16 +154,13 @@ class ResultCache:
     def __init__(self) -> None:
         self._results: dict[tuple[str, bool], Any] = {}
 
-    def get(self, name: str, compute: Callable[[], T], *, keep: bool = True) -> T:
+    def get(self, name: str, compute: Callable[[], T]) -> T:
         """Return the result of a name, and compute it if necessary.
 
         Args:
             name: The name of the result.
             compute: A function that returns the result.
-            keep: Whether to keep the result. If False, it is computed at every call. The default is True.
         """
-        if not keep:
-            return compute()
         modes = (True,) if torch.is_grad_enabled() else (False, True)
         for mode in modes:
             if (name, mode) in self._results:
@@ -183,6 +182,21 @@ class ResultCache:
 
     def __reduce__(self) -> tuple[type["ResultCache"], tuple[()]]:
         return ResultCache, ()
+
+
+def kept(method: Callable[[D], T]) -> Callable[[D], T]:
+    """Return a method whose result is kept in the `ResultCache` `_cache` of its object.
+
+    Args:
+        method: The method, which returns a tensor or a nested tuple of tensors.
+    """
+
+    @wraps(method)
+    def inner(self: D) -> T:
+        cache: ResultCache = vars(self)["_cache"]
+        return cache.get(method.__name__, lambda: method(self))
+
+    return inner
 
 
 def _tensors_in(result: Any) -> Iterator[Tensor]:
@@ -217,8 +231,8 @@ class Distribution(ABC):
     The k outputs of a function share one covariance. C functions that do not share it have variances (n, C),
     covariances (n, n, C) and a root (C n, r), function by function.
 
-    Mean, variance, covariance and root are computed at the first call. They are cached unless gradients may be needed
-    (`requires_grad`). They must not be changed in place.
+    Mean, variance, covariance and root are computed at the first call, and kept unless they require a gradient. They
+    must not be changed in place.
 
     Attributes:
         noise: The distribution of the log noise at the points. If None, the noise is not a function of the inputs.
@@ -226,27 +240,27 @@ class Distribution(ABC):
 
     noise: "Distribution | None" = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False, repr=False)
+    not_divided: ClassVar[str] = (
+        "This prediction is not divided into terms. Select terms of predict(X), before observed(), centered() or "
+        "linear()."
+    )
+    """The error message of a distribution without terms."""
 
-    @property
     @abstractmethod
-    def requires_grad(self) -> bool:
-        """Whether an input of the distribution requires a gradient."""
-
     def mean(self) -> Tensor:
         """Return the mean, (n, k)."""
-        return self._cached("mean", self._mean)
 
+    @abstractmethod
     def variance(self) -> Tensor:
         """Return the marginal variances (n,), or (n, C) of C functions."""
-        return self._cached("variance", self._variance)
 
+    @abstractmethod
     def covariance(self) -> Tensor:
         """Return the covariance (n, n), or (n, n, C) of C functions."""
-        return self._cached("covariance", self._covariance)
 
+    @abstractmethod
     def root(self) -> Tensor:
         """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
-        return self._cached("root", self._root)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, k), or (count, n, C) of C functions.
@@ -281,41 +295,62 @@ class Distribution(ABC):
         weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
         return LinearFunctionals(self, weights, mean.new_zeros(()))
 
-    def _cached(self, name: str, compute: Callable[[], T]) -> T:
-        return self._cache.get(name, compute, keep=not self.requires_grad)
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points, or None if the values are not at points, or points are read in blocks."""
+        return None
 
-    @abstractmethod
-    def _mean(self) -> Tensor: ...
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of all terms.
 
-    @abstractmethod
-    def _variance(self) -> Tensor: ...
+        Raises:
+            InvalidArgumentError: If the distribution is not divided into terms.
+        """
+        raise InvalidArgumentError(self.not_divided)
 
-    @abstractmethod
-    def _covariance(self) -> Tensor: ...
+    def of(self, *names: str) -> "Distribution":
+        """Return the distribution of the sum of some terms.
 
-    @abstractmethod
-    def _root(self) -> Tensor: ...
+        Args:
+            names: The names of the terms.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        raise InvalidArgumentError(self.not_divided)
+
+    def cross_covariance(self, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the covariance between two sums of terms, (n, n), or (n, n, C) of C functions.
+
+        Args:
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
+
+        Raises:
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
+        """
+        raise InvalidArgumentError(self.not_divided)
 
 
 LevelBlock = WeightBlock | PrecisionBlock
 """A block that may have new levels."""
 CHUNK_SIZE = 2**14
-"""The number of points whose new levels are read at once."""
+"""The number of points whose new levels, scales or integrals over the latent function are computed at once."""
 FUNCTION_COST = 2**15
 """The square of the number of points beyond which a draw as a function costs less than a root, per draw.
 
 A root of 300 points takes as long as 3 draws as functions, and one of 2,000 points as long as 120."""
 
 
-def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
+def blocks_with_new_levels(prior: Prior) -> tuple[LevelBlock, ...]:
     """Return the blocks of a prior that may have new levels.
 
     Args:
         prior: The prior.
-        names: The names of the blocks. If None, all of them.
     """
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions]
-    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
+    return tuple(block for block in blocks if block.new_levels is not None)
 
 
 def prior_kernel(prior: Prior, inputs: Tensor, memory: float | None) -> Tensor:
@@ -342,22 +377,66 @@ class LatentDistribution(Distribution):
     the pass over the chunks that computes the variances also computes the mean.
 
     Attributes:
-        posterior: The posterior.
+        posterior: The posterior, of all terms or of some.
         inputs: The points, a table (n, d) or positions (n,), or blocks of them.
         memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
         blocks: The blocks that may have levels without training rows, or points outside the box of a lattice.
+        names: The names of the terms of the sum. If None, all terms.
     """
 
     posterior: Posterior
     inputs: Tensor | InputBlocks
     memory: float | None = None
     blocks: tuple[LevelBlock, ...] = ()
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def at(cls, posterior: Posterior, inputs: Tensor | InputBlocks, memory: float | None) -> "LatentDistribution":
+        """Return the distribution of the sum of all terms, with that of the log noise if it has one.
+
+        Args:
+            posterior: The posterior of all terms.
+            inputs: The points, (n, d), or positions (n,), or blocks of them.
+            memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
+        """
+        process = posterior.noise_process
+        noise = None if process is None else cls.at(process, inputs, memory)
+        return cls(posterior, inputs, memory, blocks_with_new_levels(posterior.prior), noise=noise)
 
     @property
-    def requires_grad(self) -> bool:
-        """Whether the points or parameters of the prior require a gradient."""
-        is_input = isinstance(self.inputs, Tensor) and self.inputs.requires_grad
-        return is_input or any(parameter.requires_grad for parameter in self.posterior.prior.parameters)
+    def num_points(self) -> int | None:
+        """The number n of points, or None if they are read in blocks."""
+        return len(self.inputs) if isinstance(self.inputs, Tensor) else None
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of all terms of the prior."""
+        return self.posterior.prior.names
+
+    def of(self, *names: str) -> "LatentDistribution":
+        """Return the distribution of the sum of some terms."""
+        blocks = tuple(block for block in self.blocks if block.name in names)
+        return replace(self, posterior=self.posterior.of(names), blocks=blocks, names=names, noise=None)
+
+    def differentiated(self, column: int) -> "LatentDistribution":
+        """Return the distribution of the derivative of the function in a column.
+
+        Args:
+            column: The index of the column among those of the inputs.
+
+        Raises:
+            InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
+        """
+        return replace(self, posterior=self.posterior.differentiated(column), blocks=(), noise=None)
+
+    def cross_covariance(self, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the covariance between two sums of terms, (n, n), or (n, n, C) of C functions."""
+        inputs, names = in_memory(self.inputs), [known_terms(self.posterior.prior, names) for names in (first, second)]
+        check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
+        base = self.posterior.cross_covariance(inputs, *names)
+        blocks = (block for block in self.blocks if block.name in names[0] and block.name in names[1])
+        new = (block.new_covariance(inputs, inputs) for block in blocks)
+        return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, k), by weights if possible.
@@ -367,12 +446,11 @@ class LatentDistribution(Distribution):
             generator: A generator on the CPU.
         """
         if self.blocks:
-            known = self._cached("without new levels", lambda: replace(self, blocks=()))
-            return self._with_new_effects(known.sample(count, generator), generator)
+            return self._with_new_effects(self._known().sample(count, generator), generator)
         values = self.posterior.sample_values(len(in_memory(self.inputs)), count, generator)
         if values is None:
             return super().sample(count, generator)
-        return torch.cat([values(x) for x in _chunks(self.inputs, self._chunk_size)], dim=1)
+        return torch.cat([values(x) for x in chunks_of(self.inputs, self._chunk_size)], dim=1)
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
@@ -385,22 +463,27 @@ class LatentDistribution(Distribution):
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
-    def _mean(self) -> Tensor:
+    @kept
+    def mean(self) -> Tensor:
+        """Return the mean, (n, k)."""
         return torch.cat(list(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected))))
 
-    def _variance(self) -> Tensor:
+    @kept
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,), or (n, C) of C functions."""
         if self._is_one_chunk:
             variance = self.posterior.variance(*self._joint())
         else:
             means, variance = map(torch.cat, zip(*self._over_chunks(self.posterior.moments), strict=True))
-            if not self.requires_grad:
-                self._cache.put("mean", means)
+            self._cache.put("mean", means)
         if not self.blocks:
             return variance
         new = self._new_variance()
         return variance + (new[:, None] if variance.ndim > 1 else new)
 
-    def _covariance(self) -> Tensor:
+    @kept
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n), or (n, n, C) of C functions."""
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions)
         covariance, rows = self.posterior.covariance(*self._joint()), self._new_rows()
         if not len(rows):
@@ -410,7 +493,9 @@ class LatentDistribution(Distribution):
             (rows[:, None], rows), new[..., None] if covariance.ndim > 2 else new, accumulate=True
         )
 
-    def _root(self) -> Tensor:
+    @kept
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
         check_joint_fits(len(in_memory(self.inputs)), self.memory, self.posterior.num_functions**2)
         root, rows = self.posterior.root(*self._joint()), self._new_rows()
         if not len(rows):
@@ -422,9 +507,13 @@ class LatentDistribution(Distribution):
 
     # --- the effects of new levels ----------------------------------------------------------------
 
+    @kept
+    def _known(self) -> "LatentDistribution":
+        return replace(self, blocks=())
+
     def _new_variance(self) -> Tensor:
         """Return the variances of new levels, (n,)."""
-        chunks = (self.inputs,) if isinstance(self.inputs, Tensor) else self.inputs.blocks(CHUNK_SIZE)
+        chunks = chunks_of(self.inputs, CHUNK_SIZE)
         return torch.cat([torch.stack([block.new_variance(x) for block in self.blocks]).sum(0) for x in chunks])
 
     def _new_rows(self) -> Tensor:
@@ -488,7 +577,7 @@ class LatentDistribution(Distribution):
         if self._is_one_chunk:
             yield read(*self._joint())
             return
-        for x in _chunks(self.inputs, self._chunk_size):
+        for x in chunks_of(self.inputs, self._chunk_size):
             yield read(x, self.posterior.project(x))
 
     def _joint(self) -> tuple[Tensor, Any]:
@@ -496,7 +585,10 @@ class LatentDistribution(Distribution):
         inputs = in_memory(self.inputs)
         if not self._is_one_chunk:
             return inputs, self.posterior.project(inputs)
-        return inputs, self._cached("projection", lambda: self.posterior.project(inputs))
+        parameters = self.posterior.prior.parameters
+        if inputs.requires_grad or any(parameter.requires_grad for parameter in parameters):
+            return inputs, self.posterior.project(inputs)  # a backward pass may free its graph
+        return inputs, self._cache.get("projection", lambda: self.posterior.project(inputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -513,11 +605,6 @@ class LinearFunctionals(Distribution):
     weights: Tensor
     shift: Tensor
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether the weights or the values require a gradient."""
-        return self.weights.requires_grad or self.latent.requires_grad
-
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values of the functionals from their joint distribution, (count, m, k).
 
@@ -532,18 +619,26 @@ class LinearFunctionals(Distribution):
         roots = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
         return roots @ roots.mT
 
-    def _mean(self) -> Tensor:
+    @kept
+    def mean(self) -> Tensor:
+        """Return the mean, (n, k)."""
         return self.weights @ (self.latent.mean() + self.shift)
 
-    def _variance(self) -> Tensor:
+    @kept
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,), or (n, C) of C functions."""
         variance = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
         return variance if variance.ndim == 1 else variance.mT
 
-    def _covariance(self) -> Tensor:
+    @kept
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n), or (n, n, C) of C functions."""
         covariance = self.weights @ self._by_function() @ self.weights.mT
         return covariance if covariance.ndim == 2 else covariance.movedim(0, -1)
 
-    def _root(self) -> Tensor:
+    @kept
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
         return torch.cat([self.weights @ root for root in torch.split(self.latent.root(), self.weights.shape[1])])
 
     def _by_function(self) -> Tensor:
@@ -570,26 +665,25 @@ class MarginalDistribution(Distribution):
     means: Tensor
     variances: Tensor
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether the means or the variances require a gradient."""
-        return self.means.requires_grad or self.variances.requires_grad
-
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
         return self.variances
 
-    def _mean(self) -> Tensor:
+    def mean(self) -> Tensor:
+        """Return the mean, (n, k)."""
         return self.means
 
-    def _variance(self) -> Tensor:
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,), or (n, C) of C functions."""
         return self.variances if self.variances.ndim == 1 else self.variances.diagonal(dim1=1, dim2=2)
 
-    def _covariance(self) -> Tensor:
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n), or (n, n, C) of C functions."""
         raise InvalidArgumentError("A marginal distribution has no covariance. Use its mean and variance.")
 
-    def _root(self) -> Tensor:
-        return self._covariance()
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
+        return self.covariance()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
@@ -629,8 +723,13 @@ def check_joint_fits(num_points: int, memory: float | None = None, num_matrices:
     )
 
 
-def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
-    """Return inputs (n, ...) in chunks of at most `size` points of similar lengths."""
+def chunks_of(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
+    """Return inputs (n, ...) in chunks of similar lengths.
+
+    Args:
+        inputs: The inputs, (n, ...), or blocks of them.
+        size: The largest number of points of a chunk, which blocks exceed slightly.
+    """
     if isinstance(inputs, Tensor):
         return torch.tensor_split(inputs, max(1, -(-len(inputs) // size)))
     return inputs.blocks(size)
@@ -696,61 +795,46 @@ class NormalMarginals(NamedTuple):
         return self.mean + self.variance.clamp_min(0).sqrt() * standard
 
 
-NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
-NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 _MAX_STEPS = 80
 """The maximum number of steps of a search for a quantile."""
 
 
-@dataclass(frozen=True, eq=False)
-class MarginalMixture:
-    """Marginal distributions of observations at n points: mixtures of Student-t or normal distributions.
+class MarginalMixture(NamedTuple):
+    """Marginal distributions of observations at n points: mixtures of p Student-t or normal distributions.
 
     Attributes:
-        weights: The weights of the members, (c,).
-        means: Their means, (c, n).
-        variances: Their predictive variances, (c, n).
-        nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
+        weights: The weights of the parts, (p,).
+        means: Their means, (p, n) or (1, n).
+        squares: Their squared scales, (p, n).
         df: The degrees of freedom, or inf.
-        floor: The smallest squared scale.
-        ceiling: The largest part of a predictive variance that is scaled. Far from all rows the prior variance is kept.
 
     Examples:
-        >>> one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
-        >>> mixture = MarginalMixture(one[0], zero, one, zero, math.inf)
+        >>> one = torch.ones(1, 1, dtype=torch.float64)
+        >>> mixture = MarginalMixture(one[0], 0 * one, one, math.inf)
         >>> round(mixture.quantile(torch.tensor([0.975], dtype=torch.float64)).item(), 3)
         1.96
     """
 
     weights: Tensor
     means: Tensor
-    variances: Tensor
-    nodes: Tensor
+    squares: Tensor
     df: float
-    floor: float = 0.0
-    ceiling: float = math.inf
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities at y, (n,)."""
-        y = y.to(self.means)
-        parts = [w.log() + _t_log_prob(y - mean, square, self.df) for w, mean, square in self._parts()]
-        return torch.logsumexp(torch.stack(parts), dim=0)
+        parts = _t_log_prob(y.to(self.means) - self.means, self.squares, self.df)
+        return torch.logsumexp(self.weights.log()[:, None] + parts, dim=0)
 
     def interval_log_prob(self, y: Tensor, width: float) -> Tensor:
         """Return log(P(y - width / 2 < Y < y + width / 2) / width), (n,)."""
-        total = torch.zeros_like(y)
-        for w, mean, square in self._parts():
-            scale, left, half = square.sqrt(), -(y - mean).abs(), 0.5 * width
-            mass = (_cdf(left + half, scale, self.df) - _cdf(left - half, scale, self.df)) / width
-            density = _t_log_prob(y - mean, square, self.df).exp()
-            total = total + w * torch.where(half < 1e-3 * scale, density, mass)
-        return total.clamp_min(1e-300).log()
+        scale, left, half = self.squares.sqrt(), -(y - self.means).abs(), 0.5 * width
+        mass = (_cdf(left + half, scale, self.df) - _cdf(left - half, scale, self.df)) / width
+        density = _t_log_prob(left, self.squares, self.df).exp()
+        return (self.weights @ torch.where(half < 1e-3 * scale, density, mass)).clamp_min(1e-300).log()
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of values up to y, (n,)."""
-        y = y.to(self.means)
-        parts = (w * _cdf(y - mean, square.sqrt(), self.df) for w, mean, square in self._parts())
-        return sum(parts, start=torch.zeros_like(y))
+        return self.weights @ _cdf(y.to(self.means) - self.means, self.squares.sqrt(), self.df)
 
     def quantile(self, p: Tensor) -> Tensor:
         """Return the quantiles at probabilities p, (n,), by Newton steps within brackets.
@@ -760,7 +844,7 @@ class MarginalMixture:
         with torch.no_grad():
             p = p.to(self.means)
             standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
-            ends = torch.stack([mean + square.sqrt() * standard for _, mean, square in self._parts()])
+            ends = self.means + self.squares.sqrt() * standard
             low, high = ends.amin(0), ends.amax(0)
             y, tolerance = (low + high) / 2, 1e-13 * (1 + ends.abs().amax(0))
             for _ in range(_MAX_STEPS):
@@ -772,31 +856,14 @@ class MarginalMixture:
                 done, y = bool(((new - y).abs() <= tolerance).all()), new
                 if done:
                     break
-        if not (self.means.requires_grad or self.variances.requires_grad or self.nodes.requires_grad):
+        if not (self.means.requires_grad or self.squares.requires_grad):
             return y
         return y - (self.cdf(y) - p) / self.log_prob(y).exp().detach()
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and variances, (n,) each."""
-        mean = self.weights @ self.means
-        spread = self.weights @ (self.means - mean).square()
-        return mean, spread + variance_ratio(self.df) * (self.weights @ self.expected_squares())
-
-    def expected_squares(self) -> Tensor:
-        """Return the means over g of the squared scales of each member, (c, n)."""
-        return self.variances + (factors(self.nodes) - 1) * self.variances.clamp_max(self.ceiling) + self.floor
-
-    def _parts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the weight of each part, 0-d, with its means and squared scales (n,)."""
-        node_weights = NODE_WEIGHTS if len(self.nodes) > 1 else self.weights.new_ones(1)
-        for w, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
-            for q, g in zip(node_weights, self.nodes, strict=True):
-                yield w * q, mean, variance + g.expm1() * variance.clamp_max(self.ceiling) + self.floor
-
-
-def factors(nodes: Tensor) -> Tensor:
-    """Return the means of e^g (n,), given the nodes of g, (q, n)."""
-    return NODE_WEIGHTS @ nodes.exp() if len(nodes) > 1 else nodes[0].exp()
+        mean = self.weights @ self.means.expand_as(self.squares)
+        return mean, self.weights @ ((self.means - mean).square() + variance_ratio(self.df) * self.squares)
 
 
 def variance_ratio(df: float) -> float:

@@ -24,15 +24,14 @@ from rfgp.inference.distributions import (
     LinearFunctionals,
     MarginalMixture,
     blocks_with_new_levels,
-    check_joint_fits,
     in_memory,
-    read_draws,
+    kept,
 )
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.parameters import ParameterValues
 from rfgp.solvers import Inference, Posterior
-from rfgp.solvers.role import Functions, Shape, known_terms
+from rfgp.solvers.role import Functions, Shape
 from rfgp.threads import computed
 
 # --- Posteriors composed of the posteriors of several functions ------------------------------------------------------
@@ -44,8 +43,8 @@ NOISE_PREFIX = "noise"
 
 
 @dataclass(frozen=True, eq=False)
-class SeveralPosteriors(Posterior):
-    """The posteriors of several functions, or of one function under several models.
+class IndependentFunctions(Posterior):
+    """The posterior of C independent functions.
 
     Attributes:
         members: The posterior of each, with one output.
@@ -70,10 +69,6 @@ class SeveralPosteriors(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of the tensors of all members by name."""
         return numbered(member.shapes(n, 1) for member in self.members)
-
-
-class IndependentFunctions(SeveralPosteriors):
-    """The posterior of C independent functions, each of which is a member."""
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
         """Return the projections of n points, such as (n, F), one for each function."""
@@ -151,9 +146,7 @@ def saved_shapes(posterior: Posterior, n: int, k: int) -> dict[str, Shape]:
     return posterior.shapes(n, k) | ({} if noise is None else prefixed(NOISE_PREFIX, noise.shapes(n, k)))
 
 
-def block_diagonal(
-    blocks: Iterable[Tensor],  # (n, r) each
-) -> Tensor:  # (C n, C r)
+def block_diagonal(blocks: Iterable[Tensor]) -> Tensor:
     """Return the block-diagonal matrix of the given blocks.
 
     Args:
@@ -273,10 +266,8 @@ class MixtureInference(Inference):
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePosterior(SeveralPosteriors):
-    """The posteriors of the members of a mixture, with the moments of the mixture.
-
-    Methods have the arguments of those of `Posterior`.
+class MixturePosterior(IndependentFunctions):
+    """The posteriors of the functions of the members of a mixture.
 
     Attributes:
         weights: The weights of the members, which sum to one.
@@ -310,27 +301,8 @@ class MixturePosterior(SeveralPosteriors):
             inputs: The points.
             memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
         """
-        members = tuple(
-            LatentDistribution(member, inputs, memory, blocks_with_new_levels(member.prior, None))
-            for member in self.members
-        )
+        members = tuple(LatentDistribution.at(member, inputs, memory) for member in self.members)
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
-
-    def project(self, inputs: Tensor) -> "MixtureDistribution":
-        """Return the distribution at n points, (n, d) or (n,)."""
-        return self.at(inputs)
-
-    def mean(self, projected: "MixtureDistribution") -> Tensor:
-        """Return the posterior mean, (n, 1)."""
-        return projected.mean()
-
-    def variance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the marginal posterior variances, (n,)."""
-        return projected.variance()
-
-    def covariance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the posterior covariance, (n, n)."""
-        return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because averages of models do not support drawing functions.
@@ -367,25 +339,35 @@ class MixtureDistribution(Distribution):
     shifts: Sequence[Tensor]
     noises: Sequence[Tensor]
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether an input of a member requires a gradient."""
-        return any(member.requires_grad for member in self.members)
+    not_divided = NO_TERMS_OF_AVERAGE
 
-    def _mean(self) -> Tensor:
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points, or None if the values are not at points."""
+        return self.members[0].num_points
+
+    @kept
+    def mean(self) -> Tensor:
+        """Return the mean, (n, 1)."""
         return _weighted_sum(self.weights, self._means())
 
-    def _variance(self) -> Tensor:
+    @kept
+    def variance(self) -> Tensor:
+        """Return the marginal variances, (n,)."""
         variances = [member.variance() for member in self.members]
         return mixture_moments(self.weights, self._means(), variances)[1]
 
-    def _covariance(self) -> Tensor:
+    @kept
+    def covariance(self) -> Tensor:
+        """Return the covariance, (n, n)."""
         means = self._means()
         differences = torch.cat(means, dim=1) - _weighted_sum(self.weights, means)
         between = differences * differences.new_tensor(self.weights) @ differences.mT
         return _weighted_sum(self.weights, [member.covariance() for member in self.members]) + between
 
-    def _root(self) -> Tensor:
+    @kept
+    def root(self) -> Tensor:
+        """Return a root of the covariance, (n, n)."""
         return covariance_root(self.covariance())
 
     def _means(self) -> list[Tensor]:
@@ -435,36 +417,34 @@ class MixturePrediction(Prediction):
     """
 
     is_mixture = True
-    _no_terms = NO_TERMS_OF_AVERAGE
 
     latent: Any
 
+    @kept
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
-        members = list(self._members(self.template))
+        members = list(self._members())
         mean = torch.stack([member.mean_tensor() for member in members])
         variance = torch.stack([member.variance_tensor().clamp_min(0) for member in members])
         weights = mean.new_tensor(self.latent.weights)
-        return MarginalMixture(weights, mean, variance, torch.zeros_like(mean[:1]), math.inf)
+        return MarginalMixture(weights, mean, variance, math.inf)
 
-    @computed
-    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw from the joint distribution, (s, n), each draw from one member."""
-        num_samples, generator = read_draws(num_samples, seed, generator)
-        weights, like = torch.tensor(self.latent.weights, dtype=torch.float64), self.latent.mean()
-        members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
-        draws = like.new_empty(num_samples, *self.mean_tensor().shape)
-        for number, member in enumerate(self._members(like)):
+        weights, mean = torch.tensor(self.latent.weights, dtype=torch.float64), self.mean_tensor()
+        members = torch.multinomial(weights, max(count, 1), True, generator=generator)[:count]
+        draws = mean.new_empty(count, *mean.shape)
+        for number, member in enumerate(self._members()):
             rows = (members == number).nonzero()[:, 0]
             if len(rows):
-                draws[rows] = member.sample(len(rows), generator=generator)
-        return self._out(draws)
+                draws[rows] = member.draws(len(rows), generator)
+        return draws
 
     @computed
     def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals with weights (m, n) or (n,)."""
         functionals = super().linear(weights)
-        members = [member.linear(weights) for member in self._members(self.template)]
+        members = [member.linear(weights) for member in self._members()]
         shifts = [torch.zeros_like(shift) for shift in self.latent.shifts]  # the functionals include them
         latent = MixtureDistribution(
             [member.latent for member in members], self.latent.weights, shifts, [member.noise for member in members]
@@ -473,174 +453,74 @@ class MixturePrediction(Prediction):
 
     def exp(self) -> LogNormal:
         """Return the log-normal distribution with these moments of the logarithm."""
-        parts = (self.latent, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
-        return LogNormal(Prediction(*parts, scales=self.scales))
+        return self.as_kind(Prediction).exp()
 
     # --- in the user's units ---------------------------------------------------------------------
 
-    def _members(self, template: Tensor) -> Iterator[Prediction]:
-        """Yield the predictions of the members, with tensors like a template, (0,)."""
-        mixture = self.latent
+    def _members(self) -> Iterator[Prediction]:
+        """Yield the predictions of the members."""
+        mixture, template = self.latent, self.template
         noises = mixture.noises if self.scales is None else self.scales.extra_noises().to(template.device)
         for member, shift, noise in zip(mixture.members, mixture.shifts, noises, strict=True):
             location = self.location + self.scale * shift[0]
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
 
 
-# --- A Gaussian process given data, of all terms or of some terms ----------------------------------------------------
+def latent_distribution(
+    posterior: Posterior, inputs: Tensor | InputBlocks, memory: float | None = None
+) -> LatentDistribution | MixtureDistribution:
+    """Return the distribution of the latent function at n points.
 
-Terms = str | Sequence[str]
-"""The name of a term, or the names of several."""
-
-
-@dataclass(frozen=True, eq=False)
-class ConditionedGP:
-    """The posterior of a sum of terms, which are the blocks of its prior.
-
-    Attributes:
-        posterior: The posterior.
-        names: The names of the terms of the sum. If None, all terms.
-        derivative_column: The index of the column in which the function is differentiated. If None, it is not
-            differentiated.
+    Args:
+        posterior: The posterior, or that of the members of an average.
+        inputs: The points, (n, d), or positions (n,), or blocks of them.
         memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
     """
-
-    posterior: Posterior
-    names: tuple[str, ...] | None = None
-    derivative_column: int | None = None
-    memory: float | None = None
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """The names of all terms of the prior."""
-        return self.posterior.prior.names
-
-    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
-        """Return the distribution of the latent function at n inputs.
-
-        Args:
-            inputs: The points, (n, d), or positions (n,), or blocks of them.
-        """
-        if isinstance(self.posterior, MixturePosterior):
-            return self.posterior.at(inputs, self.memory)
-        noise = self.posterior.noise_process
-        of_noise = None if noise is None else ConditionedGP(noise, memory=self.memory).at(inputs)
-        is_slope = self.derivative_column is not None
-        blocks = () if is_slope else blocks_with_new_levels(self.posterior.prior, self.names)
-        return LatentDistribution(self.posterior, inputs, self.memory, blocks, noise=of_noise)
-
-    def of(self, *terms: str) -> "ConditionedGP":
-        """Return the process of the sum of some terms.
-
-        Args:
-            terms: The names of the terms.
-
-        Raises:
-            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
-        """
-        return replace(self, posterior=self.posterior.of(terms), names=terms)
-
-    def differentiated(self, column: int) -> "ConditionedGP":
-        """Return the process of the derivative of the function in a column.
-
-        Args:
-            column: The index of the column among those of the inputs.
-
-        Raises:
-            InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
-        """
-        return replace(self, posterior=self.posterior.differentiated(column), derivative_column=column)
-
-    def without(self, *terms: str) -> "ConditionedGP":
-        """Return the process of the sum of all other terms.
-
-        Args:
-            terms: The names of the terms that are left out.
-
-        Raises:
-            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
-                terms.
-        """
-        left_out = known_terms(self.posterior.prior, terms)
-        return self.of(*(name for name in self.terms if name not in left_out))
-
-    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance between two sums of terms at n inputs.
-
-        Args:
-            inputs: The points, (n, d) or (n,).
-            first: The names of the terms of the first sum, along the rows, or one name.
-            second: The names of the terms of the second sum, along the columns, or one name.
-
-        Returns:
-            The covariance (n, n), or (n, n, C) for C functions that do not share it.
-
-        Raises:
-            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
-        """
-        given = ([terms] if isinstance(terms, str) else terms for terms in (first, second))
-        names = [known_terms(self.posterior.prior, terms) for terms in given]
-        check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
-        both = [name for name in names[0] if name in names[1]]
-        blocks = blocks_with_new_levels(self.posterior.prior, both)
-        base = self.posterior.cross_covariance(inputs, *names)
-        new = (block.new_covariance(inputs, inputs) for block in blocks)
-        return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
+    if isinstance(posterior, MixturePosterior):
+        return posterior.at(inputs, memory)
+    return LatentDistribution.at(posterior, inputs, memory)
 
 
 # --- Integrals of the latent function over boxes, by products of Gauss-Legendre rules ---------------------------------
 
-RULES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-"""The numbers of nodes of a box, in the order in which they are tried."""
-ERRORS = ((256, 1e-7), (1024, 1e-5), (4096, 1e-3))
-"""The largest relative errors of prior variances, with the largest numbers of nodes for which they hold."""
+NUM_NODES = (64, 1024)
+"""The numbers of nodes of the two rules for a box. Their difference is the error of the first."""
+MAX_ERROR = 1e-7
+"""The largest relative error of prior variances with which the first rule is used."""
+MAX_DIFFERENCE = 1e-2
+"""The largest relative difference of the two rules. The error of the second is then about 1e-3 or less."""
 MIN_VARIANCE_FRACTION = 1e-6
 """The smallest variance to which an error is relative, as a fraction of the upper bound of the variance."""
 MAX_JOINT = 2**13
 """The maximum number of nodes of all boxes in total for which a joint covariance is formed."""
 
 
-@dataclass(frozen=True, eq=False)
-class BoxRule:
-    """A product of Gauss-Legendre rules in the columns in which boxes extend.
+def box_nodes(corners: Tensor, columns: Sequence[int], size: int) -> tuple[Tensor, Tensor]:
+    """Return the nodes (m, Q, D) and weights (m, Q), float64, of a product of Gauss-Legendre rules over m boxes.
 
-    Two corners (2, D) define a box. They agree in all other columns.
-
-    Attributes:
-        columns: The indices of the columns.
-        count: The number of nodes in each of them.
-        unit: The volume, in the user's units, of a box with standardized volume 1.
+    Args:
+        corners: Two opposite corners of each box, (m, 2, D). They agree in the other columns.
+        columns: The indices of the columns in which boxes extend.
+        size: The number of nodes of a box, up to rounding.
 
     Examples:
-        >>> rule = BoxRule((0,), 4)
-        >>> nodes, weights = rule.of(torch.tensor([[[0.0], [2.0]]]))
+        >>> nodes, weights = box_nodes(torch.tensor([[[0.0], [2.0]]]), (0,), 4)
         >>> round(float((weights * nodes[..., 0] ** 2).sum()), 4)  # the integral of x^2 over [0, 2]
         2.6667
     """
-
-    columns: tuple[int, ...]
-    count: int
-    unit: float = 1.0
-
-    def of(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes (m, Q, D) and their weights (m, Q), float64, of boxes.
-
-        Args:
-            corners: The corners of the boxes, (m, 2, D).
-        """
-        columns, low, sides = list(self.columns), corners[:, :1], corners[:, 1:] - corners[:, :1]
-        points, weights = (
-            torch.stack(torch.meshgrid(*[torch.from_numpy(part / 2)] * len(columns), indexing="ij"), dim=-1)
-            for part in special.roots_legendre(self.count)
-        )
-        fractions = points.new_zeros(self.count ** len(columns), corners.shape[2])
-        fractions[:, columns] = points.flatten(0, -2) + 0.5
-        volumes = self.unit * sides[:, 0, columns].double().prod(1)
-        return low + fractions.to(corners) * sides, volumes[:, None] * weights.prod(-1).flatten().to(corners.device)
+    columns, low, sides = list(columns), corners[:, :1], corners[:, 1:] - corners[:, :1]
+    points, weights = (
+        torch.stack(torch.meshgrid(*[torch.from_numpy(part / 2)] * len(columns), indexing="ij"), dim=-1)
+        for part in special.roots_legendre(round(size ** (1 / len(columns))))
+    )
+    fractions = points.new_zeros(weights[..., 0].numel(), corners.shape[2])
+    fractions[:, columns] = points.flatten(0, -2) + 0.5
+    volumes = sides[:, 0, columns].double().prod(1)
+    return low + fractions.to(corners) * sides, volumes[:, None] * weights.prod(-1).flatten().to(corners.device)
 
 
-def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:
-    """Return the quadrature for boxes.
+def box_rule(priors: Sequence[Prior], corners: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return the nodes (m, Q, D) and weights (m, Q) of the rule for boxes.
 
     The error is that of the prior variance of the integral of each term, over the widest box of each column. It does
     not depend on the targets.
@@ -649,40 +529,36 @@ def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...],
         priors: The priors of the members of a mixture, or one prior.
         corners: The corners of the boxes, (m, 2, D), standardized.
         columns: The indices of the columns in which boxes extend.
-        unit: The volume, in the user's units, of a box with standardized volume 1.
 
     Raises:
         InvalidArgumentError: If a box needs too many nodes.
     """
-    corners = corners.detach().double()
-    sides = (corners[:, 1] - corners[:, 0])[:, list(columns)]
-    widest = corners[sorted(set(sides.argmax(0).tolist()))] if len(corners) else corners
+    held = corners.detach().double()
+    sides = (held[:, 1] - held[:, 0])[:, list(columns)]
+    widest = held[sorted(set(sides.argmax(0).tolist()))] if len(held) else held
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
-    before = None
-    for size in RULES:
-        rule = BoxRule(columns, round(size ** (1 / len(columns))), unit)
-        boxes = list(zip(*rule.of(widest), strict=True))
-        with torch.no_grad():
-            moments = [_variance_of(part, *box) for part in parts for box in boxes] or [corners.new_ones(2)]
-        variances, bounds = torch.stack(moments).mT
-        if before is not None:
-            scale = torch.maximum(variances, MIN_VARIANCE_FRACTION * bounds)
-            error = float(((variances - before).abs() / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
-            if error <= next(largest for most, largest in ERRORS if size <= most):
-                return rule
-        before = variances
-    raise InvalidArgumentError(
-        f"A box must extend over few lengthscales, got one that needs more than {RULES[-1]:,} nodes. Divide it and add "
-        "up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
-    )
+    with torch.no_grad():
+        boxes = (zip(*box_nodes(widest, columns, size), strict=True) for size in NUM_NODES)
+        moments = [[_variance_of(part, *box) for box in rule for part in parts] for rule in boxes]
+    error = 0.0
+    for (few, _), (many, bound) in zip(*moments, strict=True):
+        error = max(error, float((few - many).abs() / torch.maximum(many, MIN_VARIANCE_FRACTION * bound)))
+    if error > MAX_DIFFERENCE:
+        raise InvalidArgumentError(
+            "A box must extend over few lengthscales, got one whose integral has a relative error of "
+            f"{error:.1g} with {NUM_NODES[0]} nodes. Divide it and add up the parts: "
+            "gp.integrate(lows, highs).linear(np.ones(len(lows)))."
+        )
+    return box_nodes(corners, columns, NUM_NODES[error > MAX_ERROR])
 
 
-def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:
-    """Return the prior variance of an integral and its upper bound, (2,)."""
+def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the prior variance of an integral and its upper bound, which is positive, 0-d each."""
     again = nodes.clone()  # a copy: residuals that are independent between points do not contribute
-    new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior, None))
+    new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior))
     kernel = sum(new, start=prior.kernel(nodes, again).double())
-    return torch.stack([weights @ kernel @ weights, (weights @ kernel.diagonal().clamp_min(0).sqrt()).square()])
+    bound = (weights @ kernel.diagonal().clamp_min(0).sqrt()).square()
+    return weights @ kernel @ weights, bound.clamp_min(torch.finfo(bound.dtype).tiny / MIN_VARIANCE_FRACTION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -690,126 +566,98 @@ class BoxIntegrals(Distribution):
     """The joint distribution of integrals over m boxes.
 
     Attributes:
-        process: The process of the function.
-        nodes: The nodes of the boxes, (m, Q, D).
-        weights: Their weights, (m, Q).
+        latent: The distribution of the function at the nodes of all boxes, (m Q, D).
+        weights: The weights of the nodes, (m, Q).
         shift: A constant that is added to the function, (k,) or ().
     """
 
-    process: ConditionedGP
-    nodes: Tensor
+    latent: LatentDistribution
     weights: Tensor
     shift: Tensor
 
     @property
-    def requires_grad(self) -> bool:
-        """Whether the corners or parameters of the prior require a gradient."""
-        return self._values.requires_grad
+    def terms(self) -> tuple[str, ...]:
+        """The names of all terms."""
+        return self.latent.terms
+
+    def of(self, *names: str) -> "BoxIntegrals":
+        """Return the distribution of integrals of the sum of some terms, without the constant."""
+        return replace(self, latent=self.latent.of(*names), shift=0 * self.shift)
+
+    def cross_covariance(self, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the covariance (m, m) or (m, m, C) between integrated sums of terms."""
+        joint, base = self._jointly().weights, self.latent.cross_covariance(first, second)
+        if base.ndim == 2:
+            return joint @ base @ joint.mT
+        return (joint @ base.movedim(-1, 0) @ joint.mT).movedim(0, -1)
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each box, (m, C, C)."""
         return torch.cat([box.function_covariance() for box in self._boxes()])
 
-    def _mean(self) -> Tensor:
-        values = (self._values.mean() + self.shift).reshape(*self.weights.shape, -1)
+    @kept
+    def mean(self) -> Tensor:
+        """Return the mean, (m, k)."""
+        values = (self.latent.mean() + self.shift).reshape(*self.weights.shape, -1)
         mean: Tensor = (self.weights[..., None] * values).sum(1)
         return mean
 
-    def _variance(self) -> Tensor:
+    @kept
+    def variance(self) -> Tensor:
+        """Return the marginal variances (m,), or (m, C) of C functions."""
         variance, residual = torch.cat([box.variance() for box in self._boxes()]), self._independent_variance()
         return (variance - (residual[:, None] if variance.ndim > 1 else residual)).clamp_min(0)
 
-    def _covariance(self) -> Tensor:
+    @kept
+    def covariance(self) -> Tensor:
+        """Return the covariance (m, m), or (m, m, C) of C functions."""
         covariance, residual = self._jointly().covariance(), self._independent_variance().diag()
         return covariance - (residual[..., None] if covariance.ndim > 2 else residual)
 
-    def _root(self) -> Tensor:
+    @kept
+    def root(self) -> Tensor:
+        """Return a root of the covariance of all nodes, (m, r), or (C m, r) for C functions."""
         return self._jointly().root()
 
-    @property
-    def _values(self) -> Distribution:
-        """The distribution of the function at all nodes."""
-        return self.process.at(self.nodes.flatten(0, 1))
-
-    def _boxes(self) -> list[LinearFunctionals]:
-        """Return the integral over each box."""
-        pairs = zip(self.nodes, self.weights, strict=True)
-        return [LinearFunctionals(self.process.at(nodes), weights[None], self.shift) for nodes, weights in pairs]
+    def _boxes(self) -> Iterator[LinearFunctionals]:
+        """Yield the integral over each box."""
+        nodes = in_memory(self.latent.inputs).unflatten(0, self.weights.shape)
+        for points, weights in zip(nodes, self.weights, strict=True):
+            yield LinearFunctionals(replace(self.latent, inputs=points), weights[None], self.shift)
 
     def _jointly(self) -> LinearFunctionals:
         """Return the integrals over all boxes as functionals of all nodes.
 
         Raises:
-            InvalidArgumentError: If there are too many nodes.
+            InvalidArgumentError: If the boxes have more than `MAX_JOINT` nodes in total.
         """
-        return LinearFunctionals(self._values, joint_weights(self.weights), self.shift)
+        if self.weights.numel() > MAX_JOINT:
+            raise InvalidArgumentError(
+                f"The boxes of a covariance of integrals must have at most {MAX_JOINT:,} nodes in total, got "
+                f"{len(self.weights):,} boxes with {self.weights.shape[1]:,} each. Use mean and std, or fewer boxes."
+            )
+        return LinearFunctionals(self.latent, block_diagonal(self.weights[:, None]), self.shift)
 
     def _independent_variance(self) -> Tensor:
         """Return the variances (m,) of weighted sums of residuals that are independent between nodes."""
-        posterior, names, points = self.process.posterior, self.process.names, self.nodes.flatten(0, 1)
-        blocks = [b for b in posterior.prior.weights if b.residual is not None and b.residual.is_noise]
-        total = torch.zeros_like(self.weights)
-        for block in blocks:
-            if names is None or block.name in names:
+        points, total = in_memory(self.latent.inputs), torch.zeros_like(self.weights)
+        for block in self.latent.posterior.prior.weights:
+            is_summed = self.latent.names is None or block.name in self.latent.names
+            if is_summed and block.residual is not None and block.residual.is_noise:
                 total = total + block.residual_variance(points, block.scaled(points)).reshape(total.shape)
         return (self.weights.square() * total).sum(1)
 
 
-def joint_weights(weights: Tensor) -> Tensor:
-    """Return the matrix of weights of all nodes of m boxes, (m, m Q).
+def integrals(latent: Distribution, weights: Tensor, shift: Tensor) -> Distribution:
+    """Return the joint distribution of integrals over m boxes.
 
     Args:
+        latent: The distribution of the function at the nodes of all boxes, (m Q, D).
         weights: The weights of the nodes, (m, Q).
-
-    Raises:
-        InvalidArgumentError: If the boxes have more than `MAX_JOINT` nodes in total.
-    """
-    if weights.numel() > MAX_JOINT:
-        raise InvalidArgumentError(
-            f"The boxes of a covariance of integrals must have at most {MAX_JOINT:,} nodes in total, got "
-            f"{len(weights):,} boxes with {weights.shape[1]:,} each. Use mean and std, or fewer boxes."
-        )
-    return block_diagonal(weights[:, None])
-
-
-@dataclass(frozen=True, eq=False)
-class IntegratedGP(ConditionedGP):
-    """The process of integrals over boxes.
-
-    Attributes:
-        rule: The quadrature.
         shift: A constant that is added to the function, (k,) or ().
     """
-
-    rule: BoxRule = field(kw_only=True)
-    shift: Tensor = field(kw_only=True)
-
-    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
-        """Return the joint distribution of integrals over boxes.
-
-        Args:
-            inputs: The corners of the boxes, (m, 2, D).
-        """
-        (nodes, weights), posterior = self.rule.of(in_memory(inputs)), self.posterior
-        process = ConditionedGP(posterior, self.names, memory=self.memory)
-        if not isinstance(posterior, MixturePosterior):
-            return BoxIntegrals(process, nodes, weights, self.shift)
-        members = [
-            BoxIntegrals(replace(process, posterior=member), nodes, weights, self.shift + shift)
-            for member, shift in zip(posterior.members, posterior.shifts, strict=True)
-        ]
-        zeros = [torch.zeros_like(shift) for shift in posterior.shifts]  # the integrals include them
-        return MixtureDistribution(members, posterior.weights, zeros, posterior.noises)
-
-    def of(self, *terms: str) -> "IntegratedGP":
-        """Return the process of the sum of some terms, without the constant."""
-        return replace(self, posterior=super().of(*terms).posterior, names=terms, shift=0 * self.shift)
-
-    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance (m, m) or (m, m, C) between integrated sums of terms over m boxes."""
-        nodes, weights = self.rule.of(inputs)
-        joint = joint_weights(weights)
-        base = super().cross_covariance(nodes.flatten(0, 1), first, second)
-        if base.ndim == 2:
-            return joint @ base @ joint.mT
-        return (joint @ base.movedim(-1, 0) @ joint.mT).movedim(0, -1)
+    if isinstance(latent, MixtureDistribution):
+        members = [integrals(d, weights, shift + own) for d, own in zip(latent.members, latent.shifts, strict=True)]
+        return replace(latent, members=members, shifts=[torch.zeros_like(own) for own in latent.shifts])
+    assert isinstance(latent, LatentDistribution)
+    return BoxIntegrals(latent, weights, shift)

@@ -1,8 +1,8 @@
 """Joint Gaussian and log-normal predictions at some points, in the user's units."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from rfgp.inference.distributions import (
     check_probabilities,
     check_values,
     in_caller_form,
-    in_memory,
+    kept,
     read_draws,
     read_real,
 )
@@ -113,12 +113,12 @@ NO_OBSERVED_TERMS = (
 )
 NO_OBSERVED_DERIVATIVE = "A derivative has no observations. Use its latent distribution."
 NO_OBSERVED_INTEGRAL = "An integral has no observations. Use its latent distribution."
-NO_TERMS = (
-    "This prediction is not divided into terms. Select terms of predict(X), before observed(), centered() or linear()."
-)
 
 
 # --- Joint Gaussian and log-normal predictions at some points, in the user's units -----------------------------------
+
+
+P = TypeVar("P", bound="Prediction")
 
 
 @unlisted(
@@ -130,6 +130,9 @@ NO_TERMS = (
     "variance_tensor",
     "covariance_tensor",
     "operator",
+    "draws",
+    "values_like",
+    "as_kind",
     "is_small",
     "calibrated_ends",
 )
@@ -155,8 +158,6 @@ class Prediction:
         scales: The scales of residuals at the points, which depend on the inputs. If None, they are constant.
         calibrated_ends: A function of a level to the ends of calibrated intervals of observations, in the user's units.
             If None, there are none.
-        process: The standardized process of the sum of terms. If None, the prediction is not divided into terms.
-        inputs: The points, standardized, (n, D), or blocks of them.
 
     Examples:
         >>> import rfgp
@@ -183,13 +184,9 @@ class Prediction:
     is_small: bool = field(default=False, kw_only=True)
     scales: Any = field(default=None, kw_only=True)
     calibrated_ends: Callable[[float], tuple[Tensor, Tensor]] | None = field(default=None, kw_only=True)
-    process: Any = field(default=None, kw_only=True)
-    inputs: Any = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
-    _no_terms: ClassVar[str] = NO_TERMS
-    """The error message of a prediction that is not divided into terms."""
 
     def observed(self, exposure: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
@@ -219,12 +216,21 @@ class Prediction:
         """The prediction of the process without scales of residuals, for which joint distributions are normal."""
         return self if self.scales is None else replace(self, latent=self.scales.latent, scales=None)
 
+    def as_kind(self, kind: type[P], **changes: Any) -> P:
+        """Return a prediction of another class with the attributes of this one.
+
+        Args:
+            kind: The class.
+            **changes: Other values of attributes, and those of the class.
+        """
+        common = {one.name: getattr(self, one.name) for one in fields(Prediction) if one.init}
+        return kind(**{**common, **changes})
+
     def _with_moments(self) -> Self:
         """Return the prediction with normal observations, which have the variances of the scaled ones."""
         if self.scales is None:
             return self
-        noise = (self.scales.mixture().weights @ self.scales.extra_noises()).to(self.scale.device)
-        return replace(self, noise=noise, scales=None)
+        return replace(self, noise=self.scales.extra_noise().to(self.scale.device), scales=None)
 
     @property
     def mean(self) -> Any:
@@ -262,10 +268,10 @@ class Prediction:
         Raises:
             InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
-        marginals, mean = self._marginals(), self.mean_tensor()
-        p = check_probabilities("probability", probability, mean)
-        quantiles = torch.stack([marginals.quantile(level.expand_as(mean)) for level in p.reshape(-1)])
-        return self._out(quantiles.reshape(*p.shape, *mean.shape))
+        marginals, like = self.marginals(), self.values_like()
+        p = check_probabilities("probability", probability, like)
+        quantiles = torch.stack([marginals.quantile(level.expand_as(like)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *like.shape))
 
     @computed
     def interval(self, level: float = 0.95, *, calibrated: bool = False) -> tuple[Any, Any]:
@@ -303,7 +309,9 @@ class Prediction:
             [[0.404], [0.691]]
         """
         if not calibrated:
-            return _interval(self, level)
+            p = check_level(level)
+            low, high = self.quantile([(1 - p) / 2, (1 + p) / 2])
+            return low, high
         if self.calibrated_ends is None or not self.has_noise:
             raise InvalidArgumentError(
                 "calibrated=True requires the observations of all terms at points, under a Gaussian likelihood, got "
@@ -324,8 +332,8 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        marginals, mean = self._marginals(), self.mean_tensor()
-        return self._out(marginals.cdf(check_values(y, mean, may_be_one=True).expand_as(mean)))
+        marginals, like = self.marginals(), self.values_like()
+        return self._out(marginals.cdf(check_values(y, like, may_be_one=True).expand_as(like)))
 
     @computed
     def linear(
@@ -364,14 +372,12 @@ class Prediction:
             of_observations=self.of_observations and NO_FUNCTIONALS,
             calibrated_ends=None,
             scales=None,
-            process=None,
-            inputs=None,
         )
 
     @property
     def terms(self) -> "Terms":
         """The prediction of each term by name, without the mean of the model."""
-        return Terms(self, self._process)
+        return Terms(self, self._divided.terms)
 
     def of(self, *terms: str) -> "Prediction":
         """Return the prediction of the sum of some terms, without the mean of the model.
@@ -382,7 +388,13 @@ class Prediction:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        return self._restricted(self._process.of(*terms))
+        return replace(
+            self.unscaled,
+            latent=self._divided.of(*terms),
+            location=torch.zeros_like(self.location),
+            of_observations=self.of_observations and NO_OBSERVED_TERMS,
+            calibrated_ends=None,
+        )
 
     def without(self, *terms: str) -> "Prediction":
         """Return the prediction of the sum of all other terms, without the mean of the model.
@@ -394,16 +406,17 @@ class Prediction:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
                 terms.
         """
-        return self._restricted(self._process.without(*terms))
+        names = self._divided.terms
+        unknown = [name for name in terms if name not in names]
+        return self.of(*unknown, *(name for name in names if name not in terms))
 
     def centered(self) -> "Prediction":
         """Return the prediction of the values minus their mean over the points.
 
         A constant that several terms share cancels, so it does not widen their intervals.
         """
-        zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
         whole = replace(self._with_moments(), calibrated_ends=None)
-        return replace(whole, latent=self.latent.centered(), location=zero, process=None)
+        return replace(whole, latent=self.latent.centered(), location=torch.zeros_like(self.location))
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
         """Return the posterior covariance between two sums of terms at the points.
@@ -418,28 +431,19 @@ class Prediction:
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        return self._out(_per_output(self, self._process.cross_covariance(in_memory(self.inputs), first, second)))
+        names = ([terms] if isinstance(terms, str) else terms for terms in (first, second))
+        return self._out(_per_output(self, self._divided.cross_covariance(*names)))
 
     @property
-    def _process(self) -> Any:
-        if self.process is None:
-            raise InvalidArgumentError(self._no_terms)
-        return self.process
-
-    def _restricted(self, process: Any) -> "Prediction":
-        return replace(
-            self.unscaled,
-            latent=process.at(self.inputs),
-            location=torch.zeros_like(self.location),
-            of_observations=self.of_observations and NO_OBSERVED_TERMS,
-            calibrated_ends=None,
-            process=process,
-        )
+    def _divided(self) -> Distribution:
+        """The latent distribution of all terms, for which joint distributions are normal."""
+        check_closed_form(self._has_closed_form, Distribution.not_divided)
+        return self.unscaled.latent
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
         check_closed_form(self._has_closed_form, NO_LOGARITHM)
-        return LogNormal(self)
+        return self.as_kind(LogNormal, log=self)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -461,12 +465,20 @@ class Prediction:
             InvalidArgumentError: If s is not a natural number, or both a seed and a generator are given.
             MemoryBudgetError: If the covariance is needed and does not fit into memory.
         """
-        num_samples, generator = read_draws(num_samples, seed, generator)
-        values = self.latent.sample(num_samples, generator)
+        return self._out(self.draws(*read_draws(num_samples, seed, generator)))
+
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint distribution, (s, n) or (s, n, k), float64 tensor.
+
+        Args:
+            count: The number s of draws.
+            generator: A generator on the CPU.
+        """
+        values = self.latent.sample(count, generator)
         if self.has_noise:
-            count, n, k = values.shape
+            _, n, k = values.shape
             values = values + _noise_draws(self.noise, (count, k), n, generator).to(values).mT
-        return self._out(self._to_units(values))
+        return self._to_units(values)
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value under its marginal distribution.
@@ -482,16 +494,17 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape than the mean.
         """
-        return self._out(self._marginals().log_prob(check_values(y, self.mean_tensor())))
+        return self._out(self.marginals().log_prob(check_values(y, self.values_like())))
 
+    @kept
     def marginals(self) -> Marginals:
         """Return the marginal distributions of the values, in the user's units."""
         variance = self.variance_tensor()  # first: its pass over the points finds the mean too
         return NormalMarginals(self.mean_tensor(), variance)
 
-    def _marginals(self) -> Marginals:
-        """Return the marginal distributions, and keep them."""
-        return self._cache.get("marginals", self.marginals, keep=not self.latent.requires_grad)
+    def values_like(self) -> Tensor:
+        """Return a tensor with the shape and type of values, (n,) or (n, k)."""
+        return self.mean_tensor()
 
     @computed
     def mean_tensor(self) -> Tensor:
@@ -532,7 +545,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
-        points = f" at {counted(len(self.inputs), 'point')}" if isinstance(self.inputs, Tensor) else ""
+        points = "" if self.latent.num_points is None else f" at {counted(self.latent.num_points, 'point')}"
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
@@ -544,9 +557,28 @@ class Prediction:
         return in_caller_form(value, self.template, self.as_numpy)
 
 
+class LogNormalMarginals(NamedTuple):
+    """The distributions of the exponentials of values."""
+
+    log: Marginals
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log densities at y, (...), -inf unless it is positive."""
+        log = y.clamp_min(torch.finfo(y.dtype).tiny).log()
+        return torch.where(y > 0, self.log.log_prob(log) - log, -torch.inf)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of values up to y, (...)."""
+        return self.log.cdf(y.clamp_min(0).log())
+
+    def quantile(self, p: Tensor) -> Tensor:
+        """Return the quantiles at probabilities p, (...)."""
+        return self.log.quantile(p).exp()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class LogNormal:
-    """The joint log-normal distribution of exp(value) for Gaussian values.
+class LogNormal(Prediction):
+    """The joint log-normal distribution of exp(value) for Gaussian values. Methods are those of `Prediction`.
 
     It suits positive targets that span orders of magnitude. After `gp.fit(X, np.log(y))`, `gp.predict(X_new).exp()` is
     the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
@@ -567,76 +599,54 @@ class LogNormal:
         ([True, True], (2,))
     """
 
-    log: Prediction
+    log: Prediction = field(kw_only=True)
+    _has_closed_form = False
 
-    def observed(self) -> "LogNormal":
+    def observed(self, exposure: Any = None) -> "LogNormal":
         """Return the distribution of observations, with multiplicative noise.
+
+        Args:
+            exposure: It must be None.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
-        check_closed_form(self.log.of_observations is None, NO_LOGARITHM)
-        return LogNormal(self.log.observed())
+        check_closed_form(self.of_observations is None, NO_LOGARITHM)
+        return self.log.observed(exposure).exp()
 
     @property
     def median(self) -> Any:
         """The medians, (n,) or (n, k)."""
         return self.quantile(0.5)
 
-    @property
-    def mean(self) -> Any:
-        """The means, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor())
+    @kept
+    def marginals(self) -> Marginals:
+        """Return the marginal distributions of the exponentials."""
+        return LogNormalMarginals(self.log.marginals())
 
-    @property
-    def variance(self) -> Any:
-        """The marginal variances, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor() ** 2 * self.log.variance_tensor().expm1())
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint distribution, (s, n) or (s, n, k), float64 tensor."""
+        return self.log.draws(count, generator).exp()
 
-    @property
-    def std(self) -> Any:
-        """The marginal standard deviations, (n,) or (n, k)."""
-        return self._as_log(self.mean_tensor() * self.log.variance_tensor().expm1().clamp_min(0).sqrt())
-
-    @property
-    def covariance(self) -> Any:
-        """The covariance matrix, (n, n) or (n, n, k)."""
-        covariance, mean = self.log.covariance_tensor(), self.mean_tensor()
-        return self._as_log(mean[:, None] * mean * covariance.expm1())
-
-    def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        return self._as_log(torch.as_tensor(self.log.quantile(probability)).to(self.log.scale).exp())
-
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the lower and upper ends of central intervals with a level, (n,) or (n, k) each."""
-        return _interval(self, level)
-
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, one number or (n,) or (n, k)."""
-        return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
-
-    def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value, (n,) or (n, k), -inf unless it is positive."""
-        values = check_values(y, self.log.mean_tensor())
-        log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        log_prob = torch.as_tensor(self.log.log_prob(log)).to(log) - log
-        return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
-
-    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution as in `Prediction.sample`, (s, n) or (s, n, k)."""
-        return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
-
+    @computed
     def mean_tensor(self) -> Tensor:
         """Return the means (n,) or (n, k), float64 tensor."""
         variance = self.log.variance_tensor()
         return (self.log.mean_tensor() + variance / 2).exp()
 
+    @computed
+    def variance_tensor(self) -> Tensor:
+        """Return the marginal variances (n,) or (n, k), float64 tensor."""
+        return self.mean_tensor() ** 2 * self.log.variance_tensor().expm1()
+
+    @computed
+    def covariance_tensor(self) -> Tensor:
+        """Return the covariance (n, n) or (n, n, k), float64 tensor."""
+        covariance, mean = self.log.covariance_tensor(), self.mean_tensor()
+        return mean[:, None] * mean * covariance.expm1()
+
     def __repr__(self) -> str:
         return f"LogNormal({self.log})"
-
-    def _as_log(self, value: Tensor) -> Any:
-        return in_caller_form(value, self.log.template, self.log.as_numpy)
 
 
 @dataclass(frozen=True)
@@ -645,23 +655,23 @@ class Terms(Mapping[str, Prediction]):
 
     Attributes:
         total: The prediction of their sum.
-        process: The process of the sum.
+        names: The names of the terms.
     """
 
     total: Prediction
-    process: Any
+    names: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Prediction:
         return self.total.of(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.process.terms
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.process.terms)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.process.terms)
+        return len(self.names)
 
 
 def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:
@@ -682,10 +692,3 @@ def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
     root = covariance_root(noise)
     return torch.randn(*count, root.shape[1], generator=generator, dtype=torch.float64) @ root.mT
-
-
-def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
-    p = check_level(level)
-    low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
-    return low, high

@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.distributions import (
-    NODES,
+    CHUNK_SIZE,
     Distribution,
     InputBlocks,
     MarginalMixture,
     ResultCache,
+    chunks_of,
     in_memory,
-    read_draws,
+    kept,
     variance_ratio,
 )
 from rfgp.inference.mixture import MixtureDistribution
@@ -42,8 +43,37 @@ MAX_NONLINEAR_COLUMNS = 20
 """The maximum number of columns with nonlinear features of their own, tanh(2 x) and |x|."""
 _NUM_HARMONICS = 3
 """The number of sines and cosines of the mean."""
-_CHUNK = 2**16
-"""The number of points whose features are in memory."""
+
+
+NODES, NODE_WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(5))
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+Members = tuple[Tensor, Tensor, Tensor]
+"""The weights (c,), means (c, n) and predictive variances (c, n) of the members of an average."""
+
+
+def factors(nodes: Tensor) -> Tensor:
+    """Return the means of e^g (n,), given the nodes of g, (q, n)."""
+    return NODE_WEIGHTS @ nodes.exp() if len(nodes) > 1 else nodes[0].exp()
+
+
+def scaled_mixture(
+    members: Members, nodes: Tensor, df: float, floor: float = 0.0, ceiling: float = math.inf
+) -> MarginalMixture:
+    """Return the distributions of observations at n points.
+
+    Args:
+        members: The members of an average.
+        nodes: The nodes of g, (q, n). With zeros (1, n), scales are those of the members.
+        df: The degrees of freedom, or inf.
+        floor: The smallest squared scale.
+        ceiling: The largest part of a predictive variance that is scaled. Far from all rows the prior variance is kept.
+    """
+    (weights, means, variances), q = members, len(nodes)
+    node_weights = NODE_WEIGHTS if q > 1 else weights.new_ones(1)
+    squares = variances[:, None] + nodes.expm1() * variances.clamp_max(ceiling)[:, None] + floor
+    parts = (weights[:, None] * node_weights).flatten(), means.repeat_interleave(q, 0), squares.flatten(0, 1)
+    return MarginalMixture(*parts, df)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +142,9 @@ class ScaleBasis:
     @property
     def blocks(self) -> Tensor:
         """The number of the block of each feature, (F,)."""
-        d = len(self.columns)
-        sizes = [
-            1,
-            1,
-            2 * _NUM_HARMONICS,
-            d,
-            2 * d if d <= MAX_NONLINEAR_COLUMNS else 0,
-            1,
-            len(self.phases) if d else 0,
-        ]
-        return torch.cat([torch.full((size,), block) for block, size in enumerate(sizes)])
+        none = self.frequencies.new_zeros(0)
+        parts = self._blocks(none.expand(len(self.columns), 0).mT, none, none)
+        return torch.cat([torch.full((part.shape[1],), block) for block, part in enumerate(parts)])
 
     def __call__(self, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the features at n points, (n, F).
@@ -132,19 +154,19 @@ class ScaleBasis:
             mean: The predicted means, (n,).
             variance: The predictive variances, (n,).
         """
-        x, d = _standardized(inputs.double()[:, self.columns], self.column_ranges), len(self.columns)
-        u = _standardized(mean, self.mean_range)
+        x, u = _standardized(inputs.double()[:, self.columns], self.column_ranges), _standardized(mean, self.mean_range)
+        return torch.cat(self._blocks(x, u, _standardized(variance.log(), self.variance_range)), dim=1)
+
+    def _blocks(self, x: Tensor, u: Tensor, log_variance: Tensor) -> list[Tensor]:
+        """Return the blocks of features of standardized columns (n, d), means (n,) and log T (n,)."""
         angles = torch.arange(1, _NUM_HARMONICS + 1) * u[:, None] / 1.5
         harmonics = torch.cat([angles.sin(), angles.cos()], dim=1) / math.sqrt(_NUM_HARMONICS)
-        parts = [torch.ones_like(u)[:, None], u[:, None], harmonics]
-        if d:
-            parts.append(x / math.sqrt(d))
-        if 0 < d <= MAX_NONLINEAR_COLUMNS:
-            parts.append(torch.cat([(2 * x).tanh(), x.abs() - 0.8], dim=1) / math.sqrt(d))
-        parts.append(_standardized(variance.log(), self.variance_range)[:, None])
-        if d:
-            parts.append(math.sqrt(2 / max(len(self.phases), 1)) * (x @ self.frequencies + self.phases).cos())
-        return torch.cat(parts, dim=1)
+        d, scale = x.shape[1], math.sqrt(max(x.shape[1], 1))
+        few = x if d <= MAX_NONLINEAR_COLUMNS else x[:, :0]
+        nonlinear = torch.cat([(2 * few).tanh(), few.abs() - 0.8], dim=1) / scale
+        waves = math.sqrt(2 / max(len(self.phases), 1)) * (x @ self.frequencies + self.phases).cos()
+        linear = torch.ones_like(u)[:, None], u[:, None], harmonics, x / scale, nonlinear, log_variance[:, None]
+        return [*linear, waves if d else waves[:, :0]]
 
 
 def _unit(values: Tensor) -> Tensor:
@@ -199,16 +221,14 @@ class ScaleModel:
         """
         return self.nodes_of(self.basis(inputs, mean, variance))
 
-    def mixture(self, inputs: Tensor, members: tuple[Tensor, Tensor, Tensor]) -> "MarginalMixture":
+    def mixture(self, members: Members, nodes: Tensor) -> MarginalMixture:
         """Return the distributions of observations at n points.
 
         Args:
-            inputs: The inputs, (n, D).
-            members: The weights (c,), means (c, n) and predictive variances (c, n) of the members of an average.
+            members: The members of an average.
+            nodes: The nodes of g, (q, n).
         """
-        weights, means, variances = members
-        nodes = self.nodes(inputs.double().cpu(), weights @ means, weights @ variances)
-        return MarginalMixture(*members, nodes, self.df, self.floor, self.ceiling)
+        return scaled_mixture(members, nodes, self.df, self.floor, self.ceiling)
 
     def weights_of(self, targets: Tensor, inputs: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the weights of rows in a posterior, (n,): (df + 1) / (df + u) e^-g with u = r^2 / (T e^g).
@@ -246,8 +266,8 @@ def _parts_of(latent: Distribution, noise: Tensor) -> list[Part]:
     return [(1.0, latent, noise.new_zeros(1), noise)]
 
 
-def members_of(latent: Distribution, center: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weights (c,), means (c, n) and predictive variances (c, n) of the members of an average.
+def members_of(latent: Distribution, center: Tensor, noise: Tensor) -> Members:
+    """Return the predictive distributions of the members of an average.
 
     Args:
         latent: The standardized distribution of the latent function at n points, with one output.
@@ -281,9 +301,32 @@ class PointScales:
     own_nodes: Tensor | None = None
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
 
+    @kept
+    def members(self) -> Members:
+        """Return the predictive distributions of the members without scales."""
+        return members_of(self.latent, self.center, self.noise)
+
+    @kept
+    def nodes(self) -> Tensor:
+        """Return the nodes of g at the points, (5, n)."""
+        if self.own_nodes is not None:
+            return self.own_nodes
+        (weights, means, variances), parts, start = self.members(), [], 0
+        mean, total = weights @ means, weights @ variances
+        for x in chunks_of(self.inputs, CHUNK_SIZE):
+            points = slice(start, start + len(x))
+            parts.append(self.model.nodes(x.cpu(), mean[points], total[points]))
+            start += len(x)
+        return torch.cat(parts, dim=1)
+
     def mixture(self) -> MarginalMixture:
         """Return the marginal distributions of standardized observations."""
-        return self._cache.get("mixture", self._mixture, keep=not self.latent.requires_grad)
+        return self.model.mixture(self.members(), self.nodes())
+
+    def expected_squares(self) -> Tensor:
+        """Return the means over g of the squared scales of each member, (c, n)."""
+        _, _, variances = self.members()
+        return variances + (factors(self.nodes()) - 1) * variances.clamp_max(self.model.ceiling) + self.model.floor
 
     def factors(self) -> Tensor:
         """Return the factors of the latent variances of each member at the points, (c, n).
@@ -291,11 +334,10 @@ class PointScales:
         They are those of predictive variances. If rows have weights, the posterior follows the scales already, and
         latent variances are only bounded by those of observations.
         """
-        mixture = self.mixture()
-        squares = mixture.expected_squares()
+        squares, (_, _, variances) = self.expected_squares(), self.members()
         if self.model.row_weights is None:
-            return (squares - mixture.floor) / mixture.variances
-        return (squares / (mixture.variances - self._noises()).clamp_min(1e-300)).clamp_max(1.0)
+            return (squares - self.model.floor) / variances
+        return (squares / (variances - self._noises()).clamp_min(1e-300)).clamp_max(1.0)
 
     def scaled(self) -> Distribution:
         """Return the distribution of the latent function with scales."""
@@ -307,9 +349,12 @@ class PointScales:
 
     def extra_noises(self) -> Tensor:
         """Return the variances of observations minus those of the scaled latent function, of each member, (c, n)."""
-        mixture = self.mixture()
-        latent = (mixture.variances - self._noises()).clamp_min(0) * self.factors()
-        return variance_ratio(mixture.df) * mixture.expected_squares() - latent
+        latent = (self.members()[2] - self._noises()).clamp_min(0) * self.factors()
+        return variance_ratio(self.model.df) * self.expected_squares() - latent
+
+    def extra_noise(self) -> Tensor:
+        """Return the mean of the extra noises over the members, (n,)."""
+        return self.members()[0] @ self.extra_noises()
 
     def _noises(self) -> Tensor:
         """Return the noise variances of the members, (c, 1)."""
@@ -321,10 +366,7 @@ class PointScales:
         Args:
             prediction: The prediction of the latent function, with these scales.
         """
-        p = prediction
-        common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)
-        more: Any = {"is_small": p.is_small, "calibrated_ends": p.calibrated_ends, "process": p.process}
-        return ScaledPrediction(*common, has_noise=True, scales=self, source=p, inputs=p.inputs, **more)
+        return prediction.as_kind(ScaledPrediction, has_noise=True, of_observations=None, source=prediction)
 
     def samples(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw standardized observations minus `center` from their joint distribution, (count, n).
@@ -333,13 +375,12 @@ class PointScales:
             count: The number of draws.
             generator: A generator on the CPU.
         """
-        mixture, model, df = self.mixture(), self.model, self.model.df
-        mean, total = (mixture.weights @ values for values in (mixture.means, mixture.variances))
+        (weights, means, variances), model, df = self.members(), self.model, self.model.df
         root = covariance_root(model.covariance)
         standard = torch.randn(count, root.shape[1], generator=generator, dtype=torch.float64)
-        features = model.basis(in_memory(self.inputs).cpu(), mean, total)
+        features = model.basis(in_memory(self.inputs).cpu(), weights @ means, weights @ variances)
         g = (model.weights + standard @ root.mT) @ features.mT
-        rows = torch.multinomial(mixture.weights, max(count, 1), True, generator=generator)[:count]
+        rows = torch.multinomial(weights, max(count, 1), True, generator=generator)[:count]
         out = torch.empty_like(g)
         for number, (_, latent, shift, noise) in enumerate(_parts_of(self.latent, self.noise)):
             of_member = (rows == number).nonzero()[:, 0]
@@ -348,26 +389,14 @@ class PointScales:
                 values = latent.sample(len(of_member), generator)[..., 0].double().cpu() - center
                 normal = torch.randn(values.shape, generator=generator, dtype=torch.float64)
                 rounding = torch.randn(values.shape, generator=generator, dtype=torch.float64) * model.floor**0.5
-                variance = mixture.variances[number]
-                ratio = 1 + g[of_member].expm1() * (variance.clamp_max(mixture.ceiling) / variance)
+                variance = variances[number]
+                ratio = 1 + g[of_member].expm1() * (variance.clamp_max(model.ceiling) / variance)
                 scaled = (values + noise.cpu().sqrt() * normal) * ratio.sqrt() + rounding
                 if not math.isinf(df):
                     square = torch.from_numpy(drawing(generator).chisquare(df, size=values.shape))
                     scaled = scaled * (df / square).sqrt()
                 out[of_member] = center + shift.cpu() + scaled
         return out
-
-    def _mixture(self) -> MarginalMixture:
-        weights, means, variances = members_of(self.latent, self.center, self.noise)
-        mean, total = weights @ means, weights @ variances
-        inputs = [self.inputs.cpu()] if isinstance(self.inputs, Tensor) else self.inputs.blocks(_CHUNK)
-        nodes, start = [mean.new_zeros(len(NODES), 0)], 0
-        for x in (x for block in inputs for x in torch.split(block, _CHUNK)):
-            points = slice(start, start + len(x))
-            nodes.append(self.model.nodes(x, mean[points], total[points]))
-            start += len(x)
-        model, all_nodes = self.model, self.own_nodes if self.own_nodes is not None else torch.cat(nodes, dim=1)
-        return MarginalMixture(weights, means, variances, all_nodes, model.df, model.floor, model.ceiling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,9 +414,9 @@ class ScaledDistribution(Distribution):
     number: int = 0
 
     @property
-    def requires_grad(self) -> bool:
-        """Whether an input of the distribution requires a gradient."""
-        return self.latent.requires_grad
+    def num_points(self) -> int | None:
+        """The number n of points, or None if they are read in blocks."""
+        return self.latent.num_points
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw values from the joint distribution, (count, n, 1).
@@ -399,18 +428,26 @@ class ScaledDistribution(Distribution):
         mean = self.latent.mean()
         return mean + self._roots()[:, None] * (self.latent.sample(count, generator) - mean)
 
-    def _mean(self) -> Tensor:
+    @kept
+    def mean(self) -> Tensor:
+        """Return the mean, (n, 1)."""
         return self.latent.mean()
 
-    def _variance(self) -> Tensor:
+    @kept
+    def variance(self) -> Tensor:
+        """Return the marginal variances, (n,)."""
         variance = self.latent.variance()
         return variance * self.scales.factors()[self.number].to(variance)
 
-    def _covariance(self) -> Tensor:
+    @kept
+    def covariance(self) -> Tensor:
+        """Return the covariance, (n, n)."""
         roots = self._roots()
         return roots[:, None] * self.latent.covariance() * roots
 
-    def _root(self) -> Tensor:
+    @kept
+    def root(self) -> Tensor:
+        """Return a root of the covariance, (n, r)."""
         return self._roots()[:, None] * self.latent.root()
 
     def _roots(self) -> Tensor:
@@ -459,24 +496,22 @@ class ScaledPrediction(Prediction):
         """Return the covariance (n, n), float64 tensor."""
         return self._normal.covariance_tensor()
 
+    @kept
     def marginals(self) -> MarginalMixture:
         """Return the marginal distributions in the user's units."""
         standard, center = self.scales.mixture(), self.scales.center.cpu()
         location, scale = self.location.double().cpu(), self.scale.double().cpu()
-        means, variances = location + scale * (standard.means - center), scale**2 * standard.variances
-        square = float(scale) ** 2
-        floor, ceiling = square * standard.floor, square * standard.ceiling
-        return replace(standard, means=means, variances=variances, floor=floor, ceiling=ceiling)
+        return standard._replace(
+            means=location + scale * (standard.means - center), squares=scale**2 * standard.squares
+        )
 
-    @computed
-    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw observations from the joint distribution, (s, n).
+    def draws(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw observations from the joint distribution, (s, n), float64 tensor.
 
         Latent values and noise are jointly normal. Their sum is multiplied by e^(g / 2), and for Student's t by the
         root of df / chi^2 of each observation.
         """
-        draws = self.scales.samples(*read_draws(num_samples, seed, generator))
-        return self._out(self.location + self.scale * draws.to(self.scale.device))
+        return self.location + self.scale * self.scales.samples(count, generator).to(self.scale.device)
 
     def linear(self, weights: Any) -> Prediction:
         """Return the normal distribution with the moments of linear functionals, with weights (m, n) or (n,)."""
@@ -488,8 +523,7 @@ class ScaledPrediction(Prediction):
     @property
     def _normal(self) -> Prediction:
         """The normal distribution with the moments of these observations."""
-        parts = (self.latent, self.location, self.scale, self._with_moments().noise, self.template, self.as_numpy)
-        return Prediction(*parts, has_noise=True, is_small=self.is_small)
+        return self._with_moments().as_kind(Prediction)
 
     def __repr__(self) -> str:
         return f"Scaled{super().__repr__()}"

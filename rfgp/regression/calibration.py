@@ -24,9 +24,10 @@ from torch import Tensor
 from rfgp import metrics, random
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference.distributions import ENTRIES, check_level, factors, in_memory
-from rfgp.inference.mixture import ConditionedGP, IntegratedGP, Member, MixtureDistribution, rule_for
+from rfgp.inference.distributions import ENTRIES, check_level, in_memory
+from rfgp.inference.mixture import Member, MixtureDistribution, box_rule, integrals, latent_distribution
 from rfgp.inference.prediction import NO_OBSERVED_INTEGRAL, Prediction
+from rfgp.inference.scales import factors
 from rfgp.regression.inputs import ModelInputs
 from rfgp.regression.report import FitReport
 from rfgp.regression.state import GPState, left_out_prediction, predicted
@@ -58,19 +59,16 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
             "each box."
         )
     indices = _places(state.spec.inputs, first, last, columns)
-    corners = torch.stack([first, last], dim=1)
     priors = [member.prior for member in state.spec.members(state.hyperparameters)]
-    rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
-    prediction = predicted(state, first, output_format)
-    shift = (prediction.location / prediction.scale).reshape(-1)
-    process = IntegratedGP(state.posterior, memory=state.process.memory, rule=rule, shift=shift)
-    prediction = replace(
+    nodes, weights = box_rule(priors, torch.stack([first, last], dim=1), indices)
+    prediction = predicted(state, nodes.flatten(0, 1), output_format).unscaled
+    shift, unit = (prediction.location / prediction.scale).reshape(-1), maps.scale.double()[list(indices)].prod()
+    return replace(
         prediction,
-        latent=process.at(corners),
+        latent=integrals(prediction.latent, unit * weights, shift),
         location=0 * prediction.location,
         of_observations=NO_OBSERVED_INTEGRAL,
     )
-    return prediction if prediction.process is None else replace(prediction, process=process, inputs=corners)
 
 
 def _places(inputs: ModelInputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
@@ -232,13 +230,13 @@ def _without_each(member: Member, rows: Block, memory: float | None) -> tuple[Mo
     """Return means (n, k) and variances (n, 1) of the rows given all others, and a function to those at points."""
     units = replace(rows.standardized_block, targets=torch.eye(len(rows)).to(rows.targets))
     inference = solver_for(member.prior, units, member.mean.new_zeros(len(rows)), member.noise)
-    process, centered = ConditionedGP(inference.posterior(), memory=memory), rows.targets - member.mean
+    posterior, centered = inference.posterior(), rows.targets - member.mean
     weights, variance = inference.leave_one_out()  # the means of n outputs with unit vectors as targets
     mean, variances = member.mean + weights @ centered, variance[:, None]
     more = rows.observation_noise(member.noise) - rows.noise_diag(member.noise)  # 0 without weights
 
     def moments(inputs: Tensor) -> Moments:
-        latent = process.at(inputs)
+        latent = latent_distribution(posterior, inputs, memory)
         a = latent.mean()[..., None]
         means = (member.mean + a[..., 0] @ centered)[:, None] - a * (rows.targets - mean)
         return means, latent.variance()[:, None, None] + a.square() * variances + member.noise

@@ -150,8 +150,9 @@ def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:
         return None if model is None else dataclasses.replace(model, row_weights=None, row_nodes=None)
     block = gathered(rows)
     with torch.no_grad():
-        mixture = predicted(state, block.inputs, OutputFormat(False, block.targets.new_empty(0))).scales.mixture()
-        mean, variance = (mixture.weights @ values for values in (mixture.means, mixture.variances))
+        prediction = predicted(state, block.inputs, OutputFormat(False, block.targets.new_empty(0)))
+        shares, means, variances = prediction.scales.members()
+        mean, variance = shares @ means, shares @ variances
         weights = model.weights_of(block.targets[:, 0].double().cpu(), block.inputs.cpu(), mean, variance)
         return dataclasses.replace(model, row_weights=weights, row_nodes=None)
 

@@ -36,7 +36,7 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
     Returns:
         The degrees of freedom by the name of the term.
     """
-    process, names, prior = state.process, state.process.terms, state.prior()
+    latent, prior = state.latent(points), state.prior()
     with torch.no_grad():
         residuals = {
             block.name: block.residual_variance(points, block.scaled(points).double())
@@ -47,8 +47,8 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
         noise = state.spec.observation_noise(state.hyperparameters).double()
         noise = noise + sum(residuals[name] for name in of_noise)
         traces = {
-            name: ((process.cross_covariance(points, name, names).diagonal() - residuals.get(name, 0)) / noise).sum()
-            for name in names
+            name: ((latent.cross_covariance([name], latent.terms).diagonal() - residuals.get(name, 0)) / noise).sum()
+            for name in latent.terms
         }
     scale = state.num_observations / len(points)
     return {name: max(0.0, float(value) * scale) for name, value in traces.items()}

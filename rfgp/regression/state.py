@@ -23,13 +23,20 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.inference import sites
-from rfgp.inference.distributions import MarginalDistribution, ResultCache, prior_kernel
+from rfgp.inference.distributions import (
+    Distribution,
+    InputBlocks,
+    LatentDistribution,
+    MarginalDistribution,
+    ResultCache,
+    prior_kernel,
+)
 from rfgp.inference.mixture import (
-    ConditionedGP,
     MixtureDistribution,
     MixtureInference,
     MixturePosterior,
     MixturePrediction,
+    latent_distribution,
     saved_tensors,
     tensors_by_prefix,
 )
@@ -546,14 +553,16 @@ class GPState:
         """The posterior, or None if it has not been computed yet."""
         return vars(self).get("posterior", self.given)
 
-    @property
-    def process(self) -> ConditionedGP:
-        """The standardized latent function given the rows.
+    def latent(self, inputs: Tensor | InputBlocks) -> LatentDistribution | MixtureDistribution:
+        """Return the distribution of the standardized latent function at points given the rows, without its mean.
+
+        Args:
+            inputs: The standardized points, (n, d) or in blocks.
 
         Raises:
             NotFittedError: If there are neither rows nor a posterior.
         """
-        return ConditionedGP(self.posterior, memory=self.spec.options.memory)
+        return latent_distribution(self.posterior, inputs, self.spec.options.memory)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Return the leave-one-out distributions of observations, in the user's units.
@@ -742,8 +751,7 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
         output_format: The type of the results.
     """
     mean, scale, noise = _units(state)
-    process = state.process
-    latent = process.at(inputs)
+    latent: Distribution = state.latent(inputs)
     likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
     of_observations = (
         None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
@@ -758,9 +766,8 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Predi
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
     is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
     more: dict[str, Any] = {"of_observations": of_observations, "is_small": is_small, "scales": scales}
-    if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, inputs=inputs, **more)
-    return Prediction(*parts, process=process, inputs=inputs, **more)
+    kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
+    return kind(*parts, **more)
 
 
 def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
@@ -786,19 +793,19 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
     Raises:
         InvalidArgumentError: If there are several processes, or the function has no derivative.
     """
-    if prediction.process is None:
+    latent = prediction.unscaled.latent
+    if not isinstance(latent, LatentDistribution):
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
-    process = prediction.process.differentiated(column)
-    latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
-    changes: dict[str, Any] = {
-        "latent": latent,
-        "process": process,
-        "location": zero,
-        "scale": prediction.scale / unit.double(),
-    }
-    return dataclasses.replace(prediction, **changes, of_observations=NO_OBSERVED_DERIVATIVE, scales=None)
+    return dataclasses.replace(
+        prediction,
+        latent=latent.differentiated(column),
+        location=torch.zeros_like(prediction.location),
+        scale=prediction.scale / unit.double(),
+        of_observations=NO_OBSERVED_DERIVATIVE,
+        scales=None,
+    )
 
 
 def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,8 +6,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from rfgp.inference.distributions import NODES
-from rfgp.inference.scales import ScaleBasis, ScaleModel
+from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel
 from rfgp.saving.container import Json, Tensors
 
 _BASIS = tuple(field.name for field in fields(ScaleBasis))

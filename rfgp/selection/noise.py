@@ -23,8 +23,8 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.inference.distributions import NODES, MarginalMixture
-from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
+from rfgp.inference.distributions import MarginalMixture
+from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel, members_of, scaled_mixture
 from rfgp.limits import limits
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.regression.changes import largest
@@ -132,7 +132,7 @@ class LeftOut:
             floor: The smallest squared scale.
             rows: The rows. The default is all.
         """
-        return MarginalMixture(self.weights, self.means[:, rows], self.variances[:, rows], nodes, df, floor)
+        return scaled_mixture((self.weights, self.means[:, rows], self.variances[:, rows]), nodes, df, floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ def fit_scales(
 
     def objective(w: Tensor) -> float:
         tau = base + total * (features @ w).clamp(-12, 12).exp()
-        one = MarginalMixture(tau.new_ones(1), rows.mean[None], tau[None], tau.new_zeros(1, len(tau)), df)
+        one = MarginalMixture(tau.new_ones(1), rows.mean[None], tau[None], df)
         return float(rows.counts @ one.log_prob(rows.targets) - 0.5 * (w.square() / prior[blocks]).sum())
 
     covariance = torch.empty(0)
@@ -475,7 +475,7 @@ def _scored_rows(
     spec = state.spec.extended_to_range(state.hyperparameters, others)
     without = state.replace(spec=spec, rows=others, num_observations=len(others))
     with torch.no_grad():
-        latent = without.process.at(held_out.inputs)
+        latent = without.latent(held_out.inputs)
         center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
         noise = state.hyperparameters.standardized("noise").double()
         return LeftOut.of(held_out, members_of(latent, center, noise)), "held out"
@@ -529,8 +529,12 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
         )
     alone = state.replace(rows=rows, scale_model=model)
     block, members = gathered(rows), _left_out_members(alone)
-    constant = torch.zeros(1, len(block)).double()
-    mixture = MarginalMixture(*members, constant, math.inf) if model is None else model.mixture(block.inputs, members)
+    if model is None:
+        mixture = MarginalMixture(*members, math.inf)
+    else:
+        weights, means, variances = members
+        nodes = model.nodes(block.inputs.double().cpu(), weights @ means, weights @ variances)
+        mixture = model.mixture(members, nodes)
     ours = _score(mixture, block.targets[:, 0].double().cpu(), resolution) + jacobian
     kernel = spec.fitted_kernel(largest(state).hyperparameters)
     options = spec.options.changed(kernel=kernel, approximations="auto", start={}, priors={}, selects_noise=False)

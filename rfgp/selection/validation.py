@@ -331,7 +331,7 @@ def _observed(state: GPState, rows: Block) -> ScoredRows:
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = state.scaling.targets.inverse(rows.targets[:, 0])
             return _as_standardized(state, observed.log_prob(targets)), None
-        function, (mean, noise) = state.process.at(rows.inputs), mean_and_noise(state.hyperparameters)
+        function, (mean, noise) = state.latent(rows.inputs), mean_and_noise(state.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
         return _with_moments(rows, function.mean() + mean, variance[:, None])
 

@@ -33,7 +33,6 @@ from rfgp.likelihoods import (
     Heteroscedastic,
     InitialMoments,
     Likelihood,
-    LogProbDerivatives,
     NegativeBinomial,
     Parameter,
     Poisson,
@@ -56,12 +55,9 @@ class Logistic(Likelihood):
     def of(self, f):
         return torch.as_tensor(self.scale, dtype=f.dtype)
 
-    def slopes(self, y, f):
-        scale, z = self.of(f), (y - f) / self.of(f)
-        p = torch.sigmoid(z)
-        value = torch.nn.functional.logsigmoid(z) + torch.nn.functional.logsigmoid(-z) - scale.log()
-        second = -2 * p * (1 - p) / scale.square()
-        return LogProbDerivatives(value, (2 * p - 1) / scale, second, second * (2 * p - 1) / scale)
+    def log_prob(self, y, f):
+        z = (y - f) / self.of(f)
+        return torch.nn.functional.logsigmoid(z) + torch.nn.functional.logsigmoid(-z) - self.of(f).log()
 
     def fisher(self, f):
         return (1 / (3 * self.of(f).square())).expand_as(f)
@@ -74,6 +70,35 @@ class Logistic(Likelihood):
 
     def sample(self, f, generator):
         return f + self.of(f) * torch.rand(f.shape, generator=generator, dtype=f.dtype).logit()
+
+
+@dataclass(frozen=True, repr=False)
+class LaplaceNoise(Likelihood):
+    """Another one, y = f + scale e. The density of e is exp(-|e|) / 2, which has a kink."""
+
+    scale: Any = None
+    parameters = (Parameter("scale", 0.3, (1e-3, 1e1), power=1),)
+    is_standardized = True
+    approximations = ("variational",)
+
+    def error(self, y, f):
+        scale = torch.as_tensor(self.scale, dtype=f.dtype)
+        return (y - f) / scale, scale
+
+    def log_prob(self, y, f):
+        z, scale = self.error(y, f)
+        return -z.abs() - (2 * scale).log()
+
+    def variance(self, f):
+        return (2 * self.error(0, f)[1].square()).expand_as(f)
+
+    def cdf(self, y, f):
+        z, _ = self.error(y, f)
+        return 0.5 + 0.5 * z.sign() * (1 - (-z.abs()).exp())
+
+    def sample(self, f, generator):
+        u = torch.rand(f.shape, generator=generator, dtype=f.dtype) - 0.5
+        return f - self.error(0, f)[1] * u.sign() * (1 - 2 * u.abs()).log()
 
 
 MODELS = {
@@ -183,6 +208,25 @@ class TestLaw:
         for key, wrong in itertools.product(values, (-1.0, math.inf)):
             call = functools.partial(dataclasses.replace, learned, **{key: wrong})
             refused(call, rfgp.InvalidArgumentError, f"{key} must be positive")
+
+
+def test_own_likelihoods_fit_predict_and_are_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(likelihoods.REGISTRY, "classes", dict(likelihoods.REGISTRY.classes))
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 10, 80))[:, None]
+    y = np.sin(x[:, 0]) + 0.2 * rng.laplace(size=80)
+    gp = rfgp.GP(k.RBF(), LaplaceNoise(), approximation=rfgp.Exact(), seed=0).fit(x, y)
+    refused(lambda: gp.save(tmp_path / "own"), rfgp.InvalidArgumentError, "likelihood")
+    likelihoods.register("laplace-noise", LaplaceNoise)
+    gp.save(tmp_path / "own", data=True)
+    found, again = gp.predict(x), rfgp.load(tmp_path / "own").predict(x)
+    assert np.sqrt(np.mean((found.mean - np.sin(x[:, 0])) ** 2)) < 0.15
+    assert 0.1 < gp.hyperparameters["scale"].item() < 0.3
+    assert_allclose(again.observed().quantile([0.1, 0.9]), found.observed().quantile([0.1, 0.9]))
+    wrong = functools.partial(likelihoods.register, "poisson", LaplaceNoise)
+    refused(wrong, rfgp.InvalidArgumentError, "new name")
+    empty = dataclass(frozen=True)(type("Empty", (LaplaceNoise,), {"log_prob": Likelihood.log_prob}))
+    refused(empty, rfgp.InvalidArgumentError, "log_prob or slopes")
 
 
 @pytest.mark.parametrize("z", [-1e3, -60.0, -9.0, 8.0, 40.0])

@@ -78,7 +78,7 @@ def infer(
         solvers = [_without_draws(prior, block, mean[:1], noise) for prior in priors] * likelihood.num_latents
         laplace = partial(infer, priors, block, mean.detach(), likelihood, learned, "laplace")
         means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
-        start = laplace if len(solvers) == 1 else None
+        start = laplace if "laplace" in likelihood.approximations else None
         return Variational(solvers, block, means, likelihood, learned, start, warm_start)
     prior, arguments = priors[0], (likelihood, learned, warm_start)
     if likelihood.num_latents > 1:

@@ -18,7 +18,7 @@ weight-space form of Rasmussen and Williams 2006, Section 3.5)
     d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -220,25 +220,6 @@ def transposed_product(
     return (v.to(phi).mT @ phi).mT.double()
 
 
-class FeatureBlocks:
-    """Blocks of rows with their features, which are cached unless they are too many.
-
-    Args:
-        model: The rows and their features.
-    """
-
-    def __init__(self, model: LinearModel) -> None:
-        self._model = model
-        self.is_cached = len(model.rows) * model.num_features <= MAX_CACHED_ENTRIES
-        self._cached = list(self._computed()) if self.is_cached else []
-
-    def __iter__(self) -> Iterator[tuple[Block, Tensor]]:
-        return iter(self._cached) if self.is_cached else self._computed()
-
-    def _computed(self) -> Iterator[tuple[Block, Tensor]]:
-        return ((block, self._model.phi(block)) for block in self._model.blocks())
-
-
 MAX_WEIGHTS = 24_000
 """The maximum number C F of weights, for which A takes 4.6 GB."""
 MAX_CG_ITERATIONS = 300
@@ -258,8 +239,9 @@ class ClassWeightProblem(ModeProblem):
 
     def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
         self.tolerance, self.stall_decrement = search_tolerances(model)
-        self._model, self._likelihood, self._features = model, likelihood, FeatureBlocks(model)
-        self._warm_start = warm_start
+        self._model, self._likelihood, self._warm_start = model, likelihood, warm_start
+        is_small = len(model.rows) * model.num_features <= MAX_CACHED_ENTRIES
+        self._cached = [(block, model.phi(block)) for block in model.blocks()] if is_small else None
 
     def initial_positions(self) -> list[Tensor]:
         """Return zeros and the warm start, (F, C) each."""
@@ -267,7 +249,7 @@ class ClassWeightProblem(ModeProblem):
 
     def objective(self, position: Tensor) -> float:
         """Return psi at weights (F, C)."""
-        rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
+        rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features())
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> State:
@@ -275,7 +257,7 @@ class ClassWeightProblem(ModeProblem):
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
         grams = position.new_zeros(C, F, F)
-        for block, phi in self._features:
+        for block, phi in self._features():
             f, counts = self._f(phi, position), block.counts()[:, None]
             derivatives = self._likelihood.slopes(block.targets[:, 0], f)
             value += (derivatives.value * counts[:, 0]).sum()
@@ -309,17 +291,21 @@ class ClassWeightProblem(ModeProblem):
     def _precision_product(self, position: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the map of v (F C, 1) to A v at weights (F, C)."""
         scale = self._model.scale[:, None]
-        values = [self._f(phi, position) for _, phi in self._features]
+        values = [self._f(phi, position) for _, phi in self._features()]
 
         def product(v: Tensor) -> Tensor:
             weights = v.reshape(position.shape)
             out = weights.clone()
-            for f, (block, phi) in zip(values, self._features, strict=True):
+            for f, (block, phi) in zip(values, self._features(), strict=True):
                 turned = curvature_product(f, block.counts()[:, None], self._model.fitted(phi, weights))
                 out += scale * transposed_product(phi, turned)
             return out.reshape(-1, 1)
 
         return product
+
+    def _features(self) -> Iterable[tuple[Block, Tensor]]:
+        """Return the blocks of rows with their features, (b, F)."""
+        return self._cached or ((block, self._model.phi(block)) for block in self._model.blocks())
 
     def _f(self, phi: Tensor, position: Tensor) -> Tensor:
         """Return f (b, C) at weights (F, C), for features (b, F) without scales."""

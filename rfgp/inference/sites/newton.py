@@ -144,17 +144,19 @@ class RowLikelihood:
         return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()
 
 
-def cavity(terms: LikelihoodTerms, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean (n,) and variance (n,) of f at each row without its own site.
+def cavity(f: Tensor, variance: Tensor, gradient: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and variance (...) of f at each row without its own site.
 
-    The mode of the other rows is not searched again (Laplace's cavity).
+    The posterior of the other rows is not searched again (Laplace's cavity).
 
     Args:
-        terms: The mode and the derivatives there.
-        variance: The posterior variances, (n,).
+        f: The posterior means or the mode, (...).
+        variance: The posterior variances, (...).
+        gradient: The derivatives of the logarithms of the sites at f, (...).
+        weight: The precisions of the sites, (...).
     """
-    without = variance / (1 - variance * terms.weight).clamp_min(1e-12)
-    return terms.f - without * terms.gradient, without
+    without = variance / (1 - variance * weight).clamp_min(1e-12)
+    return f - without * gradient, without
 
 
 # --- Damped Newton's method for the mode of a posterior --------------------------------------------------------------
@@ -480,7 +482,7 @@ class Laplace(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
-        mean, variance = cavity(self.mode, self.variance)
+        mean, variance = cavity(self.mode.f, self.variance, self.mode.gradient, self.mode.weight)
         return mean[:, None], variance
 
     @property

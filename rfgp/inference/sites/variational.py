@@ -25,7 +25,7 @@ from torch import Tensor
 
 from rfgp.errors import SolverError
 from rfgp.inference.mixture import IndependentFunctions
-from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, regression
+from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, cavity, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
@@ -33,17 +33,13 @@ from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
 MAX_STEPS = 300
 """The maximum number of steps of a search."""
-MAX_CLASS_STEPS = 60
-"""The maximum number of steps for several classes without a warm start.
-
-If inputs separate classes, the last tenth of a nat takes hundreds of steps. The value is a bound after any number of
-steps, and each evaluation of a fit continues from the last one."""
-MAX_WARM_STEPS = 20
-"""The maximum number of steps for several classes with a warm start."""
 TOLERANCE = 1e-4
 """The gain of a step, in nats per thousand rows, below which two consecutive steps end a search."""
 CLASS_TOLERANCE = 3e-5
-"""The same for three or more functions, in nats per row."""
+"""The same for three or more functions, in nats per row.
+
+If inputs separate classes, the last tenth of a nat takes hundreds of steps. The value is a bound after any number of
+steps, and each evaluation of a fit continues from the last one."""
 ROUNDING = 1e-12
 """The relative rounding error of the bound."""
 MEMORY = 10
@@ -163,13 +159,12 @@ class VariationalProblem:
         return Approximation(sites, mean, variance, expected, bound, solvers)
 
 
-def find_sites(problem: VariationalProblem, start: Sites, max_steps: int = MAX_STEPS) -> Approximation:
+def find_sites(problem: VariationalProblem, start: Sites) -> Approximation:
     """Return the best approximation found by a search from given sites.
 
     Args:
         problem: The rows and the priors.
         start: The starting sites.
-        max_steps: The maximum number of steps. The default is 300.
 
     Raises:
         SolverError: If the bound is not finite at the start.
@@ -180,7 +175,7 @@ def find_sites(problem: VariationalProblem, start: Sites, max_steps: int = MAX_S
     tolerance, num_small, length = TOLERANCE * (1 + len(problem.rows) / 1000), 0, 1.0
     if len(problem.solvers) > 2:
         tolerance = max(tolerance, CLASS_TOLERANCE * len(problem.rows))
-    for _ in range(max_steps):
+    for _ in range(MAX_STEPS):
         proposal = _extrapolated(problem, current, history)
         if proposal is None:
             proposal, length = _damped_step(problem, current, length)
@@ -285,10 +280,11 @@ class Variational(Inference):
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
         laplace: A function that returns Laplace's approximation for one latent function, at whose mode the search
-            starts. If None, the search starts at the prior means. Several classes start from the prior instead.
-        start: The sites lambda and beta of an earlier search, used instead of the mode. If empty, there is no warm
-            start. For several classes, the search starts at these sites or from the prior, whichever has the higher
-            bound.
+            starts. If None, or for several classes, it starts from the prior, and for a function and its log noise at
+            their prior means.
+        start: The sites lambda and beta of an earlier search, used instead of the mode and of the prior means. If
+            empty, there is no warm start. A search that would start from the prior starts at these sites if they have
+            the higher bound.
     """
 
     solvers: Sequence[Solver]
@@ -305,19 +301,14 @@ class Variational(Inference):
         with torch.no_grad():
             likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = VariationalProblem(likelihood, self.rows, self.mean.detach(), self.solvers)
-            is_warm, has_classes = bool(self.start), likelihood.num_latents > 1
-            start = self._class_start(problem) if has_classes else self._start(problem)
-            max_steps = MAX_WARM_STEPS if is_warm else MAX_CLASS_STEPS
-            return find_sites(problem, start, max_steps if has_classes else MAX_STEPS)
+            return find_sites(problem, self._start(problem))
 
     def _start(self, problem: VariationalProblem) -> Sites:
-        """Return the initial sites for one function, or a function and its log noise."""
-        if self.start:
-            return Sites(*self.start)
-        return mean_sites(problem) if self.laplace is None else laplace_sites(problem, self.laplace().fitted)
-
-    def _class_start(self, problem: VariationalProblem) -> Sites:
-        """Return the better initial sites for several classes, warm or from the prior."""
+        """Return the initial sites."""
+        if self.likelihood.num_latents == 1 and self.laplace is not None:
+            return Sites(*self.start) if self.start else laplace_sites(problem, self.laplace().fitted)
+        if self.likelihood.has_noise_process:
+            return Sites(*self.start) if self.start else mean_sites(problem)
         cold = prior_sites(problem)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
@@ -353,12 +344,12 @@ class Variational(Inference):
             The means and variances. One function has (n, 1) and (n,), and a function with its log noise (n, 2) and (n,
             2). The functions of several classes have means (n, L) and covariances (n, L, L).
         """
-        approximation = self.approximation
-        cavity = 1 / (1 / approximation.variance - approximation.sites.precision).clamp_min(1e-12)
-        mean = self.mean.detach() + cavity * (approximation.mean / approximation.variance - approximation.sites.linear)
+        (precision, linear), found = self.approximation.sites, self.approximation
+        gradient = linear - precision * found.mean
+        mean, variance = cavity(self.mean.detach() + found.mean, found.variance, gradient, precision)
         if self.likelihood.num_latents > 1:
-            return mean, torch.diag_embed(cavity)
-        return mean, cavity[:, 0] if len(self.solvers) == 1 else cavity
+            return mean, torch.diag_embed(variance)
+        return mean, variance[:, 0] if len(self.solvers) == 1 else variance
 
     def _regressions(self) -> list[Solver]:
         """Return the Gaussian regressions at the sites, with gradients."""

@@ -325,7 +325,8 @@ class WeightLaplace(Inference):
         with torch.no_grad():
             for block in self.passes.blocks(self.detached):
                 f, variance = self.moments_at(block)
-                parts.append(cavity(RowLikelihood(self.bound_likelihood, block).terms(f), variance))
+                terms = RowLikelihood(self.bound_likelihood, block).terms(f)
+                parts.append(cavity(f, variance, terms.gradient, terms.weight))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
