@@ -49,9 +49,9 @@ from rfgp.rows import (
     Rows,
     SourceInputs,
     TrainingData,
+    as_source,
     gathered,
     in_memory,
-    inputs_source,
     is_numpy_input,
     is_read_in_blocks,
     read_training,
@@ -591,11 +591,11 @@ class GPState:
         Args:
             X: The inputs in the user's units.
         """
-        source = inputs_source(self.spec.inputs, X)
+        source = as_source(X)
         if source is None:
             return self.points(X)
         like = self.scaling.targets.scale.new_empty(0)
-        inputs = SourceInputs(source, self.scaling)
+        inputs = SourceInputs(self.spec.inputs.coded(source), self.scaling)
         return inputs, OutputFormat(not isinstance(X, Tensor), like)
 
     def predict_at(self, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:

@@ -25,6 +25,5 @@ from rfgp.rows.training import DataSummary as DataSummary
 from rfgp.rows.training import InputReader as InputReader
 from rfgp.rows.training import TrainingData as TrainingData
 from rfgp.rows.training import in_memory as in_memory
-from rfgp.rows.training import inputs_source as inputs_source
 from rfgp.rows.training import is_numpy_input as is_numpy_input
 from rfgp.rows.training import read_training as read_training

@@ -167,27 +167,25 @@ def _with_nan(
 def _problem_of(
     values: Any,  # (n,) or (n, k)
     name: str,
-) -> tuple[Problem, str] | None:
-    """Return the first kind of cells that are not numbers, and a remedy, or None if there are none."""
+) -> str | None:
+    """Return a text about the first cell that is not a number, with a remedy, or None if there are none."""
     try:
         cells = _with_nan(np.asarray(values, dtype=object))
-        matrix = cells.reshape(len(cells), -1)
     except (TypeError, ValueError):
         return None
-    for index, column in enumerate(matrix.T):
-        kinds = [_kind_of(cell) for cell in column]
-        rows = [row for row, kind in enumerate(kinds) if kind == next(filter(None, kinds))]
-        if not rows:
+    for place, cell in np.ndenumerate(cells):
+        kind = _kind_of(cell)
+        if not kind:
             continue
-        kind, cell, key = kinds[rows[0]], column[rows[0]], index if cells.ndim > 1 else None
+        key, *_ = [*place[1:], None]
+        number = sum(_kind_of(other) == kind for other in cells[:, *place[1:]])
         shown = str(cell) if hasattr(cell, "isoformat") else repr(cell)
+        problem = Problem(key, kind, place[0], " ".join(shown.split())[:40], number)
         example = example_of([cell]) if isinstance(cell, str) else None
-        remedy = "Encode text and dates as numbers, for example with rfgp.tables.read_table."
         if example is not None:
-            remedy = numbers_remedy(name if key is None else key, example)
-        elif name == "y":
-            remedy += " rfgp.sklearn.GPClassifier takes classes as text."
-        return Problem(key, kind, rows[0], " ".join(shown.split())[:40], len(rows)), remedy
+            return f"{problem}. {numbers_remedy(name if key is None else key, example)}"
+        more = " rfgp.sklearn.GPClassifier takes classes as text." * (name == "y")
+        return f"{problem}. Encode text and dates as numbers, for example with rfgp.tables.read_table.{more}"
     return None
 
 
@@ -347,8 +345,8 @@ def _to_tensor(values: Any, name: str) -> Tensor:
         elif array.dtype.kind not in "fiub":
             raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        problem, remedy = _problem_of(values, name) or (error, "Convert it to a numpy array of numbers.")
-        raise DataError(f"{name} must hold numbers, but {problem}. {remedy}") from error
+        problem = _problem_of(values, name) or f"{error}. Convert it to a numpy array of numbers."
+        raise DataError(f"{name} must hold numbers, but {problem}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # torch supports neither foreign byte orders, nor negative strides, nor read-only arrays
@@ -385,22 +383,38 @@ _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(
-    columns: Iterable[NDArray[np.float64]],  # each (n,)
-    initial_hashes: NDArray[np.uint64],  # (n,)
+    columns: Iterable[NDArray[Any]],  # each (n,)
+    seeds: NDArray[np.uint64] | None = None,  # (n,)
 ) -> NDArray[np.uint64]:  # (n,)
     """Return a hash of each row. Different rows collide with probability 2^-64.
 
     Args:
-        columns: Numbers in float64. A negative zero equals zero.
-        initial_hashes: Hashes of other columns of the same rows, or zeros.
+        columns: At least one column of numbers. A negative zero equals zero.
+        seeds: Numbers of which the hashes depend, too. If None, zeros.
 
     Examples:
-        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])], np.zeros(3, dtype=np.uint64))
+        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])])
         >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
         (True, False)
     """
-    hashes = initial_hashes
+    hashes = np.uint64(0) if seeds is None else seeds
     for column in columns:
-        hashes = (hashes ^ (column + 0.0).view(np.uint64)) * _HASH_MULTIPLIER  # no negative zero
+        bits = (column.astype(np.float64) + 0.0).view(np.uint64)  # no negative zero
+        hashes = (hashes ^ bits) * _HASH_MULTIPLIER
         hashes ^= hashes >> np.uint64(29)
-    return hashes
+    return np.asarray(hashes)
+
+
+def numbered_rows(
+    columns: Iterable[NDArray[Any]],  # each (n,)
+) -> NDArray[np.int64]:  # (n,)
+    """Return a number for each row, from 0, shared by equal rows.
+
+    Args:
+        columns: At least one column of numbers.
+
+    Examples:
+        >>> int(numbered_rows([np.array([1.0, 2.0, 1.0])]).max())
+        1
+    """
+    return np.unique(row_hashes(columns), return_inverse=True)[1].reshape(-1)  # numpy 2.0 returns another shape

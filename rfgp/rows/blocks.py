@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import DataError
-from rfgp.rows.arrays import row_hashes
+from rfgp.rows.arrays import numbered_rows, row_hashes
 from rfgp.rows.sources import Chunk, DistributedSource, Layout, RowSource, checked, joined_column, rebatched
 from rfgp.scaling import Scaling
 
@@ -215,7 +215,6 @@ class SourceRows:
     Attributes:
         source: The source.
         scaling: The map to standardized units.
-        dtype: The dtype that the user selected. If None, that of the source.
         layout: The targets, noise and weights that all rows have.
         num_rows: The number n of rows.
         count: The number of observations, including repetitions.
@@ -227,7 +226,6 @@ class SourceRows:
 
     source: RowSource
     scaling: Scaling
-    dtype: torch.dtype | None
     layout: Layout
     num_rows: int
     count: float
@@ -261,7 +259,7 @@ class SourceRows:
             DataError: If the number of rows, or their columns, have changed since the first pass.
         """
         count = 0
-        for chunk in rebatched(checked(self.source, self.dtype, self.layout), size):
+        for chunk in rebatched(checked(self.source, self.layout), size):
             count += len(chunk.X)
             yield standardized(chunk, self.scaling)
         if count != self.num_rows:
@@ -285,19 +283,18 @@ class DistributedRows(SourceRows):
             DataError: If values are invalid, or have changed since the first pass.
         """
         assert isinstance(self.source, DistributedSource)
-        of_part = partial(_total_of_part, self.scaling, self.dtype, self.layout, function)
+        of_part = partial(_total_of_part, self.scaling, self.layout, function)
         return self.source.reduce(of_part, combine)
 
 
 def _total_of_part(
     scaling: Scaling,
-    dtype: torch.dtype | None,
     layout: Layout,
     function: "Callable[[Rows], Sums]",
     part: RowSource,
     first: int,
 ) -> Sums:
-    chunks = list(checked(part, dtype, layout, first))
+    chunks = list(checked(part, layout, first))
     if not chunks:
         X, y = scaling.inputs.scale[None, :][:0], scaling.targets.scale.new_zeros(0, *layout[0])
         chunks = [Chunk(X, y)]
@@ -484,10 +481,8 @@ def repeat_groups(
         >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
         (True, False)
     """
-    inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
-    targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
-    groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
-    is_coarse = MAX_MEAN_REPEATS * len(np.unique(inputs)) < len(y)
+    inputs, groups = (numbered_rows(matrix.T) for matrix in (X, np.column_stack([X, y])))
+    is_coarse = MAX_MEAN_REPEATS * (inputs.max() + 1) < len(y)
     return None if is_coarse or groups.max() + 1 == len(y) else groups
 
 
@@ -510,26 +505,17 @@ def merge_repeats(
         >>> sorted(zip(rows.tolist(), weight.tolist()))
         [(0, 5.0), (1, 1.0)]
     """
-    numbers = [_numbers(np.asarray(column)) for column in columns]
-    hashes = row_hashes(numbers, np.zeros(len(numbers[0]), dtype=np.uint64))
-    _, first, member = np.unique(hashes, return_index=True, return_inverse=True)
+    cells = [np.asarray(column) for column in columns]
+    numbers = [c if c.dtype.kind in "fiub" else np.unique(c, return_inverse=True)[1].reshape(-1) for c in cells]
+    _, first, member = np.unique(row_hashes(numbers), return_index=True, return_inverse=True)
     member = member.reshape(-1)  # numpy 2.0 returns another shape
     is_weighted = weight is not None and not bool((weight == 1).all())
-    is_repeated = len(first) < len(hashes)
+    is_repeated = len(first) < len(member)
     if not (is_weighted or is_repeated):
-        return np.arange(len(hashes)), None
+        return np.arange(len(member)), None
     if is_repeated and not all(np.array_equal(column, column[first][member]) for column in numbers):
-        return np.arange(len(hashes)), weight  # two different rows have equal hashes
+        return np.arange(len(member)), weight  # two different rows have equal hashes
     return first, np.bincount(member, weight, minlength=len(first)).astype(np.float64)
-
-
-def _numbers(
-    column: NDArray[Any],  # (n,)
-) -> NDArray[np.float64]:  # (n,)
-    """Return a column as numbers, texts as indices of the distinct ones."""
-    if column.dtype.kind in "fiub":
-        return column.astype(np.float64)
-    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.float64)
 
 
 # --- Rows with equal inputs, merged into one row each ----------------------------------------------------------------
@@ -551,9 +537,7 @@ def input_groups(
         (True, False)
     """
     x = inputs.detach().cpu().double().numpy()
-    x = np.round(x / spacing) if spacing else x
-    hashes = row_hashes(x.T, np.zeros(len(x), dtype=np.uint64))
-    return np.unique(hashes, return_inverse=True)[1].reshape(-1)
+    return numbered_rows((np.round(x / spacing) if spacing else x).T)
 
 
 def merge_replicates(rows: Block, num_parts: int = 1) -> Block:

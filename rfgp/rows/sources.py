@@ -121,17 +121,14 @@ class DistributedSource(RowSource, Protocol):
 
 
 class ArraySource(NamedTuple):
-    """Arrays on disk (`numpy.memmap`), or other objects that can be sliced. Columns are those of `Chunk`."""
+    """Arrays on disk (`numpy.memmap`), or other objects that can be sliced."""
 
-    X: Any
-    y: Any
-    noise: Any
-    sample_weight: Any
+    arrays: Chunk
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in chunks."""
-        for first in range(0, len(self.X), limits().chunk_rows):
-            yield Chunk(*self).take(slice(first, first + limits().chunk_rows))
+        for first in range(0, len(self.arrays.X), limits().chunk_rows):
+            yield self.arrays.take(slice(first, first + limits().chunk_rows))
 
 
 def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None) -> RowSource | None:
@@ -151,7 +148,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
         if value is not None and np.shape(value)[:1] != X.shape[:1]:
             n, remedy = counted(len(X), "row"), f"Pass one {'target' if name == 'y' else 'value'} per row."
             raise DataError(f"{name} must have {n} like X, got shape {np.shape(value)}. {remedy}")
-    return ArraySource(X, y, noise, sample_weight)
+    return ArraySource(Chunk(X, y, noise, sample_weight))
 
 
 Layout = tuple[tuple[int, ...], bool, bool]
@@ -170,32 +167,29 @@ def layout_of(chunk: Chunk, expected: Layout | None = None) -> Layout:
     """
     layout = tuple(chunk.y.shape[1:]), chunk.noise is not None, chunk.sample_weight is not None
     if expected is not None and layout != expected:
-        texts = [
-            f"targets {y}{', noise' * noise}{', sample_weight' * weight}" for y, noise, weight in (layout, expected)
-        ]
-        got = f"got {texts[0]} after {texts[1]}. Check its chunks()."
-        raise DataError(f"A source must have the same targets, noise and sample_weight in all blocks, {got}")
+        raise DataError(
+            "A source must have the same targets, noise and sample_weight in all blocks, got other ones. Check its "
+            "chunks()."
+        )
     return layout
 
 
-def checked(
-    source: RowSource, dtype: torch.dtype | None, layout: Layout | None = None, first: int = 0
-) -> Iterator[Chunk]:
-    """Yield the checked rows of a source of matrices as tensors.
+def checked(source: RowSource, layout: Layout, first: int = 0) -> Iterator[Chunk]:
+    """Yield the checked rows of a source of matrices after the first pass.
 
     Args:
         source: The source, whose inputs have been read as matrices of numbers.
-        dtype: The dtype that the user selected. If None, that of the data.
-        layout: The layout of all rows. If None, that of the first chunk.
+        layout: The layout of all rows.
         first: The number of preceding rows.
 
     Raises:
-        DataError: If a value is not finite, or a chunk differs from the first in its columns.
+        DataError: If a value is not finite, or the columns have changed since the first pass.
     """
     for block in source.chunks():
-        chunk = block.checked(torch.as_tensor(block.X), dtype, first)
-        layout = layout_of(chunk, layout)
-        first += len(chunk.X)
+        X = torch.as_tensor(block.X)
+        chunk = block.checked(X, X.dtype, first)
+        layout_of(chunk, layout)
+        first += len(X)
         yield chunk
 
 

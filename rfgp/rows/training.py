@@ -20,7 +20,7 @@ from rfgp.rows.blocks import (
     standardized,
     standardized_noise,
 )
-from rfgp.rows.sources import Chunk, DistributedSource, RowSource, SourceSummary, as_source, summarize_source
+from rfgp.rows.sources import Chunk, DistributedSource, RowSource, SourceSummary, summarize_source
 from rfgp.scaling import MAX_RATIO, Affine, Moments, Scaling
 from rfgp.torch_context import CachedWithoutLock
 
@@ -34,9 +34,6 @@ class InputReader(Protocol):
 
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
         """Return checked inputs (n, d) in the user's units."""
-
-    def coded(self, source: RowSource) -> RowSource:
-        """Return a source whose blocks are matrices of numbers."""
 
 
 class ArrayRows(Block):
@@ -155,14 +152,12 @@ class TrainingData:
         as_numpy: Whether the user passed arrays.
         source: The rows that are read in blocks. If None, all rows are in memory.
         first_pass: The summary of the source, if there is one.
-        dtype: The dtype that the user selected. If None, that of the data.
     """
 
     chunk: Chunk
     as_numpy: bool
     source: RowSource | None = None
     first_pass: SourceSummary | None = None
-    dtype: torch.dtype | None = None
 
     @CachedWithoutLock
     def moments(self) -> tuple[Moments, Moments]:
@@ -242,8 +237,7 @@ class TrainingData:
         low, high = scaling.standardize(found.inputs.ends.to(self.chunk.X))
         make = DistributedRows if isinstance(self.source, DistributedSource) else SourceRows
         sizes, digest = (found.targets.count, found.targets.total), f"{found.layout} {found.digest:016x}"
-        given = self.source, scaling, self.dtype, found.layout
-        return make(*given, *sizes, self.as_numpy, sample, digest, (low, high))
+        return make(self.source, scaling, found.layout, *sizes, self.as_numpy, sample, digest, (low, high))
 
 
 def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2) -> TrainingData:
@@ -260,7 +254,7 @@ def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2
     """
     if isinstance(data.X, RowSource):
         found = summarize_source(data.X, reader.dtype, seed)
-        given = TrainingData(found.sample, found.is_numpy, data.X, found, reader.dtype)
+        given = TrainingData(found.sample, found.is_numpy, data.X, found)
     else:
         X, output_format = reader.read(data.X)
         X = X if output_format.is_numpy else X.detach().clone()
@@ -269,12 +263,6 @@ def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2
     if n < min_rows:
         raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
     return given
-
-
-def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
-    """Return a source of inputs that are read in blocks, or None."""
-    source = as_source(X)
-    return None if source is None else reader.coded(source)
 
 
 def in_memory(rows: Rows, purpose: str) -> TrainingData:

@@ -84,6 +84,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         "hyperparameters": list(state.hyperparameters.space.quantities),
         "num_observations": state.num_observations,
         "has_exposures": state.has_exposures,
+        "columns": None,  # their names are in the schema
         "fit_report": encode_report(saved.report),
         "selection": encode_selection(saved.report),
         "metadata": _checked_metadata(saved.metadata),
