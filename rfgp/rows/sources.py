@@ -1,7 +1,7 @@
 """Rows as the user gives them: in memory, or from a source that is read block by block, and its first pass."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
@@ -256,8 +256,8 @@ class SourceSummary:
 
     @property
     def sample(self) -> Chunk:
-        """A random sample of the rows in random order, which depends on the rows and their order, not on blocks."""
-        return Sample.joined(self.samples).rows
+        """A random sample of all rows of a source in random order. It depends on the rows in order, not on blocks."""
+        return self.samples[0].rows
 
     @property
     def largest_key(self) -> float:
@@ -300,7 +300,7 @@ def summarize_source(source: RowSource, dtype: torch.dtype | None, seed: int) ->
         if bool(overflows.any()):
             largest = moments.ends.abs().amax(0)[overflows].reshape(-1)[0].item()
             raise DataError(f"The values of {name} must differ by less than 1e308, got up to {largest:g}. Rescale it.")
-    return summary
+    return replace(summary, samples=(Sample.joined(summary.samples),))
 
 
 def _merged(first: SourceSummary | None, later: SourceSummary | None) -> SourceSummary | None:

@@ -254,12 +254,11 @@ def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2
     """
     if isinstance(data.X, RowSource):
         found = summarize_source(data.X, reader.dtype, seed)
-        given = TrainingData(found.sample, found.is_numpy, data.X, found)
+        given, n = TrainingData(found.sample, found.is_numpy, data.X, found), found.targets.count
     else:
         X, output_format = reader.read(data.X)
         X = X if output_format.is_numpy else X.detach().clone()
-        given = TrainingData(data.checked(X, reader.dtype), output_format.is_numpy)
-    n = given.moments[0].count
+        given, n = TrainingData(data.checked(X, reader.dtype), output_format.is_numpy), len(X)
     if n < min_rows:
         raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
     return given

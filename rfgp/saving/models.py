@@ -143,6 +143,8 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
 
 
 def _regression(header: Json, tensors: Tensors) -> GPState:
+    if header["columns"] is not None:
+        raise ValueError("the names of the columns must be those of the schema")
     scaling = _scaling(tensors)
     check_affine(scaling.targets)
     check_affine(scaling.inputs, least=0)
