@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.errors import DataError
 
 
@@ -28,48 +27,14 @@ def moments(
         >>> [value.item() for value in moments(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]))]
         [2.0, 1.4142135381698608]
     """
-    low, high = torch.aminmax(x, dim=0)
-    unit = unit_of(torch.maximum(low.abs(), high.abs()))
-    mean, deviation = _moments(x / unit, weight) if len(x) <= BLOCK_ROWS else _moments_in_blocks(x, unit, weight)
-    is_constant = low == high
-    return torch.where(is_constant, x[0], unit * mean), torch.where(
-        is_constant, torch.zeros_like(deviation), unit * deviation
-    )
+    found = Moments.of(x, weight)
+    return found.mean.to(x), found.deviation.to(x)
 
 
 BLOCK_ROWS = 2**16
 """The largest number of rows whose moments are computed at once, with copies of the rows."""
 BLOCK_ENTRIES = 2**20
 """The number of entries of the columns whose quartiles are computed at once. At least one column is."""
-
-
-def _moments(
-    x: Tensor,  # (n, d) or (n,)
-    weight: Tensor | None,  # (n,)
-) -> tuple[Tensor, Tensor]:
-    """Return the mean and standard deviation of columns whose squares do not overflow, each (d,) or ()."""
-    if weight is None:
-        return x.mean(0), x.std(0) if x.numel() else x.mean(0)
-    w = weight.to(x).reshape(-1, *(1 for _ in x.shape[1:]))
-    total = w.sum()
-    mean = (w * x).sum(0) / total
-    return mean, ((w * (x - mean).square()).sum(0) / freedom(float(total), len(x))).sqrt()
-
-
-def _moments_in_blocks(
-    x: Tensor,  # (n, d) or (n,)
-    unit: Tensor,  # (d,) or ()
-    weight: Tensor | None,  # (n,)
-) -> tuple[Tensor, Tensor]:
-    """Return the moments of x / unit in float64, without copies of all rows."""
-    parts = torch.split(x, BLOCK_ROWS)
-    ones = x.new_ones((), dtype=torch.float64)
-    weights = [ones] * len(parts) if weight is None else torch.split(weight.to(ones), BLOCK_ROWS)
-    pairs = [(one, w.reshape(-1, *(1 for _ in x.shape[1:]))) for one, w in zip(parts, weights, strict=True)]
-    total = float(len(x)) if weight is None else float(weight.to(ones).sum())
-    mean = torch.stack([(w * (one / unit).double()).sum(0) for one, w in pairs]).sum(0) / total
-    squares = torch.stack([(w * ((one / unit).double() - mean).square()).sum(0) for one, w in pairs]).sum(0)
-    return mean.to(x), (squares / freedom(total, len(x))).sqrt().to(x)
 
 
 def unit_of(
@@ -150,33 +115,13 @@ class Affine:
     def standardizing(cls, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
         """Return the map to mean 0 and standard deviation 1.
 
-        See `of_moments` for constant columns.
+        See `Moments.standardizing` for constant columns.
 
         Args:
             x: The rows, (n, d) or (n,).
             weight: The weight of each row, (n,). If None, 1.
         """
-        low, high = torch.aminmax(x, dim=0)
-        return cls.of_moments(*moments(x, weight), torch.maximum(low.abs(), high.abs()))
-
-    @classmethod
-    def of_moments(
-        cls,
-        mean: Tensor,  # (d,) or ()
-        deviation: Tensor,  # (d,) or ()
-        largest: Tensor,  # (d,) or ()
-    ) -> "Affine":
-        """Return the map to mean 0 and standard deviation 1.
-
-        The scale of a column that is constant up to rounding is 1, or the rounding error if that is larger.
-
-        Args:
-            mean: The means, (d,) or ().
-            deviation: The standard deviations, (d,) or ().
-            largest: The largest absolute values, (d,) or ().
-        """
-        rounding = _ROUNDING * largest
-        return cls(mean, torch.where(deviation > rounding, deviation, rounding.clamp_min(1.0)))
+        return Moments.of(x, weight).standardizing(x)
 
     def robust(self, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
         """Return the map with the median and the robust scale of columns with outliers.
@@ -245,15 +190,105 @@ class Affine:
 
 
 @dataclass(frozen=True, eq=False)
+class Moments:
+    """Count, mean, squares and ends of columns (b, d) or of one (b,), which are computed in parts.
+
+    Sums are in float64, and those of parts are combined as by Chan, Golub and LeVeque (1983).
+
+    Attributes:
+        count: The number of rows.
+        total: The sum of their weights.
+        mean: The means, (d,) or ().
+        squares: The weighted sums of squares about the means, divided by the square of `unit`.
+        unit: A power of two for each column, which avoids overflow.
+        ends: The smallest and the largest values, (2, d) or (2,).
+        end_rows: The numbers of the first rows with these values, as `ends`.
+
+    Examples:
+        >>> low, high = Moments.of(torch.tensor([1.0, 2.0])), Moments.of(torch.tensor([6.0]), first=2)
+        >>> total = low.merged(high)
+        >>> total.mean.item(), round(total.deviation.item(), 3), total.end_rows.tolist()
+        (3.0, 2.646, [0, 2])
+    """
+
+    count: int
+    total: float
+    mean: Tensor
+    squares: Tensor
+    unit: Tensor
+    ends: Tensor
+    end_rows: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        x: Tensor,  # (b, d) or (b,)
+        weight: Tensor | None = None,  # (b,)
+        first: int = 0,
+    ) -> "Moments":
+        """Return the moments of at least one row, in parts so that only few rows are copied.
+
+        Args:
+            x: The rows, (b, d) or (b,).
+            weight: The weight of each row, (b,). If None, 1.
+            first: The number of the first row. The default is 0.
+        """
+        weight = x.new_ones(len(x)) if weight is None else weight
+        if len(x) > BLOCK_ROWS:
+            half = len(x) // 2
+            return cls.of(x[:half], weight[:half], first).merged(cls.of(x[half:], weight[half:], first + half))
+        x, w = x.detach().double().cpu(), weight.detach().double().cpu().reshape(-1, *(1 for _ in x.shape[1:]))
+        (low, low_row), (high, high_row) = x.min(0), x.max(0)
+        largest, total = torch.maximum(low.abs(), high.abs()), float(w.sum())
+        unit = torch.where(largest > 0, unit_of(largest), torch.full_like(largest, torch.finfo(torch.float64).tiny))
+        scaled = x / unit
+        mean = torch.where(low == high, scaled[0], (w * scaled).sum(0) / total)
+        squares = (w * (scaled - mean).square()).sum(0)
+        ends, rows = torch.stack([low, high]), first + torch.stack([low_row, high_row])
+        return cls(len(x), total, mean * unit, squares, unit, ends, rows)
+
+    def merged(self, later: "Moments") -> "Moments":
+        """Return the moments of these rows and later ones.
+
+        Args:
+            later: The moments of rows with the same columns.
+        """
+        total, unit = self.total + later.total, torch.maximum(self.unit, later.unit)
+        shift = (later.mean - self.mean) / unit
+        squares = self.squares * (self.unit / unit).square() + later.squares * (later.unit / unit).square()
+        squares = squares + shift.square() * (self.total * later.total / total)
+        mean = self.mean + shift * unit * (later.total / total)
+        is_beyond = torch.stack([later.ends[0] < self.ends[0], later.ends[1] > self.ends[1]])
+        ends, rows = (
+            torch.where(is_beyond, b, a) for a, b in ((self.ends, later.ends), (self.end_rows, later.end_rows))
+        )
+        return Moments(self.count + later.count, total, mean, squares, unit, ends, rows)
+
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviations, (d,) or ()."""
+        return self.unit * (self.squares / freedom(self.total, self.count)).sqrt()
+
+    def standardizing(self, like: Tensor) -> Affine:
+        """Return the map to mean 0 and standard deviation 1.
+
+        The scale of a column that is constant up to rounding is 1, or the rounding error if that is larger.
+
+        Args:
+            like: A tensor with the dtype and device of the map.
+        """
+        mean, deviation, largest = (value.to(like) for value in (self.mean, self.deviation, self.ends.abs().amax(0)))
+        rounding = _ROUNDING * largest
+        return Affine(mean, torch.where(deviation > rounding, deviation, rounding.clamp_min(1.0)))
+
+
+@dataclass(frozen=True, eq=False)
 class Scaling:
     """The maps of inputs (d,) and targets () to standardized units.
 
-    Graph nodes have no input map.
-
     Attributes:
         targets: The map of targets, () or (k,).
-        inputs: The map of inputs, (d,). None for nodes.
-        columns: The names of the inputs. None if they have none.
+        inputs: The map of inputs, (d,).
 
     Examples:
         >>> x = torch.tensor([[0.0], [2.0]])
@@ -262,14 +297,13 @@ class Scaling:
     """
 
     targets: Affine
-    inputs: Affine | None = None
-    columns: tuple[str, ...] | None = None
+    inputs: Affine
 
     def standardize(
         self,
         x: Tensor,  # (n, d)
     ) -> Tensor:  # (n, d)
-        """Return standardized inputs, (n, d). Without an input map they are unchanged.
+        """Return standardized inputs, (n, d).
 
         Args:
             x: The inputs, (n, d).
@@ -277,8 +311,6 @@ class Scaling:
         Raises:
             DataError: If a standardized value overflows the dtype of the data.
         """
-        if self.inputs is None:
-            return x
         out = self.inputs.forward(x.to(self.inputs.scale))
         bad = (~torch.isfinite(out)).nonzero()
         if len(bad):
@@ -288,13 +320,3 @@ class Scaling:
                 "Rescale it."
             )
         return out
-
-    def check_columns(self, x: Tensor) -> None:
-        """Check that inputs (n, k) have the number of columns of the training data.
-
-        Raises:
-            DataError: If the numbers differ.
-        """
-        if self.inputs is not None and x.shape[1:] != self.inputs.scale.shape:
-            expected = counted(len(self.inputs.scale), "column")
-            raise DataError(f"X must have {expected}, as the training data have, got {x.shape[1]}.")

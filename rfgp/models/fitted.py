@@ -33,7 +33,7 @@ from rfgp.regression import FitReport, GPState
 from rfgp.regression.changes import with_rows
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.starvation import degrees_of_freedom
-from rfgp.rows import Chunk, Rows, ends_of, rows_in_memory
+from rfgp.rows import Chunk, Rows, rows_in_memory
 from rfgp.rows.arrays import warn_of_booleans
 from rfgp.torch_context import outside_inference_mode
 
@@ -126,7 +126,7 @@ def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> 
     first = maps.inverse(inputs.detach().amin(0))
     later = [i for i, key in enumerate(schema.keys) if first[i] > known.get(str(key), math.inf)]
     if later and state.rows is not None:  # an update may have added rows
-        last = maps.inverse(ends_of(state.rows)[1])
+        last = maps.inverse(state.rows.ends[1])
         later = [i for i in later if first[i] > last[i]]
     for key in (schema.keys[i] for i in later[:1]):
         yield ForecastWarning(

@@ -31,11 +31,9 @@ from rfgp.rows import (
     DataSummary,
     JoinedRows,
     Rows,
-    SourceRows,
     gathered,
     is_read_in_blocks,
     parts_of,
-    read_additional_rows,
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat
@@ -60,9 +58,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
         DataError: If the data cannot be used. The message names the row and the column.
     """
     (spec, data), scaling = state.spec.with_data(data), state.scaling
-    given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
-    scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
-    rows = given.rows(scaling)
+    rows = read_training(spec.inputs, data, spec.options.seed, 1).rows(scaling)
     check_rows(spec, rows)
     spec = spec.extended_to_range(state.hyperparameters, rows)
     changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
@@ -93,15 +89,11 @@ def extended(state: GPState, data: Chunk) -> GPState:
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
         state.require_rows(purpose="update")
-    more = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
+    more = read_training(spec.inputs, data, spec.options.seed, 1).rows(state.scaling)
     check_rows(spec, more)
     if posterior is not None and _needs_all(state, posterior, more):
         posterior, _ = None, state.require_rows(purpose="new rows outside the range of the old ones")
-    grown = None
-    if posterior is not None:
-        grown, more = _updated(state, posterior, more)
-    elif isinstance(more, SourceRows) and more.num_rows is None:
-        more = more.read_once()
+    grown = None if posterior is None else _updated(state, posterior, more)
     rows = None if state.rows is None else JoinedRows([*parts_of(state.rows), more])
     count = state.num_observations + len(more)
     spec = spec if rows is None or grown is not None else spec.extended_to_range(state.hyperparameters, rows)
@@ -134,10 +126,8 @@ def reduced(state: GPState, data: Chunk) -> GPState:
             "another model. Call condition(X, y) with the remaining rows."
         )
     spec, data = state.spec.with_data(data)
-    rows = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
+    rows = read_training(spec.inputs, data, spec.options.seed, 1).rows(state.scaling)
     check_rows(spec, rows)
-    if isinstance(rows, SourceRows) and rows.num_rows is None:
-        rows = rows.read_once()
     count = state.num_observations - len(rows)
     left = posterior.with_rows(rows, sign=-1)
     return state.replace(rows=None, given=left, num_observations=count, has_forgotten=True)
@@ -161,7 +151,7 @@ MANY = 4
 """The growth factor of the number of rows after which an update recomputes lattices, if the old rows are known."""
 
 
-def _needs_all(state: GPState, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
+def _needs_all(state: GPState, posterior: Posterior, rows: Rows) -> bool:
     """Return whether lattices do not cover the new rows, so that all are needed."""
     if not isinstance(posterior, SeriesPosterior):
         return False
@@ -186,20 +176,14 @@ def solved_if_read(state: GPState) -> GPState:
     return state.replace(given=state.posterior)
 
 
-def _updated(
-    state: GPState, posterior: Posterior, more: ArrayRows | SourceRows
-) -> tuple[Posterior, ArrayRows | SourceRows]:
-    """Return the posterior with additional rows, and these rows with their count."""
+def _updated(state: GPState, posterior: Posterior, more: Rows) -> Posterior:
+    """Return the posterior with additional rows."""
     if isinstance(posterior, SeriesPosterior):
-        more = more.read_once() if isinstance(more, SourceRows) and more.num_rows is None else more
-        return posterior.with_rows(more), more
+        return posterior.with_rows(more)
     assert isinstance(posterior, LowRankPosterior)
     with torch.no_grad():
         model = LinearModel(state.prior().dense, more, *mean_and_noise(state.hyperparameters))
-        grown, statistics = update_gram(model, posterior)
-    if isinstance(more, SourceRows) and more.num_rows is None:
-        more = more.counted(int(statistics.rows), float(statistics.observations))
-    return grown, more
+        return update_gram(model, posterior)[0]
 
 
 # --- Specifications with other approximations or bases ---------------------------------------------------------------

@@ -29,7 +29,7 @@ from rfgp.parameters import Hyperparameter
 from rfgp.regression.options import ModelOptions
 from rfgp.regression.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
-from rfgp.rows.arrays import OutputFormat, counts_rows, is_index_name, warn_of_index
+from rfgp.rows.arrays import OutputFormat, without_index
 
 # --- Sources of rows that a model reads by column names, block by block ----------------------------------------------
 
@@ -272,7 +272,6 @@ class ModelInputs:
     other_terms: Sequence[BoundTerm] = ()
     reads_all: bool = False
     indicators: Indicators = field(default_factory=dict)
-    reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
         """Return the columns of a table as a matrix (n, D), and the table's output format.
@@ -323,14 +322,6 @@ class ModelInputs:
         origin = {f"{key}={level}": key for key, levels in self.indicators.items() for level in levels}
         keys = dict.fromkeys(origin.get(str(column.key), column.key) for column in self.schema.columns)
         return coded(source, self, tuple(keys))
-
-    def complete(self, given: Chunk) -> Chunk:
-        """Return the rows unchanged, because missing cells are errors.
-
-        Args:
-            given: The rows.
-        """
-        return given
 
     def quantities(self) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the kernel by dotted name.
@@ -492,15 +483,7 @@ def _keys_of_levels(kernel: Kernel) -> set[str | int]:
 
 def _without_index(table: Table) -> tuple[str | int, ...]:
     """Return the keys of the columns of a table without the index of a dataframe."""
-    if table.source != "dataframe":
-        return table.keys
-    unnamed = [key for key in table.keys if isinstance(key, str) and is_index_name(key)]
-    counting = {key for key in unnamed if counts_rows(np.asarray(table.columns[key]))}
-    if len(counting) == len(table.keys):
-        return table.keys
-    for key in unnamed:
-        warn_of_index("X", key, key in counting, f"X.drop(columns={key!r})", stacklevel=9)
-    return tuple(key for key in table.keys if key not in counting)
+    return without_index(table.keys, table.column, stacklevel=9) if table.source == "dataframe" else table.keys
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:

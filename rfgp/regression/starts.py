@@ -19,7 +19,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.priors import HalfNormalDeviation
-from rfgp.rows import Block, Rows, ends_of, rows_in_memory, typical_noise
+from rfgp.rows import Block, Rows, rows_in_memory, typical_noise
 from rfgp.scaling import Affine, moments
 
 # --- Starting values of kernels, and samples of rows for their computation -------------------------------------------
@@ -110,7 +110,7 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     columns = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
-    low, high = ends_of(rows)
+    low, high = rows.ends
     return replace(columns, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
 
 
@@ -267,7 +267,7 @@ def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], row
     """
     if not any(isinstance(prior.basis, LatticeDesign) for prior in priors):
         return None
-    low, high = ends_of(rows)
+    low, high = rows.ends
     return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
 
 

@@ -55,16 +55,15 @@ from rfgp.rows import (
     DataSummary,
     Rows,
     SourceInputs,
-    TrainingArrays,
-    TrainingSource,
+    TrainingData,
+    as_source,
     gathered,
     in_memory,
-    inputs_source,
     is_numpy_input,
     is_read_in_blocks,
     read_training,
 )
-from rfgp.rows.arrays import OutputFormat, arranged, constant_message
+from rfgp.rows.arrays import OutputFormat, constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 from rfgp.torch_context import with_torch_defaults
@@ -76,7 +75,7 @@ NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
 
-def summary_of(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> tuple[ModelSpec, DataSummary]:
+def summary_of(spec: ModelSpec, given: TrainingData) -> tuple[ModelSpec, DataSummary]:
     """Return the specification with the data's likelihood, and a summary of the data.
 
     Args:
@@ -104,7 +103,7 @@ def summary_of(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> tuple
         spec, likelihood = dataclasses.replace(spec, options=options), informed
     refuse(likelihood, y)
     weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
-    exposure = given.chunk.noise if isinstance(given, TrainingArrays) and likelihood.takes_exposure else None
+    exposure = given.chunk.noise if given.source is None and likelihood.takes_exposure else None
     start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
@@ -135,7 +134,7 @@ def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]
         )
 
 
-def constant_targets(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> str | None:
+def constant_targets(spec: ModelSpec, given: TrainingData) -> str | None:
     """Return a message about a target that is constant, relative to its exposures if there are any, or None.
 
     Args:
@@ -143,12 +142,12 @@ def constant_targets(spec: ModelSpec, given: TrainingArrays | TrainingSource) ->
         given: The training data as read, not standardized.
     """
     low, high, count = given.target_range
-    if isinstance(given, TrainingArrays) and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
+    if given.source is None and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
         low, high = torch.aminmax(given.chunk.y / given.chunk.noise.to(given.chunk.y), dim=0)
     return constant_message(low, high, count)
 
 
-def check_targets_vary(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> None:
+def check_targets_vary(spec: ModelSpec, given: TrainingData) -> None:
     """Check that a fit knows the scale of its targets.
 
     Counts and labels in memory may be constant, because they have a posterior at the starting values.
@@ -161,7 +160,7 @@ def check_targets_vary(spec: ModelSpec, given: TrainingArrays | TrainingSource) 
         DataError: If a target is constant. The message names its value, and its output if there are several.
     """
     message = constant_targets(spec, given)
-    if message is not None and not (spec.options.likelihood.is_discrete and isinstance(given, TrainingArrays)):
+    if message is not None and not (spec.options.likelihood.is_discrete and given.source is None):
         raise DataError(
             f"{message}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
             "given hyperparameters."
@@ -176,7 +175,7 @@ def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
         rows: The standardized rows.
     """
     if spec.options.likelihood.is_discrete and not is_read_in_blocks(rows):
-        message = constant_targets(spec, TrainingArrays(*in_memory(rows, "a fit")))
+        message = constant_targets(spec, in_memory(rows, "a fit"))
         if message is not None:
             yield ConstantTargetWarning(
                 f"{message}, so that hyperparameters cannot be learned and keep their starting values. Check the "
@@ -583,8 +582,7 @@ class GPState:
         Raises:
             DataError: If the inputs do not match the training data.
         """
-        inputs, output_format = self.spec.inputs.read(arranged(X, self.scaling.columns))
-        self.scaling.check_columns(inputs)
+        inputs, output_format = self.spec.inputs.read(X)
         return self.scaling.standardize(inputs), output_format
 
     def predict(self, X: Any, derivative: Any = None) -> Prediction:
@@ -602,11 +600,11 @@ class GPState:
         Args:
             X: The inputs in the user's units.
         """
-        source = inputs_source(self.spec.inputs, X)
+        source = as_source(X)
         if source is None:
             return self.points(X)
         like = self.scaling.targets.scale.new_empty(0)
-        inputs = SourceInputs(source, self.scaling, self.spec.inputs.dtype)
+        inputs = SourceInputs(self.spec.inputs.coded(source), self.scaling)
         return inputs, OutputFormat(not isinstance(X, Tensor), like)
 
     def predict_at(self, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
@@ -736,7 +734,7 @@ def at_starting_values(state: GPState, spec: ModelSpec) -> GPState:
     Raises:
         DataError: If some of the rows are read in blocks.
     """
-    given = TrainingArrays(*in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood"))
+    given = in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood")
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
     return initial_state(spec, summary, given.rows(summary.scaling))

@@ -1,10 +1,10 @@
-"""Conversion of arrays, dataframes and tensors to checked tensors."""
+"""Names of columns, and conversion of the user's targets, noise and weights to checked tensors."""
 
 import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from rfgp.messages import listed, short_repr
 from rfgp.number_texts import example_of, numbers_remedy
 
 # --- Names of the columns of dataframes, and the match of columns to those of the training data ----------------------
+
+K = TypeVar("K")
 
 _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 """Matches the names that pandas and Parquet give to an unnamed index."""
@@ -79,7 +81,7 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the column names of a dataframe as texts, or None for other objects.
+    """Return the column names of a dataframe of pandas, Arrow or polars as texts, or None for other objects.
 
     Args:
         X: The inputs.
@@ -87,7 +89,10 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     Raises:
         DataError: If several columns have the same name.
     """
-    labels = _labels(X)
+    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
+        return None
+    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
+    labels = getattr(X, "columns", None) if arrows is None else arrows
     if labels is None:
         return None
     names = tuple(map(str, labels))
@@ -97,75 +102,34 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _labels(X: Any) -> Any:
-    """Return the labels of the columns of a dataframe of pandas, Arrow or polars. None for other objects."""
-    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
-        return None
-    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
-    return getattr(X, "columns", None) if arrows is None else arrows
-
-
-def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
-    """Return the column names of a dataframe without those of an index, with a warning.
+def without_index(
+    keys: Sequence[K],
+    column: Callable[[K], Any],
+    where: str = "X",
+    drop: str = "X.drop(columns={!r})",
+    stacklevel: int = 2,
+) -> tuple[K, ...]:
+    """Return the keys of columns without those of an index, with a warning.
 
     If no column would remain, all are kept.
 
     Args:
-        X: The dataframe.
-        names: The names of its columns.
+        keys: The keys of the columns.
+        column: A function from a key to the column (n,), or to its first rows.
+        where: The file or object with the columns. The default is "X".
+        drop: The code that leaves a column out, with {!r} for its name.
         stacklevel: As for `warnings.warn`.
     """
-    unnamed = [index for index, name in enumerate(names) if is_index_name(name)]
-    counts = {index for index in unnamed if counts_rows(np.asarray(_taken(X, [index])).reshape(-1))}
-    if len(counts) == len(names):
-        return names
-    for index in unnamed:
-        drop = f"X.drop(columns={names[index]!r})"
-        warn_of_index("X", names[index], index in counts, drop, stacklevel + 1)
-    return tuple(name for index, name in enumerate(names) if index not in counts)
+    unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
+    counts = {key for key in unnamed if counts_rows(np.asarray(column(key)))}
+    if len(counts) == len(keys):
+        return tuple(keys)
+    for key in unnamed:
+        warn_of_index(where, key, key in counts, drop.format(key), stacklevel + 1)
+    return tuple(key for key in keys if key not in counts)
 
 
-def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
-    """Return inputs (n, d) with only the wanted columns, in order.
-
-    Args:
-        X: Inputs: a dataframe, or an array.
-        wanted: The names of the training columns. If None, columns are matched by position.
-        names: The names of the columns of X. If None, those of X, if any. Without names, columns are matched by
-            position.
-
-    Raises:
-        DataError: If a wanted column is missing.
-    """
-    names = names_of(X) if wanted is not None and names is None else names
-    if wanted is None or names is None or names == wanted:
-        return X
-    index_of = {name: index for index, name in enumerate(names)}
-    missing = [name for name in wanted if name not in index_of]
-    if missing:
-        raise DataError(
-            f"X must have the column {missing[0]!r} of the training data, got {', '.join(names)[:200]} "
-            f"({len(missing)} of {len(wanted)} are missing). Rename columns, or match them by position: X.to_numpy()."
-        )
-    return _taken(X, [index_of[name] for name in wanted])
-
-
-def _taken(X: Any, indices: list[int]) -> Any:
-    """Return some columns of inputs (n, d)."""
-    if hasattr(X, "iloc"):
-        return X.iloc[:, indices]
-    if hasattr(X, "select") and not isinstance(X, Tensor):  # polars and Arrow; a tensor's select differs
-        labels = _labels(X)
-        return X.select([labels[index] for index in indices])
-    return X[:, indices] if isinstance(X, Tensor) else np.asarray(X)[:, indices]
-
-
-# --- Cells of arrays and dataframes that are not numbers. Missing ones become NaN, others raise errors ---------------
-
-_MAX_COLUMNS = 8
-"""The maximum number of columns in a message."""
-_OPTIONS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
-"""The option of `rfgp.tables.read_table` that encodes cells of each kind."""
+# --- Cells that are not numbers. Missing ones become NaN, others raise errors ----------------------------------------
 
 
 class Problem(NamedTuple):
@@ -192,112 +156,49 @@ class Problem(NamedTuple):
         return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
 
 
-def with_nan(
+def _with_nan(
     cells: NDArray[Any],  # (...), objects
 ) -> NDArray[Any]:
-    """Return objects with NaN instead of pandas.NA and NaT, which have no float value.
-
-    Args:
-        cells: Objects (...).
-    """
+    """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
     pandas = sys.modules.get("pandas")  # imported already if a cell is one of its missing values
-    if pandas is None:
-        return cells
-    is_missing = pandas.isna(cells)
-    return np.where(is_missing, np.nan, cells) if is_missing.any() else cells
+    return cells if pandas is None else np.where(pandas.isna(cells), np.nan, cells)
 
 
-def problems_of(
-    values: Any,  # (n,) or (n, d)
-    names: tuple[str, ...] | None,
-) -> list[Problem]:
-    """Return the problems of a matrix or column that is not numeric.
-
-    Args:
-        values: A column (n,) or matrix (n, d).
-        names: The names of the columns. If None, their indices.
-    """
+def _problem_of(
+    values: Any,  # (n,) or (n, k)
+    name: str,
+) -> str | None:
+    """Return a text about the first cell that is not a number, with a remedy, or None if there are none."""
     try:
-        cells = with_nan(np.asarray(values, dtype=object))
+        cells = _with_nan(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
-        return []
-    if cells.ndim == 1:
-        return _of_column(cells, None)
-    if cells.ndim != 2:
-        return []
-    labels: Sequence[str | int] = range(cells.shape[1]) if names is None else names
-    return [problem for index, label in enumerate(labels) for problem in _of_column(cells[:, index], label)]
+        return None
+    for place, cell in np.ndenumerate(cells):
+        kind = _kind_of(cell)
+        if not kind:
+            continue
+        key, *_ = [*place[1:], None]
+        number = sum(_kind_of(other) == kind for other in cells[:, *place[1:]])
+        shown = str(cell) if hasattr(cell, "isoformat") else repr(cell)
+        problem = Problem(key, kind, place[0], " ".join(shown.split())[:40], number)
+        example = example_of([cell]) if isinstance(cell, str) else None
+        if example is not None:
+            return f"{problem}. {numbers_remedy(name if key is None else key, example)}"
+        more = " rfgp.sklearn.GPClassifier takes classes as text." * (name == "y")
+        return f"{problem}. Encode text and dates as numbers, for example with rfgp.tables.read_table.{more}"
+    return None
 
 
-def listed_problems(problems: list[Problem]) -> str:
-    """Return the problems of at most eight columns as text.
-
-    Args:
-        problems: The problems, one for each column and kind.
-    """
-    columns = list(dict.fromkeys(problem.column for problem in problems))
-    words = [str(problem) for problem in problems if problem.column in columns[:_MAX_COLUMNS]]
-    rest = len(columns) - _MAX_COLUMNS
-    return "; ".join([*words, f"and {counted(rest, 'more column')}"] if rest > 0 else words)
-
-
-def remedy(problems: list[Problem], is_frame: bool) -> str:
-    """Return a sentence with a remedy for problems.
-
-    Args:
-        problems: The problems.
-        is_frame: Whether the cells are from a dataframe.
-    """
-    texts = (
-        ("y" if problem.column is None else problem.column, [problem.cell.strip("'")])
-        for problem in problems
-        if problem.kind == "text"
-    )
-    numbers = [(column, example) for column, text in texts if (example := example_of(text)) is not None]
-    if numbers:
-        return numbers_remedy(*numbers[0])
-    if is_frame:
-        options = [option for kind, option in _OPTIONS.items() if any(problem.kind == kind for problem in problems)]
-        call = ", ".join(["table", "target", *options])
-        return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
-    return (
-        "Encode text and dates as numbers, for example with rfgp.tables.read_table. rfgp.sklearn.GPClassifier takes "
-        "classes as text."
-    )
-
-
-def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Problem]:
-    try:
-        is_missing, kinds = np.isnan(cells.astype(np.float64)), {}
-    except (TypeError, ValueError):
-        is_missing, kinds = np.zeros(len(cells), dtype=bool), dict[str, list[int]]()
-        for row, cell in enumerate(cells):
-            kind = _kind(cell)
-            if kind == "missing values":
-                is_missing[row] = True
-            elif kind is not None:
-                kinds.setdefault(kind, []).append(row)
-    problems = [Problem(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
-    if is_missing.any():
-        problems.append(Problem(label, "missing values", int(is_missing.argmax()), "", int(is_missing.sum())))
-    return problems
-
-
-def _kind(cell: Any) -> str | None:
-    """Return the kind of a cell, or None for a number."""
+def _kind_of(cell: Any) -> str:
+    """Return the kind of a cell, or "" for a number or a missing cell."""
     if hasattr(cell, "isoformat") or isinstance(cell, np.datetime64):
         return "dates"
     try:
-        return "missing values" if np.isnan(float(cell)) else None
+        float(cell)
     except (TypeError, ValueError):
-        if cell is None:
-            return "missing values"
-        return "text" if isinstance(cell, str | bytes) else f"values of type {type(cell).__name__}"
-
-
-def _shown(cell: Any) -> str:
-    word = str(cell) if hasattr(cell, "isoformat") else repr(cell)
-    return " ".join(word.split())[:40]
+        if cell is not None:
+            return "text" if isinstance(cell, str | bytes) else f"values of type {type(cell).__name__}"
+    return ""
 
 
 # --- Conversion of numpy arrays and tensors from users to checked tensors --------------------------------------------
@@ -310,125 +211,48 @@ class OutputFormat(NamedTuple):
     like: Tensor  # (0,) of the dtype and device
 
 
-def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, OutputFormat]:
-    """Return inputs (n, d) as a floating tensor, and the format of results.
-
-    Args:
-        X: The inputs of the user: a dataframe, an array, a tensor or a list of rows.
-        dtype: The dtype of the inputs. If None, that of X, or float64 for other numbers.
-        first: The number of the first row, for messages.
-
-    Raises:
-        DataError: If the inputs are not a numeric matrix, or a value is not finite. The message names its position.
-
-    Examples:
-        >>> read_matrix([[0.0], [1.0]], None)[0].shape
-        torch.Size([2, 1])
-    """
-    names = names_of(X)
-    x, is_numpy = _to_tensor(X, "X", names)
-    if x.ndim != 2 or x.shape[1] == 0:
-        raise DataError(f"X must be a matrix (n, d) with d >= 1, got shape {tuple(x.shape)}.")
-    x = x.to(dtype or (x.dtype if x.is_floating_point() else torch.float64))
-    bad = (~torch.isfinite(x)).nonzero()
-    if len(bad):
-        row, column = bad[0].tolist()
-        named = "" if names is None else f" ({names[column]!r})"
-        raise DataError(
-            f"X has {not_finite(len(bad))}, the first ({x[row, column].item()}) in row {first + row}, "
-            f"column {column}{named}.{_other_columns(bad[:, 1], names)} Leave such rows out, or fill them."
-        )
-    return x, OutputFormat(is_numpy, x.new_empty(0))
-
-
-def _other_columns(
-    columns: Tensor,  # (k,)
-    names: tuple[str, ...] | None,
-) -> str:
-    """Return a sentence about the columns of k invalid cells, if there are several."""
-    indices, counts = np.unique(columns.cpu().numpy(), return_counts=True)
-    if len(indices) < 2:
-        return ""
-    pairs = zip(indices[:8].tolist(), counts[:8].tolist(), strict=True)
-    listed = ", ".join(f"{index if names is None else repr(names[index])} ({count})" for index, count in pairs)
-    rest = f" and {counted(len(indices) - 8, 'more column')}" if len(indices) > 8 else ""
-    return f" They lie in the columns {listed}{rest}."
-
-
-def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, min_rows: int = 2) -> Tensor:
-    """Return targets (n,) or (n, k) in the dtype and on the device of `like`.
+def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, first: int = 0) -> Tensor:
+    """Return a copy of targets (n,) or (n, k) in the dtype and on the device of `like`.
 
     Args:
         y: The targets of the user.
         n: The number of rows of X.
         like: A tensor with the dtype and device of X.
-        dtype: The dtype that the user selected. If None, that of X.
-        min_rows: The smallest number of rows.
+        dtype: The dtype that the user selected, to which targets are converted. If None, that of X.
+        first: The number of the first row, for messages.
 
     Raises:
-        DataError: If the shape or length is wrong, there are too few rows, or values are not finite. Also if the
-            floating dtype differs from that of X and the user selected none.
+        DataError: If targets are not numeric, the shape or length is wrong, or values are not finite. If the user
+            selected no dtype, also if floating targets have another one than X, or integers are not exact in it.
+
+    Examples:
+        >>> read_targets([0, 1], 2, torch.empty(0), None)
+        tensor([0., 1.])
     """
-    t = read_target_values(y)
+    if y is None:
+        raise DataError("y must have targets, got None. Pass y with X, or name the target column of the source.")
+    t = _to_tensor(y, "y").detach()
+    if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
+        raise DataError(f"y must have shape (n,), or (n, k) for k outputs, got {tuple(t.shape)}.")
     if len(t) != n:
         raise DataError(f"y must have {counted(n, 'row')} like X, got {len(t):,}. Pass one target per row.")
-    if n < min_rows:
-        raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
-    check_dtypes(t, like, dtype)
-    return check_targets(t, n, like)
-
-
-def check_dtypes(
-    t: Tensor,  # (n,) or (n, k)
-    like: Tensor,
-    dtype: torch.dtype | None,
-) -> None:
-    """Check that targets have the dtype of the inputs, or are exact integers.
-
-    If the user selected a dtype, all targets are valid, since they are converted to it.
-
-    Args:
-        t: The targets.
-        like: A tensor with the dtype of the inputs.
-        dtype: The dtype that the user selected, or None.
-
-    Raises:
-        DataError: If floating targets have another dtype, or integers are not exact in the dtype of the inputs.
-    """
-    largest = 2 / torch.finfo(like.dtype).eps
-    if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
-        raise DataError(
-            f"y must hold integers up to {int(largest)} that {like.dtype}, the dtype of X, represents exactly, got "
-            f"{int(t.double().abs().max())}. Convert X to float64, or choose dtype= for the model."
-        )
     if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
         raise DataError(
             f"X and y must have one dtype, got {like.dtype} and {t.dtype}. Convert one, or choose dtype= for the model."
         )
-
-
-def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
-    """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
-
-    Args:
-        t: The targets.
-        n: The number of rows of X.
-        like: A tensor with the dtype and device of the result.
-        first: The number of the first row, for messages.
-
-    Raises:
-        DataError: If the number of targets is wrong, or values are not finite.
-    """
-    if len(t) != n:
-        raise DataError(f"y must have {counted(n, 'row')} like X, got {len(t):,}. Pass one target per row.")
-    t = t.to(like)
+    largest = 2 / torch.finfo(like.dtype).eps
+    if dtype is None and not t.is_floating_point() and n and float(t.double().abs().max()) > largest:
+        raise DataError(
+            f"y must hold integers up to {int(largest)} that {like.dtype}, the dtype of X, represents exactly, got "
+            f"{int(t.double().abs().max())}. Convert X to float64, or choose dtype= for the model."
+        )
+    t = t.to(like, copy=True)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
         index = bad[0].tolist()
         column = f", column {index[1]}" if len(index) > 1 else ""
         value = t[tuple(index)].item()
-        row = first + index[0]
-        raise DataError(f"y has {not_finite(len(bad))}, the first ({value}) in row {row}{column}.")
+        raise DataError(f"y has {not_finite(len(bad))}, the first ({value}) in row {first + index[0]}{column}.")
     return t
 
 
@@ -456,21 +280,6 @@ _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, tor
 """The maximum relative range of a constant target by dtype."""
 
 
-def read_target_values(y: Any) -> Tensor:
-    """Return targets (n,) or (n, k) as a tensor with an unchanged dtype.
-
-    Args:
-        y: The targets of the user.
-
-    Raises:
-        DataError: If the targets are not numeric, or have another shape.
-    """
-    t, _ = _to_tensor(y, "y")
-    if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
-        raise DataError(f"y must have shape (n,), or (n, k) for k outputs, got {tuple(t.shape)}.")
-    return t
-
-
 def read_per_row(
     values: Any,  # (n,)
     name: str,
@@ -496,11 +305,11 @@ def read_per_row(
     """
     if values is None:
         return None
-    t, _ = _to_tensor(values, name)
+    t = _to_tensor(values, name)
     if t.shape != (n,):
         raise DataError(f"{name} must have one value for each of the {counted(n, 'row')}, got shape {tuple(t.shape)}.")
-    t = t.to(like.device, torch.float64)
-    bad = (~torch.isfinite(t) | (t < 0) | (t <= 0 if positive else torch.zeros_like(t, dtype=torch.bool))).nonzero()
+    t = t.to(like.device, torch.float64, copy=True)
+    bad = (~torch.isfinite(t) | ((t <= 0) if positive else (t < 0))).nonzero()
     if len(bad):
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
@@ -512,37 +321,36 @@ def read_per_row(
             f"{name} must lie between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}, so that squares are in range, got "
             f"{t[row].item():g} in row {first + row}. Leave out rows that do not count."
         )
-    return t.clone()
+    return t
 
 
 _SMALLEST = 1e-150
 """The minimum positive number per row. Its inverse is the maximum."""
 
 
-def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -> tuple[Tensor, bool]:
+def _to_tensor(values: Any, name: str) -> Tensor:
+    """Return real numbers as a tensor with an unchanged dtype, for the caller to copy."""
     if isinstance(values, Tensor):
         if values.is_complex():
             raise DataError(f"{name} must be real, got complex numbers. Use two columns, real and imaginary part.")
         if values.is_meta:
             raise DataError(f"{name} must have values, got a tensor on torch's meta device. Make it on another one.")
-        return values, False
+        return values
     if isinstance(values, np.ma.MaskedArray):
         raise DataError(f"{name} must not be masked, got a masked array. Drop or fill its masked entries.")
     try:
         array = np.asarray(values)
         if array.dtype == object:
-            array = with_nan(array).astype(np.float64)
+            array = _with_nan(array).astype(np.float64)
         elif array.dtype.kind not in "fiub":
             raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        problems = problems_of(values, columns)
-        advice = remedy(problems, hasattr(values, "columns") or hasattr(values, "column_names"))
-        raise DataError(f"{name} must hold numbers, but {listed_problems(problems) or error}. {advice}") from error
+        problem = _problem_of(values, name) or f"{error}. Convert it to a numpy array of numbers."
+        raise DataError(f"{name} must hold numbers, but {problem}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    # Copy: the user may change the array later, and torch supports neither foreign byte orders, nor negative
-    # strides, nor read-only arrays.
-    return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
+    # torch supports neither foreign byte orders, nor negative strides, nor read-only arrays
+    return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
 
 
 def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
@@ -566,3 +374,47 @@ def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
         message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
         warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
     return is_boolean
+
+
+# --- Hashes of rows -------------------------------------------------------------------------------------------------
+
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""The multiplier of the hash, 2^64 over the golden ratio (Fibonacci hashing). As it is odd, steps are invertible."""
+
+
+def row_hashes(
+    columns: Iterable[NDArray[Any]],  # each (n,)
+    seeds: NDArray[np.uint64] | None = None,  # (n,)
+) -> NDArray[np.uint64]:  # (n,)
+    """Return a hash of each row. Different rows collide with probability 2^-64.
+
+    Args:
+        columns: At least one column of numbers. A negative zero equals zero.
+        seeds: Numbers of which the hashes depend, too. If None, zeros.
+
+    Examples:
+        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])])
+        >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
+        (True, False)
+    """
+    hashes = np.uint64(0) if seeds is None else seeds
+    for column in columns:
+        bits = (column.astype(np.float64) + 0.0).view(np.uint64)  # no negative zero
+        hashes = (hashes ^ bits) * _HASH_MULTIPLIER
+        hashes ^= hashes >> np.uint64(29)
+    return np.asarray(hashes)
+
+
+def numbered_rows(
+    columns: Iterable[NDArray[Any]],  # each (n,)
+) -> NDArray[np.int64]:  # (n,)
+    """Return a number for each row, from 0, shared by equal rows.
+
+    Args:
+        columns: At least one column of numbers.
+
+    Examples:
+        >>> int(numbered_rows([np.array([1.0, 2.0, 1.0])]).max())
+        1
+    """
+    return np.unique(row_hashes(columns), return_inverse=True)[1].reshape(-1)  # numpy 2.0 returns another shape

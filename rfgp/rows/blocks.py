@@ -1,50 +1,25 @@
-"""Standardized rows in blocks, which can be read repeatedly; repeated rows and equal inputs merged.
+"""Standardized rows in blocks, in memory or of a source; repeated rows and equal inputs merged.
 
 Row i represents w_i observations with the value y_i and the noise variance noise + fixed noise_i each. Up to a factor
 independent of the function, this is one observation with noise variance D_i = (noise + fixed noise_i) / w_i.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Protocol, runtime_checkable
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.errors import DataError
+from rfgp.rows.arrays import numbered_rows, row_hashes
+from rfgp.rows.sources import Chunk, DistributedSource, Layout, RowSource, checked, joined_column, rebatched
+from rfgp.scaling import Scaling
+
 # --- Standardized rows in blocks, which can be read repeatedly in the same order -------------------------------------
-
-
-class Rows(Protocol):
-    """The interface of rows: an object that yields blocks."""
-
-    @property
-    def num_outputs(self) -> int:
-        """The number k of targets of a row."""
-
-    @property
-    def is_homoscedastic(self) -> bool:
-        """Whether no row has a weight or known noise."""
-
-    @property
-    def has_fixed_noise(self) -> bool:
-        """Whether at least one row has known noise."""
-
-    @property
-    def count(self) -> float:
-        """The number of observations, including repetitions."""
-
-    def __len__(self) -> int:
-        """The number n of rows."""
-
-    def blocks(self, size: int) -> "Iterator[Block]":
-        """Yield all rows in blocks, which callers must not change.
-
-        Args:
-            size: The approximate number of rows of a block.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +81,12 @@ class Block:
     def count(self) -> float:
         """The number of observations, including repetitions."""
         return len(self) if self.weight is None else float(self.weight.sum())
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest inputs, (d,) each."""
+        low, high = torch.aminmax(self.inputs.detach(), dim=0)
+        return low, high
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -214,20 +195,136 @@ class Block:
         return Block(self.inputs[rows], self.targets[rows], noise, weight, self.given_output_weights, squares)
 
 
+def standardized(chunk: Chunk, scaling: Scaling) -> Block:
+    """Return checked rows in standardized units."""
+    inputs = scaling.standardize(chunk.X)
+    targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
+    targets = targets if targets.ndim > 1 else targets[:, None]
+    return Block(inputs, targets, standardized_noise(chunk, scaling), chunk.sample_weight)
+
+
+def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
+    """Return the known noise variances (b,) of rows in standardized units, or None."""
+    return None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """The rows of a source, standardized while they are read. See `rfgp.rows.Rows`.
+
+    Attributes:
+        source: The source.
+        scaling: The map to standardized units.
+        layout: The targets, noise and weights that all rows have.
+        num_rows: The number n of rows.
+        count: The number of observations, including repetitions.
+        as_numpy: Whether the rows are arrays and not tensors.
+        sample: A standardized random sample of the rows.
+        digest: The digest of all values.
+        ends: The smallest and the largest standardized inputs, (d,) each.
+    """
+
+    source: RowSource
+    scaling: Scaling
+    layout: Layout
+    num_rows: int
+    count: float
+    as_numpy: bool
+    sample: Block
+    digest: str
+    ends: tuple[Tensor, Tensor]
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+        return self.sample.num_outputs
+
+    @property
+    def is_homoscedastic(self) -> bool:
+        """Whether no row has a weight or known noise."""
+        return self.sample.is_homoscedastic
+
+    @property
+    def has_fixed_noise(self) -> bool:
+        """Whether rows have known noise."""
+        return self.sample.has_fixed_noise
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield all rows in blocks of `size`.
+
+        Raises:
+            DataError: If the number of rows, or their columns, have changed since the first pass.
+        """
+        count = 0
+        for chunk in rebatched(checked(self.source, self.layout), size):
+            count += len(chunk.X)
+            yield standardized(chunk, self.scaling)
+        if count != self.num_rows:
+            raise DataError(f"A source must not change, got {count:,} rows after {self.num_rows:,}. Read a copy.")
+
+
 Sums = tuple[Tensor, ...]
 
 
-@runtime_checkable
-class DistributedRows(Rows, Protocol):
-    """The interface of rows on other machines, which compute sums over their rows."""
+class DistributedRows(SourceRows):
+    """The rows of a `DistributedSource`, summed on the workers."""
 
-    def total(self, function: Callable[[Rows], Sums], combine: Callable[[Sums, Sums], Sums]) -> Sums:
-        """Return the values of a function of the parts, combined. Each is computed on its worker.
+    def total(self, function: "Callable[[Rows], Sums]", combine: Callable[[Sums, Sums], Sums]) -> Sums:
+        """Return the combined values function(part) of the parts. Each part must fit into memory.
 
         Args:
             function: A function from rows to tensors.
             combine: A function of the tensors of two neighboring parts.
+
+        Raises:
+            DataError: If values are invalid, or have changed since the first pass.
         """
+        assert isinstance(self.source, DistributedSource)
+        of_part = partial(_total_of_part, self.scaling, self.layout, function)
+        return self.source.reduce(of_part, combine)
+
+
+def _total_of_part(
+    scaling: Scaling,
+    layout: Layout,
+    function: "Callable[[Rows], Sums]",
+    part: RowSource,
+    first: int,
+) -> Sums:
+    chunks = list(checked(part, layout, first))
+    if not chunks:
+        X, y = scaling.inputs.scale[None, :][:0], scaling.targets.scale.new_zeros(0, *layout[0])
+        chunks = [Chunk(X, y)]
+    return function(standardized(Chunk.joined(chunks), scaling))
+
+
+@dataclass(frozen=True, eq=False)
+class SourceInputs:
+    """The inputs of a source, standardized block by block.
+
+    Attributes:
+        source: The source.
+        scaling: The map to standardized units.
+    """
+
+    source: RowSource
+    scaling: Scaling
+
+    def blocks(self, size: int) -> Iterator[Tensor]:
+        """Yield all inputs in blocks (b, d) of `size`.
+
+        Raises:
+            DataError: If there are no rows.
+        """
+        has_rows = False
+        for chunk in rebatched((Chunk(torch.as_tensor(chunk.X)) for chunk in self.source.chunks()), size):
+            has_rows = True
+            yield self.scaling.standardize(chunk.X)
+        if not has_rows:
+            raise DataError("A source must yield its rows at each pass, got none. Restart at each call of chunks().")
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +335,7 @@ class JoinedRows:
         parts: The parts, at least one.
     """
 
-    parts: Sequence[Rows]
+    parts: "Sequence[Rows]"
 
     @property
     def num_outputs(self) -> int:
@@ -260,6 +357,12 @@ class JoinedRows:
         """The number of observations, including repetitions."""
         return sum(part.count for part in self.parts)
 
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest inputs, (d,) each."""
+        lows, highs = zip(*(part.ends for part in self.parts), strict=True)
+        return torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
@@ -271,6 +374,10 @@ class JoinedRows:
         """
         for part in self.parts:
             yield from part.blocks(size)
+
+
+Rows = Block | SourceRows | JoinedRows
+"""Standardized rows, which `blocks(size)` yields in blocks that callers must not change, at each call in one order."""
 
 
 def added(a: Sums, b: Sums) -> Sums:
@@ -315,43 +422,45 @@ def gathered(rows: Rows) -> Block:
     blocks = list(rows.blocks(2**16))
     if len(blocks) == 1:
         return blocks[0]
-    noise = weight = None
-    if any(block.has_fixed_noise for block in blocks):
-        noise = torch.cat([torch.zeros_like(b.counts()) if b.fixed_noise is None else b.fixed_noise for b in blocks])
-    if any(block.weight is not None for block in blocks):
-        weight = torch.cat([block.counts() for block in blocks])
-    inputs, targets = (torch.cat([getattr(block, name) for block in blocks]) for name in ("inputs", "targets"))
-    return Block(inputs, targets, noise, weight)
+    sizes, inputs, targets = list(map(len, blocks)), [b.inputs for b in blocks], [b.targets for b in blocks]
+    noise = joined_column([block.fixed_noise for block in blocks], sizes, 0.0)
+    weight = joined_column([block.weight for block in blocks], sizes, 1.0)
+    return Block(torch.cat(inputs), torch.cat(targets), noise, weight)
+
+
+def rows_in_memory(rows: Rows) -> Block:
+    """Return all rows, or the sample of rows that are read in blocks.
+
+    Args:
+        rows: The rows.
+    """
+    return rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+
+
+def is_read_in_blocks(rows: Rows) -> bool:
+    """Return whether at least one part of the rows is read in blocks.
+
+    Args:
+        rows: The rows.
+    """
+    return any(isinstance(part, SourceRows) for part in parts_of(rows))
+
+
+def typical_noise(rows: Rows) -> float:
+    """Return the harmonic mean of known noise variances, or 0 if the noise of some rows is not known.
+
+    Args:
+        rows: The rows.
+    """
+    noises = [rows_in_memory(part).fixed_noise for part in parts_of(rows)]
+    known = [noise for noise in noises if noise is not None]
+    return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
 
 
 # --- Repeated rows: found by hashes, and merged into one row with a weight -------------------------------------------
 
 MAX_MEAN_REPEATS = 5
 """The maximum mean number of rows with the same inputs for which equal rows count as copies."""
-_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-"""The multiplier of the hash, 2^64 over the golden ratio (Fibonacci hashing). As it is odd, steps are invertible."""
-
-
-def row_hashes(
-    columns: Iterable[NDArray[np.float64]],  # each (n,)
-    initial_hashes: NDArray[np.uint64],  # (n,)
-) -> NDArray[np.uint64]:  # (n,)
-    """Return a hash of each row. Different rows collide with probability 2^-64.
-
-    Args:
-        columns: Numbers in float64. A negative zero equals zero.
-        initial_hashes: Hashes of other columns of the same rows, or zeros.
-
-    Examples:
-        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])], np.zeros(3, dtype=np.uint64))
-        >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
-        (True, False)
-    """
-    hashes = initial_hashes
-    for column in columns:
-        hashes = (hashes ^ (column + 0.0).view(np.uint64)) * _HASH_MULTIPLIER  # no negative zero
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
 
 
 def repeat_groups(
@@ -372,10 +481,8 @@ def repeat_groups(
         >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
         (True, False)
     """
-    inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
-    targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
-    groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
-    is_coarse = MAX_MEAN_REPEATS * len(np.unique(inputs)) < len(y)
+    inputs, groups = (numbered_rows(matrix.T) for matrix in (X, np.column_stack([X, y])))
+    is_coarse = MAX_MEAN_REPEATS * (inputs.max() + 1) < len(y)
     return None if is_coarse or groups.max() + 1 == len(y) else groups
 
 
@@ -398,26 +505,17 @@ def merge_repeats(
         >>> sorted(zip(rows.tolist(), weight.tolist()))
         [(0, 5.0), (1, 1.0)]
     """
-    numbers = [_numbers(np.asarray(column)) for column in columns]
-    hashes = row_hashes(numbers, np.zeros(len(numbers[0]), dtype=np.uint64))
-    _, first, member = np.unique(hashes, return_index=True, return_inverse=True)
+    cells = [np.asarray(column) for column in columns]
+    numbers = [c if c.dtype.kind in "fiub" else np.unique(c, return_inverse=True)[1].reshape(-1) for c in cells]
+    _, first, member = np.unique(row_hashes(numbers), return_index=True, return_inverse=True)
     member = member.reshape(-1)  # numpy 2.0 returns another shape
     is_weighted = weight is not None and not bool((weight == 1).all())
-    is_repeated = len(first) < len(hashes)
+    is_repeated = len(first) < len(member)
     if not (is_weighted or is_repeated):
-        return np.arange(len(hashes)), None
+        return np.arange(len(member)), None
     if is_repeated and not all(np.array_equal(column, column[first][member]) for column in numbers):
-        return np.arange(len(hashes)), weight  # two different rows have equal hashes
+        return np.arange(len(member)), weight  # two different rows have equal hashes
     return first, np.bincount(member, weight, minlength=len(first)).astype(np.float64)
-
-
-def _numbers(
-    column: NDArray[Any],  # (n,)
-) -> NDArray[np.float64]:  # (n,)
-    """Return a column as numbers, texts as indices of the distinct ones."""
-    if column.dtype.kind in "fiub":
-        return column.astype(np.float64)
-    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.float64)
 
 
 # --- Rows with equal inputs, merged into one row each ----------------------------------------------------------------
@@ -439,9 +537,7 @@ def input_groups(
         (True, False)
     """
     x = inputs.detach().cpu().double().numpy()
-    x = np.round(x / spacing) if spacing else x
-    hashes = row_hashes(x.T, np.zeros(len(x), dtype=np.uint64))
-    return np.unique(hashes, return_inverse=True)[1].reshape(-1)
+    return numbered_rows((np.round(x / spacing) if spacing else x).T)
 
 
 def merge_replicates(rows: Block, num_parts: int = 1) -> Block:

@@ -2,66 +2,38 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.limits import limits
-from rfgp.rows.arrays import OutputFormat, read_per_row, read_targets
-from rfgp.rows.blocks import Block, Rows, parts_of
-from rfgp.rows.sources import (
-    Chunk,
-    DistributedSource,
-    RemoteRows,
-    RowSource,
+from rfgp.rows.arrays import OutputFormat
+from rfgp.rows.blocks import (
+    Block,
+    DistributedRows,
+    Rows,
     SourceRows,
-    SourceSummary,
-    as_source,
-    checked,
-    rows_in_memory,
+    parts_of,
     standardized,
     standardized_noise,
-    summarize_source,
 )
-from rfgp.scaling import MAX_RATIO, Affine, Scaling
+from rfgp.rows.sources import Chunk, DistributedSource, RowSource, SourceSummary, summarize_source
+from rfgp.scaling import MAX_RATIO, Affine, Moments, Scaling
 from rfgp.torch_context import CachedWithoutLock
 
 
 class InputReader(Protocol):
-    """The interface of readers of inputs: tables, or nodes of a graph."""
+    """The interface of the reader of inputs: the columns of a table as one matrix."""
 
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of the rows. If None, that of the data."""
 
-    @property
-    def standardize(self) -> bool:
-        """Whether inputs and targets are mapped to mean 0 and standard deviation 1."""
-
-    @property
-    def reads_blocks(self) -> bool:
-        """Whether rows may be read in blocks."""
-
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
-        """Return checked inputs (n, d), or positions (n,), in the user's units."""
-
-    def complete(self, chunk: Chunk) -> Chunk:
-        """Return the rows without those whose target is missing.
-
-        For tables, missing targets are errors.
-        """
-
-
-@runtime_checkable
-class SourceReader(InputReader, Protocol):
-    """The interface of readers of sources with columns of any kind."""
-
-    def coded(self, source: RowSource) -> RowSource:
-        """Return a source whose blocks are matrices of numbers."""
+        """Return checked inputs (n, d) in the user's units."""
 
 
 class ArrayRows(Block):
@@ -90,7 +62,7 @@ class ArrayRows(Block):
 
     @property
     def inputs(self) -> Tensor:
-        """The inputs (n, d), or positions (n,)."""
+        """The inputs (n, d)."""
         return self.standardized_block.inputs
 
     @property
@@ -101,8 +73,8 @@ class ArrayRows(Block):
     @CachedWithoutLock
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest inputs, (d,) each."""
-        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.chunk.X.detach(), dim=0))).unbind()
-        return low, high
+        low, high = torch.aminmax(self.chunk.X.detach().to(self.scaling.inputs.scale), dim=0)
+        return self.scaling.inputs.forward(low), self.scaling.inputs.forward(high)
 
     @property
     def num_outputs(self) -> int:
@@ -172,191 +144,128 @@ class DataSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingArrays:
-    """Checked training data in memory, in the user's units.
+class TrainingData:
+    """Checked training data in the user's units.
 
     Attributes:
-        chunk: The rows as tensors, with targets (n,) or (n, k).
+        chunk: The rows as tensors, with targets (n,) or (n, k). If they are read in blocks, a random sample.
         as_numpy: Whether the user passed arrays.
+        source: The rows that are read in blocks. If None, all rows are in memory.
+        first_pass: The summary of the source, if there is one.
     """
 
     chunk: Chunk
     as_numpy: bool
+    source: RowSource | None = None
+    first_pass: SourceSummary | None = None
+
+    @CachedWithoutLock
+    def moments(self) -> tuple[Moments, Moments]:
+        """The moments of the targets and of the inputs."""
+        if self.first_pass is not None:
+            return self.first_pass.targets, self.first_pass.inputs
+        targets, inputs = (Moments.of(x, self.chunk.sample_weight) for x in (self.chunk.y, self.chunk.X))
+        return targets, inputs
 
     @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the columns, or None."""
-        return self.chunk.names
+    def target_range(self) -> tuple[Tensor, Tensor, int]:
+        """The smallest and the largest target, () or (k,) each, and the number of rows."""
+        low, high = self.moments[0].ends.to(self.chunk.y)
+        return low, high, self.moments[0].count
 
-    @classmethod
-    def read(
-        cls, reader: InputReader, chunk: Chunk, min_rows: int, columns: tuple[str, ...] | None = None
-    ) -> "TrainingArrays":
-        """Check data of at least `min_rows` rows, and copy them.
+    def summary(self, standardize: bool) -> DataSummary:
+        """Return the summary of the data.
 
-        Named columns are read in the order of `columns` if it is not None.
+        Args:
+            standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
 
         Raises:
-            DataError: If the data cannot be used. The message names the position.
+            DataError: If the standard deviation of targets is out of range.
         """
-        if chunk.y is None:
-            raise DataError(
-                "y must have targets, got None. Pass y with X, or a source of rows such as rfgp.tables.Parquet."
+        X, y, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
+        of_targets, of_inputs = (moments.standardizing(X) for moments in self.moments)
+        # several outputs share a noise variance, which outliers in one would dominate
+        targets = of_targets.robust(y, weight) if of_targets.scale.numel() == 1 else of_targets
+        inputs = of_inputs.robust(X, weight)
+        outliers = (*self._outliers(of_targets, targets, is_target=True), *self._outliers(of_inputs, inputs))
+        maps = (targets, inputs) if standardize else (Affine.identity(y), Affine.identity(X))
+        _check_units(maps[0])
+        sizes = targets.location, of_targets.scale, targets.scale
+        return DataSummary(Scaling(*maps), *sizes, y, weight, outliers)
+
+    def _outliers(self, whole: Affine, robust: Affine, *, is_target: bool = False) -> Iterator[Outliers]:
+        """Yield the outliers of columns whose robust scale differs from their standard deviation.
+
+        Args:
+            whole: The map by means and standard deviations, (d,) or ().
+            robust: The map by robust scales.
+            is_target: Whether the columns are targets. The default is False.
+        """
+        ends, values = self.moments[0 if is_target else 1], self.chunk.y if is_target else self.chunk.X
+        rows = torch.arange(len(values)).reshape(-1, *(1 for _ in values.shape[1:])).expand(values.shape)
+        x, rows = (values, rows) if self.first_pass is None else (ends.ends, ends.end_rows)
+        x, rows = (part.detach().cpu().reshape(len(part), -1) for part in (x, rows))
+        for index in (whole.scale != robust.scale).reshape(-1).nonzero()[:, 0].tolist():
+            location, scale, deviation = (
+                v.reshape(-1)[index].cpu() for v in (robust.location, robust.scale, whole.scale)
             )
-        complete = reader.complete(chunk.without_index_column() if columns is None else chunk.named(columns))
-        inputs, output_format = reader.read(complete.X)
-        targets = read_targets(complete.y, len(inputs), output_format.like, reader.dtype, min_rows)
-        noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
-        weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
-        inputs = inputs if output_format.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
-        names = complete.names if inputs.ndim == 2 else None
-        return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), output_format.is_numpy)
+            is_far = ((x[:, index].to(scale) - location) / scale).abs() > MAX_RATIO
+            extreme = max(x[is_far, index].tolist(), key=abs)
+            numbers = tuple(dict.fromkeys(rows[is_far, index].tolist()))
+            yield Outliers(None if is_target else index, float(deviation), float(scale), numbers, extreme)
 
-    @property
-    def target_range(self) -> tuple[Tensor, Tensor, int]:
-        """The smallest and the largest target, () or (k,) each, and the number of rows."""
-        return *torch.aminmax(self.chunk.y, dim=0), len(self.chunk.y)
+    def rows(self, scaling: Scaling) -> ArrayRows | SourceRows:
+        """Return the rows, which are standardized during reading if they come from a source.
 
-    def summary(self, standardize: bool) -> DataSummary:
-        """Return the summary of the data. Nodes have no map of inputs."""
-        inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
-        y = targets[:, None] if targets.ndim == 1 else targets
-        of_targets, of_inputs = Affine.standardizing(targets, weight), None
-        units = _robust_targets(of_targets, targets, weight)
-        outliers = [*_outliers(of_targets, units, y, None)]
-        if inputs.ndim == 2:
-            whole = Affine.standardizing(inputs, weight)
-            of_inputs = whole.robust(inputs, weight)
-            outliers += _outliers(whole, of_inputs, inputs)
-            of_inputs = of_inputs if standardize else Affine.identity(inputs)
-        maps = _checked_units(units if standardize else Affine.identity(targets)), of_inputs
-        scaling, deviation = Scaling(*maps, self.names), of_targets.scale
-        return DataSummary(scaling, units.location, deviation, units.scale, targets, weight, tuple(outliers))
-
-    def rows(self, scaling: Scaling) -> ArrayRows:
-        """Return the rows.
+        Args:
+            scaling: The maps to standardized units.
 
         Raises:
-            DataError: If the number of columns or outputs differs from that of the scaling.
+            DataError: If the number of outputs differs from that of the scaling, or a value is out of range.
         """
-        _check_outputs(self.chunk.y, scaling)
-        scaling.check_columns(self.chunk.X)
-        rows = ArrayRows(self.chunk, self.as_numpy, scaling)
-        if len(rows) <= limits().max_copied or not _is_in_range(rows):
-            len(rows.standardized_block)  # raises an error for values out of range
-        return rows
+        shapes = scaling.targets.scale.shape, self.chunk.y.shape[1:]
+        if shapes[0] != shapes[1]:
+            expected, got = (f"shape (n, {shape[0]})" if shape else "shape (n,)" for shape in shapes)
+            remedy = "Pass the same targets in the same order."
+            raise DataError(f"y must have {expected} like the training data, got {got}. {remedy}")
+        if self.source is None or self.first_pass is None:
+            rows = ArrayRows(self.chunk, self.as_numpy, scaling)
+            if len(rows) <= limits().max_copied or not bool(torch.isfinite(torch.stack(rows.ends)).all()):
+                len(rows.standardized_block)  # raises an error for values out of range
+            return rows
+        found, sample = self.first_pass, standardized(self.chunk, scaling)
+        low, high = scaling.standardize(found.inputs.ends.to(self.chunk.X))
+        make = DistributedRows if isinstance(self.source, DistributedSource) else SourceRows
+        sizes, digest = (found.targets.count, found.targets.total), f"{found.layout} {found.digest:016x}"
+        return make(self.source, scaling, found.layout, *sizes, self.as_numpy, sample, digest, (low, high))
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingSource:
-    """Training data that are read in blocks, after a first pass.
-
-    Attributes:
-        source: The source.
-        dtype: The dtype of the inputs. If None, that of the source.
-        source_summary: The results of the first pass.
-    """
-
-    source: RowSource
-    dtype: torch.dtype | None
-    source_summary: SourceSummary
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the columns, or None."""
-        return self.source_summary.names
-
-    @property
-    def target_range(self) -> tuple[Tensor, Tensor, int]:
-        """The smallest and the largest target, () or (k,) each, and the number of rows."""
-        stats = self.source_summary
-        low, high = stats.targets.ends.to(stats.sample.X)
-        return (low[0], high[0], stats.num_rows) if stats.is_vector else (low, high, stats.num_rows)
-
-    def summary(self, standardize: bool) -> DataSummary:
-        """Return the summary of the data."""
-        stats, sample = self.source_summary, self.source_summary.sample
-        like, weight = sample.X.new_empty(0), sample.sample_weight
-        of_targets, of_inputs = (moments.standardizing(like) for moments in (stats.targets, stats.inputs))
-        units, inputs = _robust_targets(of_targets, sample.y, weight), of_inputs.robust(sample.X, weight)
-        outliers = [*_outliers(of_targets, units, stats.targets.ends, None, stats.targets.end_rows)]
-        outliers += _outliers(of_inputs, inputs, stats.inputs.ends, 0, stats.inputs.end_rows)
-        all_sizes = units.location, of_targets.scale, units.scale
-        center, deviation, narrow = (v[0] if stats.is_vector else v for v in all_sizes)
-        if not standardize:
-            units, inputs = (Affine.identity(m.location[None]) for m in (units, inputs))
-        targets = Affine(units.location[0], units.scale[0]) if stats.is_vector else units
-        scaling = Scaling(_checked_units(targets), inputs, stats.names)
-        return DataSummary(scaling, center, deviation, narrow, sample.y, weight, tuple(outliers))
-
-    def rows(self, scaling: Scaling) -> SourceRows:
-        """Return the rows, which are standardized during reading.
-
-        Raises:
-            DataError: If the number of columns or outputs differs from that of the scaling.
-        """
-        stats, make = self.source_summary, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
-        kind = _row_format(stats.sample, stats.is_vector, scaling)
-        sizes = (stats.num_rows, stats.observations, stats.is_numpy)
-        sample, like = standardized(stats.sample, scaling), stats.sample.X
-        low, high = (scaling.standardize(end.to(like)[None])[0] for end in (stats.inputs.low, stats.inputs.high))
-        return make(self.source, scaling, self.dtype, *kind, *sizes, sample, stats.digest, (low, high))
-
-
-def read_training(
-    reader: InputReader, chunk: Chunk, seed: int, min_rows: int = 2, columns: tuple[str, ...] | None = None
-) -> TrainingArrays | TrainingSource:
+def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2) -> TrainingData:
     """Check training data of at least `min_rows` rows, and summarize a source.
 
-    Named columns are read in the order of `columns` if it is not None.
+    Args:
+        reader: The reader of inputs.
+        data: The rows: a table in memory, or a source of matrices.
+        seed: The seed of the sample of a source.
+        min_rows: The smallest number of rows. The default is 2.
 
     Raises:
         DataError: If the data cannot be used. The message names the position.
     """
-    source = _source_of(reader, chunk)
-    if source is None:
-        return TrainingArrays.read(reader, chunk, min_rows, columns)
-    return TrainingSource(source, reader.dtype, summarize_source(source, reader.dtype, seed, columns=columns))
+    if isinstance(data.X, RowSource):
+        found = summarize_source(data.X, reader.dtype, seed)
+        given, n = TrainingData(found.sample, found.is_numpy, data.X, found), found.targets.count
+    else:
+        X, output_format = reader.read(data.X)
+        X = X if output_format.is_numpy else X.detach().clone()
+        given, n = TrainingData(data.checked(X, reader.dtype), output_format.is_numpy), len(X)
+    if n < min_rows:
+        raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
+    return given
 
 
-def read_additional_rows(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
-    """Return additional rows. A source is checked later.
-
-    A distributed source is read once, because its rows cannot be counted during later passes.
-
-    Raises:
-        DataError: If the data cannot be used. The message names the position.
-    """
-    source = _source_of(reader, chunk)
-    if source is None:
-        return TrainingArrays.read(reader, chunk, 1, scaling.columns).rows(scaling)
-    if isinstance(source, DistributedSource):
-        stats = summarize_source(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
-        return TrainingSource(source, reader.dtype, stats).rows(scaling)
-    return _rows_without_first_pass(source, reader.dtype, scaling)
-
-
-def _rows_without_first_pass(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> SourceRows:
-    """Return the rows of a source after reading its first chunk.
-
-    Raises:
-        DataError: If there are no rows, or their number of columns or outputs differs from that of the scaling.
-    """
-    first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
-    if first is None:
-        raise DataError("The source must have rows, got none. Check its path or its filter.")
-    (chunk,) = checked([first], dtype, True, scaling.columns)
-    return SourceRows(source, scaling, dtype, *_row_format(chunk, np.ndim(first.y) == 1, scaling))
-
-
-def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
-    """Return a source of inputs that are read in blocks, or None."""
-    source = as_source(X) if reader.reads_blocks else None
-    return reader.coded(source) if source is not None and isinstance(reader, SourceReader) else source
-
-
-def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
-    """Return all checked rows in the user's units, and whether the user passed arrays.
+def in_memory(rows: Rows, purpose: str) -> TrainingData:
+    """Return all checked rows in the user's units.
 
     Raises:
         DataError: If some rows are read in blocks.
@@ -367,7 +276,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
         raise DataError(
             f"Rows must be in memory for {purpose}, got rows that are read in blocks. Pass a dataframe or arrays."
         )
-    return Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy
+    return TrainingData(Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy)
 
 
 def is_numpy_input(rows: Rows) -> bool:
@@ -376,102 +285,17 @@ def is_numpy_input(rows: Rows) -> bool:
     return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
 
 
-def _source_of(reader: InputReader, chunk: Chunk) -> RowSource | None:
-    source = as_source(*chunk[:4])
-    if source is not None and not reader.reads_blocks:
-        raise DataError("Nodes of a graph must be labels, got rows that are read in blocks. Pass all labels.")
-    return source
+def _check_units(targets: Affine) -> None:
+    """Check that the variance of targets does not overflow or underflow in their dtype.
 
-
-def _row_format(first: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
-    """Return the number of outputs, whether rows are homoscedastic, and whether they have noise."""
-    scaling.check_columns(first.X)
-    _check_outputs(first.y[:, 0] if is_vector else first.y, scaling)
-    if first.noise is not None:
-        scaling.targets.common_scale()
-    return first.y.shape[1], first.noise is None and first.sample_weight is None, first.noise is not None
-
-
-def _is_in_range(rows: ArrayRows) -> bool:
-    """Return whether the standardized inputs are finite."""
-    try:
-        return bool(torch.isfinite(torch.stack(rows.ends)).all())
-    except DataError:
-        return False
-
-
-def _robust_targets(
-    units: Affine,
-    y: Tensor,  # (n,) or (n, k)
-    weight: Tensor | None,  # (n,)
-) -> Affine:
-    """Return robust units of one output. Several share a noise variance, which outliers in one would dominate."""
-    return units.robust(y, weight) if units.scale.numel() == 1 else units
-
-
-def _outliers(
-    whole: Affine,
-    robust: Affine,
-    x: Tensor,  # (n, d)
-    first: int | None = 0,
-    rows: Tensor | None = None,  # (n, d)
-) -> Iterator[Outliers]:
-    """Yield the outliers of columns whose robust scale differs from their standard deviation.
-
-    Args:
-        whole: The map by means and standard deviations, (d,) or ().
-        robust: The map by robust scales.
-        x: Values that contain the outliers.
-        first: The index of the first column. None for targets.
-        rows: The numbers of the rows of the values. If None, they are in order.
+    Raises:
+        DataError: If it does.
     """
-    changed = (whole.scale != robust.scale).reshape(-1)
-    for index in changed.nonzero()[:, 0].tolist():
-        location, scale = robust.location.reshape(-1)[index], robust.scale.reshape(-1)[index]
-        is_far = ((x[:, index].detach().to(scale) - location) / scale).abs() > MAX_RATIO
-        numbers = is_far.nonzero()[:, 0] if rows is None else rows[is_far.cpu(), index]
-        extreme = max(x[is_far, index].tolist(), key=abs)
-        sizes = float(whole.scale.reshape(-1)[index]), float(scale)
-        yield Outliers(None if first is None else index, *sizes, tuple(dict.fromkeys(numbers.tolist())), extreme)
-
-
-def _checked_units(targets: Affine) -> Affine:
-    """Check that the variance of targets does not overflow or underflow in their dtype."""
     scale = targets.scale.reshape(-1)
     is_extreme = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
     if bool(is_extreme.any()):
-        extreme, limits = scale[is_extreme][0].item(), torch.finfo(scale.dtype)
-        ends = f"{limits.tiny**0.5:.0e} and {limits.max**0.5:.0e}"
+        extreme, ends = scale[is_extreme][0].item(), torch.finfo(scale.dtype)
         raise DataError(
-            f"The standard deviation of y must lie between {ends}, so that variances of predictions fit into "
-            f"{scale.dtype}, got {extreme:.3g}. Divide y by {extreme:.0e}."
+            f"The standard deviation of y must lie between {ends.tiny**0.5:.0e} and {ends.max**0.5:.0e}, so that "
+            f"variances of predictions fit into {scale.dtype}, got {extreme:.3g}. Divide y by {extreme:.0e}."
         )
-    return targets
-
-
-def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
-    shapes = scaling.targets.scale.shape, targets.shape[1:]
-    if shapes[0] != shapes[1]:
-        known, got = (f"shape (n, {shape[0]})" if shape else "shape (n,)" for shape in shapes)
-        remedy = "Pass the same targets in the same order."
-        raise DataError(f"y must have {known} like the training data, got {got}. {remedy}")
-
-
-def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of known noise variances, or 0 if the noise of some rows is not known."""
-    noises = [rows_in_memory(part).fixed_noise for part in parts_of(rows)]
-    known = [noise for noise in noises if noise is not None]
-    return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
-
-
-def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest inputs of rows (n, d), (d,) each."""
-    ends = []
-    for part in parts_of(rows):
-        if isinstance(part, SourceRows | ArrayRows) and part.ends is not None:
-            ends.append(part.ends)
-        else:
-            low, high = torch.aminmax(rows_in_memory(part).inputs.detach(), dim=0)
-            ends.append((low, high))
-    lows, highs = zip(*ends, strict=True)
-    return torch.stack(lows).amin(0), torch.stack(highs).amax(0)

@@ -24,7 +24,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import saved_shapes, saved_tensors
 from rfgp.regression import FitReport, GPState, ModelSpec
 from rfgp.regression.state import restored
-from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
+from rfgp.rows import Chunk, Rows, TrainingData, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file
 from rfgp.saving.gp import check_levels, decode_spec, encode_spec, row_terms
@@ -76,7 +76,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         )
     given, purpose = None, "a file with data=True"
     if data:
-        given, as_numpy = in_memory(state.require_rows(purpose=purpose), purpose)
+        given = in_memory(state.require_rows(purpose=purpose), purpose)
     options, tensors = encode_spec(spec)
     header = {
         "class": saved.kind,
@@ -84,11 +84,11 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         "hyperparameters": list(state.hyperparameters.space.quantities),
         "num_observations": state.num_observations,
         "has_exposures": state.has_exposures,
-        "columns": state.scaling.columns,
+        "columns": None,  # their names are in the schema
         "fit_report": encode_report(saved.report),
         "selection": encode_selection(saved.report),
         "metadata": _checked_metadata(saved.metadata),
-        "data": None if given is None else ("numpy" if as_numpy else "tensor"),
+        "data": None if given is None else ("numpy" if given.as_numpy else "tensor"),
     }
     if state.scale_model is not None:
         header["scales"], scale_tensors = encode_scales(state.scale_model)
@@ -97,8 +97,9 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
     tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(state.hyperparameters).items()}
     tensors |= {f"predictor.{name}": t for name, t in saved_tensors(state.posterior).items()}
     if given is not None:
-        columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
-        tensors |= {f"data.{name}": tensor for name, tensor in columns.items() if tensor is not None}
+        names = ("inputs", "targets", "noise", "weight")
+        pairs = zip(names, given.chunk, strict=False)
+        tensors |= {f"data.{name}": tensor for name, tensor in pairs if tensor is not None}
     write_file(path, header, tensors)
 
 
@@ -134,16 +135,17 @@ def _checked_metadata(metadata: Any) -> Any:
 
 
 def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
-    maps = {"targets": scaling.targets, "inputs": scaling.inputs}
-    pairs = [(name, affine) for name, affine in maps.items() if affine is not None]
-    return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
+    maps = {"targets": scaling.targets, "inputs": scaling.inputs}.items()
+    return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in maps for key in ("location", "scale")}
 
 
 # --- reading ---------------------------------------------------------------------------------------
 
 
 def _regression(header: Json, tensors: Tensors) -> GPState:
-    scaling = _scaling(header["columns"], tensors)
+    if header["columns"] is not None:
+        raise ValueError("the names of the columns must be those of the schema")
+    scaling = _scaling(tensors)
     check_affine(scaling.targets)
     check_affine(scaling.inputs, least=0)
     spec = decode_spec(header["options"], tensors, scaling)
@@ -158,8 +160,7 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
         raise ValueError("has_exposures must be true or false")
     scales = header.get("scales")
     if scales is not None:
-        num_columns = 0 if scaling.inputs is None else len(scaling.inputs.scale)
-        scales = decode_scales(scales, part(tensors, "scales."), count, num_columns)
+        scales = decode_scales(scales, part(tensors, "scales."), count, len(scaling.inputs.scale))
     state = GPState(spec, scaling, values, count, rows, has_exposures=exposed, scale_model=scales)
     known = part(tensors, "predictor.")
     posterior = restored(spec, values, known)
@@ -167,22 +168,12 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
     return state.replace(given=posterior)
 
 
-def _scaling(columns: Any, tensors: Tensors) -> Scaling:
-    maps = {
-        name: Affine(tensors[f"scaling.{name}.location"], tensors[f"scaling.{name}.scale"])
-        for name in ("targets", "inputs")
-        if f"scaling.{name}.scale" in tensors
-    }
-    if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
-        raise ValueError("the columns must be names")
-    scaling = Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
-    width = 0 if scaling.inputs is None else len(scaling.inputs.scale)
-    if columns is not None and (len(columns) != width or len(set(columns)) != width):
-        raise ValueError(f"the names of the columns must be {width} different ones")
-    return scaling
+def _scaling(tensors: Tensors) -> Scaling:
+    names = ("targets", "inputs")
+    return Scaling(*(Affine(*(tensors[f"scaling.{name}.{key}"] for key in ("location", "scale"))) for name in names))
 
 
-def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> ArrayRows:
+def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> Rows:
     inputs, targets = tensors["inputs"], tensors["targets"]
     _check_inputs(inputs, targets, scaling)
     if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():
@@ -192,7 +183,7 @@ def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> Arr
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
     )
-    return TrainingArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    return TrainingData(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
 
 
 def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> None:

@@ -14,7 +14,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.limits import limits
 from rfgp.regression import GPState
-from rfgp.rows import Block, ends_of, input_groups, merge_replicates, rows_in_memory
+from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
 
 SPACING = 1e-4
 """The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
@@ -245,7 +245,7 @@ def last_times(state: GPState) -> dict[str, float]:
         return {}
     steps = rows_in_memory(rows).inputs.diff(dim=0)
     is_ascending = steps.shape[1] == 1 and bool((steps >= 0).all())
-    last = maps.inverse(ends_of(rows)[1])
+    last = maps.inverse(rows.ends[1])
     return {str(column.key): float(last[i]) for i, column in enumerate(columns) if column.is_date or is_ascending}
 
 

@@ -234,13 +234,13 @@ def named_rows(estimator: Any, X: Any) -> Any:
     if names is None:
         return X
     if estimator.keeps_columns_:
-        kept = without_index(X, tuple(names), stacklevel=5) if _reads_all(estimator.kernel) else names
+        kept = without_index(tuple(names), Table.of(X).column, stacklevel=5) if _reads_all(estimator.kernel) else names
         return X if len(kept) == len(names) else X[list(kept)]
     with requires_extra("sklearn"):
         import pandas as pd
 
     frame = pd.DataFrame(X, columns=names)
-    kept = without_index(frame, tuple(names), stacklevel=5)
+    kept = without_index(tuple(names), frame.__getitem__, stacklevel=5)
     estimator.used_columns_ = None if len(kept) == len(names) else [list(names).index(name) for name in kept]
     return frame[list(kept)]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import counts_rows, is_index_name, warn_of_index
+from rfgp.rows.arrays import without_index
 from rfgp.tables.messages import listed, quoted, title, unquoted
 
 Target = str | Sequence[str] | None
@@ -90,13 +90,7 @@ class Roles:
         """
         if self.columns is not None or self.target is None:
             return inputs
-        unnamed = [name for name in inputs if is_index_name(name)]
-        counts = {name for name in unnamed if counts_rows(first(name))}
-        if len(counts) == len(inputs):
-            return inputs
-        for name in unnamed:
-            warn_of_index(where, name, name in counts, "columns=, which lists the inputs", stacklevel=4)
-        return [name for name in inputs if name not in counts]
+        return list(without_index(inputs, first, where, "columns=, which lists the inputs", stacklevel=4))
 
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
         """Return the rows of columns (b,), with the inputs in a given order.

@@ -20,6 +20,7 @@ from checks import assert_mean
 import graphs
 import rfgp
 from rfgp import kernels as k
+from rfgp.rows import Chunk
 from rfgp.rows.sources import summarize_source
 from rfgp.tables import CSV, Batches, Parquet
 from tests.support.refusals import refused
@@ -352,6 +353,12 @@ def test_the_sample_of_a_source_is_uniform(limits):
     assert_mean(places, np.full(2, 199.5))
 
 
+def test_a_digest_is_of_the_rows_in_order():
+    whole, parts, turned = Batches(pairs()), Batches(pairs(33, 90)), Batches([(VALUES[::-1].copy(), Y[::-1].copy())])
+    digests = [summarize_source(source, None, 0).digest for source in (whole, parts, turned)]
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_units_are_the_moments_of_all_weighted_rows():
     """The units show in the prior: the mean of y, and lengthscales of sqrt(d) standard deviations of a column."""
     frame = FRAME[["t", "y", "weight"]].assign(t=FRAME.t + 1e6, weight=1e-3 * FRAME.weight)
@@ -384,6 +391,14 @@ def test_an_update_adds_rows_and_levels(client, kind, tmp_path):
     assert there.num_observations == ROWS
     for one in (there, rfgp.load(tmp_path / "m.safetensors")):
         assert_same(one, here, more[INPUTS])
+
+
+def test_an_update_from_a_source_widens_a_lattice():
+    make = partial(rfgp.GP, k.RBF(), approximation=rfgp.EquispacedFourier(), likelihood="poisson", seed=0)
+    t, count = FRAME[["t"]].to_numpy(), FRAME["count"].to_numpy()
+    here, there = (make().condition(t[:100], count[:100]) for _ in range(2))
+    here.update(t[100:] + 20, count[100:])
+    assert_same(there.update(Batches([(t[100:] + 20, count[100:])])), here, t + 20)
 
 
 def slopes_after(gp, *rows, **columns):
@@ -590,6 +605,14 @@ def test_bad_cells_are_named_by_column_and_row(client, tmp_path, reader, column,
     np.testing.assert_array_equal(gp.predict(X[:9]).mean, before)
 
 
+class Uneven:
+    """A source with noise in its first block only."""
+
+    def chunks(self):
+        yield Chunk(VALUES[:90], Y[:90], FRAME.noise[:90].to_numpy())
+        yield Chunk(VALUES[90:], Y[90:])
+
+
 CHANGING = chain([ROWS] * 3, repeat(100))
 TABLE = pd.DataFrame(VALUES, columns=["a", "b", "c"]).assign(y=Y, w=FRAME.weight)
 REFUSED = {
@@ -600,6 +623,7 @@ REFUSED = {
     "lengths": (lambda f: Batches([(VALUES[:90], Y[:80])]), "90 rows"),
     "dtypes": (lambda f: Batches([(VALUES.astype(np.float32), Y)]), "one dtype"),
     "weights of some": (lambda f: Batches([TABLE[:9], TABLE[9:].drop(columns="w")], "y", sample_weight="w"), "'w'"),
+    "noise of some": (lambda f: Uneven(), "the same targets, noise and sample_weight"),
     "nothing": (lambda f: Batches([]), "must have rows"),
     "one row": (lambda f: Batches([(VALUES[:1], Y[:1])]), "two observations"),
     "constant": (lambda f: Batches([(VALUES, 0 * Y)]), "constant"),
