@@ -11,9 +11,9 @@ held-out row is its leave-one-out log density, given the others and up to 6,000 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
-from rfgp.fitting.checkpoint import CheckpointLog
+from rfgp.fitting.checkpoint import Checkpoint
 from rfgp.fitting.context import Split, TermFit, left_out_log_prob
 from rfgp.fitting.maximize import TIME_OVER
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
@@ -103,9 +103,8 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     if len(starts) == 1:
         return starts[0]
     few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
-    plan = replace(
-        fit.plan, iteration_limit=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
-    )
+    steps = min(TRIAL_STEPS, fit.plan.steps)
+    plan = replace(fit.plan, iteration_limit=steps, reporter=Reporter(), checkpoint=Checkpoint())
     trial, half = replace(fit, plan=plan), len(split.validation)
 
     def score(start: ParameterValues) -> float:
@@ -114,10 +113,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
         means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
-    def compute() -> dict[str, Tensor]:
-        return {"values": torch.tensor([score(start) for start in starts], dtype=torch.float64)}
-
-    return starts[int(fit.plan.checkpoint_log.memoize("trials", compute)["values"].argmax())]
+    return max(starts, key=score)
 
 
 def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
@@ -191,7 +187,7 @@ class _AdamState(NamedTuple):
         return {name: t for part, values in self._asdict().items() for name, t in prefixed(part, values).items()}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> "_AdamState":
+    def of(cls, tensors: Mapping[str, Tensor]) -> "_AdamState":
         """Return the state that has these `tensors`."""
         starts = [f"{part}." for part in cls._fields]
         parts = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
@@ -215,6 +211,7 @@ class Learning:
         self._scored = gathered(JoinedRows([self._held_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
         self._initial = {**raw, **{path: frequencies.clone() for path, frequencies in self.start.items()}}
+        self._no_log_prob = torch.zeros(len(self._held_out), dtype=torch.float64)
         self._batches: tuple[int, Tensor] | None = None
         clamped = self._clamped(self._initial)
         zeros = [{name: torch.zeros_like(value) for name, value in clamped.items()} for _ in range(2)]
@@ -234,16 +231,22 @@ class Learning:
         Returns:
             The candidates at the ends of segments, and the log likelihood of a row before each step.
         """
-        plan, state, likelihoods, segments = self._fit.plan, self._state, [], []
+        plan, state, likelihoods, segments = self._fit.plan, self._state, list[float](), []
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.checkpoint_log.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
-            state = _AdamState.of(tensors)
-            for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
-                plan.reporter.iteration(done, self.in_units(value))
-                likelihoods.append(value)
-            segments.append(_Candidate(state.parameters, tensors["log_prob"]))
+            begun = plan.checkpoint.begin(f"frequencies {last}", {**state.tensors(), "log_prob": self._no_log_prob})
+            if begun is None:
+                state, log_prob, values = self._segment(state, first, last)
+                found = {**state.tensors(), "log_prob": log_prob}
+                report = FitReport(False, len(values), len(values), math.nan, "", trace=tuple(values))
+                plan.checkpoint.record(found, report, has_ended=True)
+                for done, value in enumerate(values, first + 1):
+                    plan.reporter.iteration(done, self.in_units(value))
+            else:
+                state, log_prob, values = _AdamState.of(begun.tensors), begun.tensors["log_prob"], begun.report.trace
+            likelihoods += values
+            segments.append(_Candidate(state.parameters, log_prob))
             scores = [float(segment.log_prob[self._half :].mean()) for segment in segments]
             if plan.is_over() or self._cannot_catch_up(scores, last):
                 break
@@ -290,8 +293,12 @@ class Learning:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the tensors of steps `first` to `last`, for a checkpoint."""
+    def _segment(self, state: _AdamState, first: int, last: int) -> tuple[_AdamState, Tensor, Sequence[float]]:
+        """Take steps `first` to `last`.
+
+        Returns:
+            The state, the log densities (b,) of the held-out rows there, and the likelihood of a row before each step.
+        """
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(state.parameters, self._batch(step), step)
@@ -300,9 +307,7 @@ class Learning:
             likelihoods.append(value)
             if self._fit.plan.is_over():
                 break
-        log_prob = self._held_out_log_prob(state.parameters)
-        values = torch.tensor(likelihoods, dtype=torch.float64)
-        return {**state.tensors(), "likelihoods": values, "log_prob": log_prob}
+        return state, self._held_out_log_prob(state.parameters), likelihoods
 
     def _batch(self, step: int) -> Block:
         """Return the batch of a step. Each epoch visits all rows in a new random order."""

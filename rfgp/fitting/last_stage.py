@@ -155,8 +155,7 @@ def _statistics(fit: TermFit) -> Statistics:
     stage, size = "a pass over all rows", block_rows(fit.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(fit.values, fit.rows)
-    sums = fit.plan.checkpoint_log.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
-    return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
+    return accumulate_gram(model, fit.plan.reporter.block)
 
 
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftOutScores:

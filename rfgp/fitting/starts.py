@@ -136,16 +136,10 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
 
 def _of_multipliers(fit: TermFit, names: Sequence[str], log_likelihood: LogLikelihood) -> list[float]:
     """Return the log posterior with lengthscales multiplied by each of `STARTS`, NaN once time is over."""
-
-    def compute() -> dict[str, Tensor]:
-        totals = [
-            math.nan if fit.plan.is_over() else _log_posterior(log_likelihood, scaled(fit.values, names, multiplier))
-            for multiplier in STARTS
-        ]
-        return {"values": torch.tensor(totals, dtype=torch.float64)}
-
-    totals: list[float] = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
-    return totals
+    return [
+        math.nan if fit.plan.is_over() else _log_posterior(log_likelihood, scaled(fit.values, names, multiplier))
+        for multiplier in STARTS
+    ]
 
 
 def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
@@ -339,7 +333,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     names = free_lengthscales(fit)
     if not names:
         return [fit.values]
-    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS, "starts")] or [fit.values]
+    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS)] or [fit.values]
 
 
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
@@ -357,7 +351,7 @@ def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[Para
     if fit.spec.is_gaussian or fit.plan.is_continued or not is_given or fit.plan.is_over():
         return []
     reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
-    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS, "other starts")
+    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS)
     return [values for likelihood, values in ranked if likelihood > reached]
 
 
@@ -366,32 +360,25 @@ def _compared(fit: TermFit) -> Block:
     return first_rows(fit.pool, fit.order, COMPARED_ROWS)
 
 
-def _ranked_starts(
-    fit: TermFit, names: list[str], multipliers: Sequence[float], stage: str
-) -> list[tuple[float, ParameterValues]]:
+def _ranked_starts(fit: TermFit, names: list[str], multipliers: Sequence[float]) -> list[tuple[float, ParameterValues]]:
     """Return the likeliest start for each multiplier, with its likelihood, the best first.
 
     Args:
         fit: The fit.
         names: The dotted names of the parameters.
         multipliers: The multipliers.
-        stage: The name of the comparison in the checkpoint log.
     """
     state, rows, is_open = fit.state, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(state.prior(), rows) else NOISES
     starts = [list(_starts(state, names, multiplier, noises, rows)) for multiplier in multipliers]
-
-    def compute() -> dict[str, Tensor]:
-        totals = [
-            _NOT_COMPARED if fit.plan.is_over() else _likelihood(state, values, rows)
-            for same_multiplier in starts
-            for values in same_multiplier
-        ]
-        return {"likelihoods": torch.stack(totals)}
-
-    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(multipliers), -1)
+    totals = [
+        _NOT_COMPARED if fit.plan.is_over() else _likelihood(state, values, rows)
+        for same_multiplier in starts
+        for values in same_multiplier
+    ]
+    likelihoods = torch.stack(totals).reshape(len(multipliers), -1)
     if fit.plan.deadline.was_reached and bool(likelihoods.isnan().any()):
         return []  # not all were compared
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)

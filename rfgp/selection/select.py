@@ -126,7 +126,7 @@ def _fit_to_all_rows(
         if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
             return _condition_on_all_rows(validation, last)
         if deadline.seconds_left < candidate_state.seconds:
-            plan.checkpoint_log.close()  # a repeated fit may have the time
+            plan.checkpoint.close()  # a repeated fit may have the time
             return _conditioned_early(validation, last)
         if len(candidate.terms) > 1 and last.num_search_rows < RESTART_FRACTION * len(rows):
             plan = replace(plan, is_continued=False)
