@@ -58,10 +58,10 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
         if outcome.frequencies is not None:
             ahead, _ = mean_and_standard_error(outcome.test_log_prob - fixed_log_prob(fit, outcome.split))
             if ahead > 0:
-                words = f"{outcome.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
-                return _finish_learned(fit, outcome._replace(message=words), reports)
+                words = f"{outcome.report.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
+                return _finish_learned(fit, outcome.with_message(words), reports)
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
-        words = f"{words}; {outcome.message}"
+        words = f"{words}; {outcome.report.message}"
     fit, reports, words = learn_basis(fit, reports, words, learned_frequencies(fit))
     return solve_scales_and_condition(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
@@ -77,7 +77,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     if is_over and outcome.frequencies is None:
         fit = fit.at(outcome.values)
     if (is_over or fit.plan.fixed_also_compared) and outcome.frequencies is None:
-        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.message, False, outcome)
+        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.report.message, False, outcome)
     entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
     is_sure = (
         is_over
@@ -91,7 +91,8 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
 def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) -> tuple[GPState, FitReport]:
     assert outcome.frequencies is not None
     learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
-    return solve_scales_and_condition(learned, [*earlier, outcome.initial_report], outcome.message, False, outcome)
+    reports = [*earlier, outcome.initial_report]
+    return solve_scales_and_condition(learned, reports, outcome.report.message, False, outcome)
 
 
 def _learned(fit: TermFit) -> Outcome:

@@ -57,6 +57,8 @@ _SEGMENT, _MIN_SEGMENTS = 10, 4
 """The number of steps between two scores of the held-out rows, and the fewest scores of a learning curve."""
 MARGIN = 0.005
 """The nats a row by which the extrapolated learning curve must exceed the needed score."""
+SETTLED = 0.01
+"""The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 TRACE_DIVISOR = 8
 """The ratio of the rows of a batch to those that estimate the derivative of the log determinant in a step."""
 
@@ -87,8 +89,8 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
     rows = len(fit.pool)
     why = TIME_OVER if fit.plan.is_over() else "no steps were allowed"
     words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else why
-    stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NO_SEARCH, split, words)
+    report = replace(NO_SEARCH, message=words)
+    return Outcome(None, fit.values, report, 0.0, torch.zeros(0), NO_SEARCH, split)
 
 
 def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
@@ -158,7 +160,9 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     elif taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     log_prob = chosen.log_prob[half:]
-    return Outcome(learned, values, stage, gain, log_prob, trace, ends[0] - ends[1], initial, split, message)
+    has_converged = ends[0] - ends[1] < SETTLED
+    report = FitReport(has_converged, taken, taken, math.nan, message, trace=trace, stages=(stage,))
+    return Outcome(learned, values, report, gain, log_prob, initial, split)
 
 
 class _Candidate(NamedTuple):

@@ -21,7 +21,7 @@ import torch
 
 from rfgp.fitting.context import TermFit, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
-from rfgp.fitting.last_stage import if_finite, left_out
+from rfgp.fitting.last_stage import conditioned, left_out
 from rfgp.fitting.maximize import TIME_OVER, Plan
 from rfgp.fitting.neighbor_fit import MAX_CHECKED, MIN_GAIN_OF_SUBSET_FIT, MIN_ROUND_GAIN, NeighborFit, neighbors_of
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
@@ -245,22 +245,9 @@ def conditioned_on_all_rows(
     has_settled = last.iterations > 0 and last.stages[0].gain < least and last.message != TIME_OVER
     converged = last.converged or bool(words) or has_settled
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
+    report = replace(last.merged_with(reports), converged=converged, message=words or message)
     rows = gathered(state.require_rows(purpose="a fit"))
     with torch.no_grad():
         inference = state.infer(rows)
-        total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
-        is_checked = len(rows) <= MAX_CHECKED
-        left = left_out(state, inference.leave_one_out(), rows) if is_checked else None
-        calibration, log_prob, neighbors = (None,) * 3 if left is None else map(if_finite, left[:3])
-        report = replace(
-            last.merged_with(reports),
-            converged=converged,
-            message=words or message,
-            outliers=() if left is None else left.outliers,
-            log_marginal_likelihood=total,
-            likelihood_error=inference.likelihood_error,
-            mean_squared_zscore=calibration,
-            leave_one_out=log_prob,
-            residual_autocorrelation=neighbors,
-        )
-        return state.replace(given=inference.posterior()), report
+        scores = left_out(state, inference.leave_one_out(), rows) if len(rows) <= MAX_CHECKED else None
+        return conditioned(state, inference, report, scores)

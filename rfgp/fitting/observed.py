@@ -16,6 +16,7 @@ from torch import Tensor
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.basis import learn_basis
 from rfgp.fitting.context import TermFit, with_new_basis
+from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import fit_coarsely, grow
@@ -204,19 +205,15 @@ def _with_posterior_and_report(
     """Return the state with its posterior given all rows, and the report."""
     rows = fit.rows
     inference = state.infer(rows) if inference is None else inference
-    total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
-    state = state.replace(given=inference.posterior())
-    left_out, dispersion = None, None
-    if not is_read_in_blocks(rows):
-        predicted = left_out_observations(state, rows, inference)
-        left_out = float(predicted.log_prob.mean())
-        if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
-            dispersion = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
     converged = not reports or reports[-1].converged
-    used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
-    at_bounds = reports[-1].at_bounds if reports else ()
-    report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
-    if dispersion is not None:
-        report = replace(report, mean_squared_zscore=dispersion[0], dispersion_zscore=dispersion[1])
-    return state, report.merged_with(reports)
+    report = FitReport(converged, 0, 0, math.nan, message, reports[-1].at_bounds if reports else ())
+    state, report = conditioned(state, inference, report.merged_with(reports))
+    if is_read_in_blocks(rows):
+        return state, report
+    predicted = left_out_observations(state, rows, inference)
+    report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
+    if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
+        size, zscore = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
+        report = replace(report, mean_squared_zscore=size, dispersion_zscore=zscore)
+    return state, report

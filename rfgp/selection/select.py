@@ -8,6 +8,7 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
+from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
 from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
@@ -158,13 +159,7 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
         initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
         return initial, replace(report, message=message)
     with torch.no_grad():
-        inference = initial.infer(rows)
-        total = float(inference.log_marginal_likelihood()) + initial.scaling.targets.log_jacobian(rows.count)
-        posterior = inference.posterior()  # with gradients it would hold the features of all rows
-    report = replace(
-        report, log_marginal_likelihood=total, message=message, effective_dof_fraction=inference.effective_dof_fraction
-    )
-    return initial.replace(given=posterior), report
+        return conditioned(initial, initial.infer(rows), replace(report, message=message))
 
 
 # --- report ----------------------------------------------------------------------------------------
