@@ -4,7 +4,8 @@ The basis is the drawn part of an approximation: its frequencies, inducing point
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -25,10 +26,14 @@ from rfgp.fitting.subsets import grow, optimize, sizes
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.changes import learnable_basis, with_learned
 
+F = TypeVar("F", bound=TermFit)
+
 TRIED_MULTIPLIERS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""
 CLEAR_GAIN = 0.2
 """The gain of learning in nats a test row below which fixed frequencies are fitted to convergence and compared."""
+_STAGE = "basis too"
+"""The name of the search for a basis and hyperparameters together."""
 FIRST_ITERATIONS = 10
 """The number of iterations on the first subset before frequencies are learned.
 
@@ -62,7 +67,8 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
                 return _finish_learned(fit, outcome.with_message(words), reports)
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
         words = f"{words}; {outcome.report.message}"
-    fit, reports, words = learn_basis(fit, reports, words, learned_frequencies(fit))
+    fit, reports = learn_basis(fit, reports, fixed=learned_frequencies(fit))
+    words = message_of(reports, words)
     return solve_scales_and_condition(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
 
@@ -118,30 +124,49 @@ def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
 
 
 def learn_basis(
-    fit: TermFit, reports: list[FitReport], words: str, fixed: Container[str] = ()
-) -> tuple[TermFit, list[FitReport], str]:
+    fit: F,
+    reports: list[FitReport],
+    search: Callable[[F], tuple[F, FitReport]] | None = None,
+    fixed: Container[str] = (),
+) -> tuple[F, list[FitReport]]:
     """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
-        words: The message of the report.
+        search: Searches from a fit whose hyperparameters include the basis. If None, on at most 16,384 rows.
         fixed: The dotted names of parts of the basis that stay fixed.
 
     Returns:
-        The fit with the learned basis, all reports and the message. If there is nothing to learn, the arguments
-        themselves.
+        The fit with the learned basis, and all reports. If there is nothing to learn, the arguments themselves.
     """
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
     if not basis or not fit.plan.max_iterations or fit.plan.is_over():
-        return fit, reports, words
-    rows = in_search_precision(fit.subset(MAX_ROWS))
-    initialized = fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
+        return fit, reports
+    initial = fit.at(fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {}))
+    end, report = (search or _search_with_basis)(initial)
+    values = fit.values.replaced({name: end.values.raw[name] for name in fit.values.raw})
+    learned = {path: end.values.raw[path].detach() for path in basis}
+    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report]
+
+
+def message_of(reports: Sequence[FitReport], words: str) -> str:
+    """Return the message of a report of searches, the last of which may be for a basis.
+
+    Args:
+        reports: The reports of the searches.
+        words: The message if it is not.
+    """
+    stages = reports[-1].stages
+    if not stages or stages[-1].name != _STAGE:
+        return words
+    return f"basis learned from {stages[-1].rows:,} rows ({reports[-1].message})"
+
+
+def _search_with_basis(initial: F) -> tuple[F, FitReport]:
+    """Search from a fit whose hyperparameters include the basis; return its end and the report."""
+    rows = in_search_precision(initial.subset(MAX_ROWS))
     with torch.enable_grad():
-        values_found, report = maximize(
-            Objective.of(fit.state, rows), initialized, fit.plan, stage="basis too", tolerance=1e-6
-        )
-    learned = {path: values_found.raw[path].detach() for path in basis}
-    values = fit.values.replaced({name: values_found.raw[name] for name in fit.values.raw})
-    words = f"basis learned from {len(rows):,} rows ({report.message})"
-    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report], words
+        objective = Objective.of(initial.state, rows)
+        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=1e-6)
+    return initial.at(values), report

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.basis import learn_basis
-from rfgp.fitting.context import TermFit, with_new_basis
+from rfgp.fitting.basis import learn_basis, message_of
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
@@ -157,7 +157,9 @@ def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
         fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, message = learn_basis(*grow(fit))
+        fit, reports, message = grow(fit)
+        fit, reports = learn_basis(fit, reports)
+        message = message_of(reports, message)
     return fit.state, reports, message
 
 
@@ -174,9 +176,9 @@ def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport]
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
-    initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else with_new_basis(initial.state).spec)
+    initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else initial.with_new_basis().spec)
     values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
-    fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
+    fit, reports = learn_basis(initial.at(values), [first, report])
     return fit.state, reports, fit.state.infer(rows)
 
 

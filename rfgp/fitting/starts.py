@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision
 from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
 from rfgp.fitting.scales import (
     can_profile,
@@ -158,7 +157,7 @@ def changed_one_by_one(
         ends = [values, *(values.shifted(**{name: math.log(multiplier)}) for multiplier in multipliers)]
         totals = list[float]()
         for end in ends:
-            trial = replace(fit, state=with_new_basis(fit.at(end).state))
+            trial = fit.at(end).with_new_basis()
             totals += log_posteriors(trial, [end], likelihood_of(trial, rows), rows=rows)
         if len(totals) < len(ends):
             break

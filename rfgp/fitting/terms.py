@@ -11,7 +11,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.basis import fit_basis_functions, learn_basis
-from rfgp.fitting.context import TermFit, with_new_basis
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
@@ -27,7 +27,7 @@ from rfgp.fitting.starts import (
     with_likelier_periods,
 )
 from rfgp.fitting.state_space import fit_state_space
-from rfgp.fitting.subsets import optimize, with_renewed_basis
+from rfgp.fitting.subsets import optimize, with_best_basis
 from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -119,14 +119,14 @@ def _is_small(prior: Prior, rows: Rows) -> bool:
 def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
     fit = fit.at(screened(fit))
-    fit = replace(fit, state=with_new_basis(fit.state))
+    fit = fit.with_new_basis()
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
             fit = optimize(fit, fit.subset(limits().subset_rows))[0]
         return fit_by_scoring(fit.state, fit.plan, has_subset=not fit.prior.has_grids)
     is_small = len(fit.rows) <= 2 * limits().subset_rows
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(limits().subset_rows))
-    fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
+    fit, reports = learn_basis(*with_best_basis(fit, [report]))
     if is_small:
         return fit.state, reports[-1].merged_with(reports)
     if fit.prior.adds_latent_points and len(fit.rows) >= 4 * MIDDLE_ROWS:
@@ -151,11 +151,10 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         for _ in range(MAX_CHANGES):
             if plan.is_over():
                 break
-            ((before,), again) = state.spec.term_priors, with_new_basis(state)
-            state = again
-            if again.spec.term_priors[0].has_basis_of(before):
+            ((before,), state) = state.spec.term_priors, replace(fit, state=state).with_new_basis().state
+            if state.spec.term_priors[0].has_basis_of(before):
                 break
-            state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
+            state, more = _searched(state, [state.hyperparameters], plan, is_continued=True)
             report = more.merged_with([report, more])
         return state, report
 

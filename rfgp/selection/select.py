@@ -9,8 +9,7 @@ import torch
 from rfgp.counts import counted
 from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.last_stage import conditioned
-from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
-from rfgp.fitting.neighbors import conditioned_on_all_rows
+from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.changes import averaged
 from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
