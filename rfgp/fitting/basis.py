@@ -4,8 +4,6 @@ The basis is the drawn part of an approximation: its frequencies, inducing point
 """
 
 import math
-from collections.abc import Callable, Container, Sequence
-from typing import TypeVar
 
 import torch
 
@@ -19,27 +17,20 @@ from rfgp.fitting.frequencies import (
     nothing_learned,
 )
 from rfgp.fitting.last_stage import solve_scales_and_condition
-from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.starts import free_lengthscales, ranked_multipliers, scaled
-from rfgp.fitting.subsets import grow, optimize, sizes
+from rfgp.fitting.subsets import grow, learn_basis, message_of, optimize, sizes
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import learnable_basis, with_learned
-
-F = TypeVar("F", bound=TermFit)
+from rfgp.regression.changes import with_learned
 
 TRIED_MULTIPLIERS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""
 CLEAR_GAIN = 0.2
 """The gain of learning in nats a test row below which fixed frequencies are fitted to convergence and compared."""
-_STAGE = "basis too"
-"""The name of the search for a basis and hyperparameters together."""
 FIRST_ITERATIONS = 10
 """The number of iterations on the first subset before frequencies are learned.
 
 More iterations would remove columns that learned frequencies could use."""
-MAX_ROWS = 2**14
-"""The maximum number of rows that other bases, such as inducing points, are learned from."""
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -121,52 +112,3 @@ def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
     multiplier = ranked_multipliers(fit, rows)[0]
     start = scaled(fit.values, free_lengthscales(fit), multiplier) if multiplier != 1 else fit.values
     return optimize(fit.at(start), rows, FIRST_ITERATIONS)
-
-
-def learn_basis(
-    fit: F,
-    reports: list[FitReport],
-    search: Callable[[F], tuple[F, FitReport]] | None = None,
-    fixed: Container[str] = (),
-) -> tuple[F, list[FitReport]]:
-    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
-
-    Args:
-        fit: The fit at the hyperparameters found.
-        reports: The reports of the searches.
-        search: Searches from a fit whose hyperparameters include the basis. If None, on at most 16,384 rows.
-        fixed: The dotted names of parts of the basis that stay fixed.
-
-    Returns:
-        The fit with the learned basis, and all reports. If there is nothing to learn, the arguments themselves.
-    """
-    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
-    if not basis or not fit.plan.max_iterations or fit.plan.is_over():
-        return fit, reports
-    initial = fit.at(fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {}))
-    end, report = (search or _search_with_basis)(initial)
-    values = fit.values.replaced({name: end.values.raw[name] for name in fit.values.raw})
-    learned = {path: end.values.raw[path].detach() for path in basis}
-    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report]
-
-
-def message_of(reports: Sequence[FitReport], words: str) -> str:
-    """Return the message of a report of searches, the last of which may be for a basis.
-
-    Args:
-        reports: The reports of the searches.
-        words: The message if it is not.
-    """
-    stages = reports[-1].stages
-    if not stages or stages[-1].name != _STAGE:
-        return words
-    return f"basis learned from {stages[-1].rows:,} rows ({reports[-1].message})"
-
-
-def _search_with_basis(initial: F) -> tuple[F, FitReport]:
-    """Search from a fit whose hyperparameters include the basis; return its end and the report."""
-    rows = in_search_precision(initial.subset(MAX_ROWS))
-    with torch.enable_grad():
-        objective = Objective.of(initial.state, rows)
-        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=1e-6)
-    return initial.at(values), report

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
-from rfgp.fitting.basis import learn_basis
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import MAX_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import conditioned, left_out
@@ -35,7 +34,7 @@ from rfgp.fitting.maximize import (
     not_searched,
 )
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
-from rfgp.fitting.subsets import with_renewed_basis
+from rfgp.fitting.subsets import learn_basis, with_renewed_basis
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
 from rfgp.local import used

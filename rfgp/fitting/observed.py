@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.basis import learn_basis, message_of
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.subsets import fit_coarsely, grow
+from rfgp.fitting.subsets import fit_coarsely, grow, learn_basis, message_of
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues

@@ -12,9 +12,10 @@
 5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.last_stage`).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -27,6 +28,7 @@ from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
 from rfgp.limits import limits
 from rfgp.regression import FitReport
+from rfgp.regression.changes import learnable_basis, with_learned
 from rfgp.regression.starvation import degrees_of_freedom
 from rfgp.rows import Block
 
@@ -42,6 +44,8 @@ At short lengthscales features explain each row by itself. On 18 tables at 50, 1
 more than a nat in 4 of the 8 cases with a best start that short. A second start did so in 3 of the other 42 cases."""
 MAX_EXACT = 4000
 """The number of rows above which starts use the exact kernel only if there are more features than rows."""
+_STAGE, BASIS_ROWS = "basis too", 2**14
+"""The name of the search for a basis and hyperparameters together, and the maximum number of its rows."""
 ROUNDS = 3
 """The maximum number of times that a basis is renewed on one subset."""
 ROUNDED = 6
@@ -159,13 +163,9 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     Returns:
         The fit, all reports, and a message.
     """
-    for size in sizes(fit)[1:]:
-        if fit.plan.is_over():
-            break
-        fit, report = optimize(fit, in_search_precision(fit.subset(size)))
-        reports = [*reports, report]
-        if report.stages[0].gain < limits().min_subset_gain:
-            break
+    least, begin = limits().min_subset_gain, fit
+    stages = (SearchStage(in_search_precision(begin.subset(size)), least=least) for size in sizes(begin)[1:])
+    fit, reports = search_in_stages(fit, stages, reports)
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
         return fit, reports, f"on all {last.rows:,} rows ({reports[-1].message})"
@@ -241,7 +241,7 @@ def optimize(
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * bool(fit.prior.kernels)
-    ending = ", second start" * bool(restart) + ", new basis" * again
+    ending = f", start {restart + 1}" * bool(restart) + ", new basis" * again
     if most is not None:
         plan = replace(plan, iteration_limit=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
@@ -262,6 +262,41 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
     if fit.prior.dense.has_residual and len(fit.rows) > limits().subset_rows:
         return COARSE
     return MIN_GAIN / rows.count if len(rows) <= limits().subset_rows else TOLERANCE
+
+
+class SearchStage(NamedTuple):
+    """A stage of a fit: a search on some rows."""
+
+    rows: Block
+    search: "Callable[[TermFit, Block], SearchEnd] | None" = None  # by L-BFGS if None
+    with_basis: bool = False  # whether the basis is renewed and learned
+    least: float = -math.inf  # the gain in nats a row below which later stages are left out
+
+
+def search_in_stages(
+    fit: TermFit, stages: Iterable[SearchStage], reports: Sequence[FitReport] = ()
+) -> tuple[TermFit, list[FitReport]]:
+    """Search on the rows of one stage after the other, until time is over or a stage gains little.
+
+    Args:
+        fit: The fit at its starting values.
+        stages: The stages.
+        reports: The reports so far. If there are none, the first stage begins even if time is over.
+
+    Returns:
+        The fit at the values found, and all reports.
+    """
+    reports = list(reports)
+    for stage in stages:
+        if reports and fit.plan.is_over():
+            break
+        fit, report = (stage.search or optimize)(fit, stage.rows)
+        reports.append(report)
+        if stage.with_basis:
+            fit, reports = learn_basis(*with_best_basis(fit, reports))
+        if report.stages and report.stages[0].gain < stage.least:
+            break
+    return fit, reports
 
 
 # --- bases -----------------------------------------------------------------------------------------
@@ -320,6 +355,55 @@ def with_best_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, li
     divided = None if fit.plan.is_over() else _divided(fit, rows)
     least = limits().min_subset_gain * len(rows)
     return with_renewed_basis(fit, reports, lambda other: optimize(other, rows, again=True), least, divided=divided)
+
+
+def learn_basis(
+    fit: F,
+    reports: list[FitReport],
+    search: Callable[[F], tuple[F, FitReport]] | None = None,
+    fixed: Container[str] = (),
+) -> tuple[F, list[FitReport]]:
+    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports of the searches.
+        search: Searches from a fit whose hyperparameters include the basis. If None, on at most 16,384 rows.
+        fixed: The dotted names of parts of the basis that stay fixed.
+
+    Returns:
+        The fit with the learned basis, and all reports. If there is nothing to learn, the arguments themselves.
+    """
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
+    if not basis or not fit.plan.max_iterations or fit.plan.is_over():
+        return fit, reports
+    initial = fit.at(fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {}))
+    end, report = (search or _search_with_basis)(initial)
+    values = fit.values.replaced({name: end.values.raw[name] for name in fit.values.raw})
+    learned = {path: end.values.raw[path].detach() for path in basis}
+    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report]
+
+
+def message_of(reports: Sequence[FitReport], words: str) -> str:
+    """Return the message of a report of searches, the last of which may be for a basis.
+
+    Args:
+        reports: The reports of the searches.
+        words: The message if it is not.
+    """
+    stages = reports[-1].stages
+    if not stages or stages[-1].name != _STAGE:
+        return words
+    return f"basis learned from {stages[-1].rows:,} rows ({reports[-1].message})"
+
+
+def _search_with_basis(initial: F) -> tuple[F, FitReport]:
+    """Search from a fit whose hyperparameters include the basis; return its end and the report."""
+    rows = in_search_precision(initial.subset(BASIS_ROWS))
+    with torch.enable_grad():
+        objective = Objective.of(initial.state, rows)
+        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=1e-6)
+    return initial.at(values), report
 
 
 def _divided(fit: TermFit, rows: Block) -> TermFit:
