@@ -252,7 +252,7 @@ class CheckpointWarning(RfgpWarning):
 
     Examples:
         >>> import rfgp, tempfile, unittest.mock, warnings
-        >>> full = unittest.mock.patch("os.fsync", side_effect=OSError(28, "The disk is full"))
+        >>> full = unittest.mock.patch("rfgp.files._replace", side_effect=OSError(28, "The disk is full"))
         >>> with full, warnings.catch_warnings(action="ignore", category=rfgp.CheckpointWarning):
         ...     gp = rfgp.ExactGP().fit([[x] for x in range(9)], range(9), checkpoint=f"{tempfile.mkdtemp()}/fit")
     """

@@ -13,7 +13,7 @@ Words that the modules use:
 """
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
-from rfgp.fitting.checkpoint import open_checkpoint_log as open_checkpoint_log
+from rfgp.fitting.checkpoint import open_checkpoint as open_checkpoint
 from rfgp.fitting.maximize import TIME_OVER as TIME_OVER
 from rfgp.fitting.maximize import Deadline as Deadline
 from rfgp.fitting.maximize import Plan as Plan

@@ -13,6 +13,7 @@ BOLT-REML (Loh et al. 2015). With m draws the variance of the estimate is 1 + 1/
 (ibid.). The search ends when g^T A^-1 g is small. This is the squared distance to the root in standard errors.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -100,8 +101,24 @@ class Scoring(ABC, Generic[S]):
             return self._start, fixed
         if plan.is_over():
             return self._start, not_searched(self._stage, self._rows)
-        point, radius, steps, flat = self._within(self._start.vector(self._free)), _RADIUS, 0, 0
-        trace, evaluations = [self._value(self._at(point))[0]], 1
+        begun = plan.checkpoint.begin(self._stage, self._start.raw)
+        if begun is not None and begun.has_ended:
+            return self._start.replaced(begun.tensors), begun.report
+        if begun is None:
+            point = self._within(self._start.vector(self._free))
+            trace, evaluations = [self._value(self._at(point))[0]], 1
+        else:
+            point = self._start.replaced(begun.tensors).vector(self._free)
+            trace, evaluations = list(begun.report.trace), begun.report.evaluations + 1
+        values, report = self._search(point, trace, evaluations, most)
+        plan.checkpoint.record(values.raw, report, has_ended=True)
+        return values, report
+
+    def _search(
+        self, point: Floats, trace: list[float], evaluations: int, most: int
+    ) -> tuple[ParameterValues, FitReport]:
+        """Take steps from a point (p,), after those of a trace of likelihoods."""
+        plan, radius, steps, flat = self._plan, _RADIUS, len(trace) - 1, 0
         gradient, information = self._evaluate(point)
         message, converged = "the steps ran out", False
         while True:
@@ -131,6 +148,8 @@ class Scoring(ABC, Generic[S]):
             point, (gradient, information), steps = self._within(point + step), there, steps + 1
             trace.append(trace[-1] + gain)
             flat = flat + 1 if gain < _FLAT_GAIN else 0
+            done = FitReport(False, steps, evaluations, math.nan, "interrupted", trace=tuple(trace))
+            plan.checkpoint.record(self._at(point).raw, done, has_ended=False)
             plan.reporter.iteration(steps, trace[-1])
         values = self._at(point)
         reached, error = self._value(values)
@@ -139,8 +158,8 @@ class Scoring(ABC, Generic[S]):
                 n for n, x, a, b in zip(self._names, point, self._low, self._high, strict=True) if x in (a, b)
             )
         )
-        done = Stage(self._stage, self._rows, steps, evaluations, (reached - trace[0]) / self._count)
-        figures = (converged, steps, evaluations, reached, message, at_bounds, tuple(trace), (done,))
+        stage = Stage(self._stage, self._rows, steps, evaluations, (reached - trace[0]) / self._count)
+        figures = (converged, steps, evaluations, reached, message, at_bounds, tuple(trace), (stage,))
         return values, FitReport(*figures, likelihood_error=error)
 
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
@@ -187,17 +206,13 @@ class Scoring(ABC, Generic[S]):
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
         """Return the gradient (p,) and information (p, p), hyperpriors included."""
-        tensors = self._plan.checkpoint_log.memoize(self._stage, lambda: self._compute(point))
-        return tensors["gradient"].numpy(), tensors["information"].numpy()
-
-    def _compute(self, point: Floats) -> dict[str, Tensor]:
         with torch.enable_grad():
             values = self._at(point).leaves(self._free)
             inference = self._infer(values)
             gradient = self._flat_gradient(inference.score(), values)
         in_prior, curvature = self._prior(point)
         information = self.information(point, inference) + torch.diag(curvature.clamp_min(0))
-        return {"gradient": (gradient + in_prior).double(), "information": information}
+        return (gradient + in_prior).double().numpy(), information.numpy()
 
     def _flat_gradient(self, total: Tensor, values: ParameterValues) -> Tensor:
         leaves = [values.raw[name] for name in self._free]
@@ -229,15 +244,9 @@ class Scoring(ABC, Generic[S]):
 
     def _value(self, values: ParameterValues) -> tuple[float, float]:
         """Return the log marginal likelihood, and its standard error."""
-
-        def compute() -> dict[str, Tensor]:
-            with torch.no_grad():
-                inference = self._infer(values)
-                value = inference.log_marginal_likelihood() + self._jacobian
-            return {"value": value, "error": torch.tensor(inference.likelihood_error, dtype=torch.float64)}
-
-        tensors = self._plan.checkpoint_log.memoize(f"{self._stage}: value", compute)
-        return float(tensors["value"]), float(tensors["error"])
+        with torch.no_grad():
+            inference = self._infer(values)
+            return float(inference.log_marginal_likelihood() + self._jacobian), inference.likelihood_error
 
 
 class AverageInformation(Scoring[IterativeSolver]):

@@ -4,7 +4,6 @@ The basis is the drawn part of an approximation: its frequencies, inducing point
 """
 
 import math
-from collections.abc import Container
 
 import torch
 
@@ -18,12 +17,11 @@ from rfgp.fitting.frequencies import (
     nothing_learned,
 )
 from rfgp.fitting.last_stage import solve_scales_and_condition
-from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.starts import free_lengthscales, ranked_multipliers, scaled
-from rfgp.fitting.subsets import grow, optimize, sizes
+from rfgp.fitting.subsets import grow, learn_basis, message_of, optimize, sizes
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import learnable_basis, with_learned
+from rfgp.regression.changes import with_learned
 
 TRIED_MULTIPLIERS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""
@@ -33,8 +31,6 @@ FIRST_ITERATIONS = 10
 """The number of iterations on the first subset before frequencies are learned.
 
 More iterations would remove columns that learned frequencies could use."""
-MAX_ROWS = 2**14
-"""The maximum number of rows that other bases, such as inducing points, are learned from."""
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -58,11 +54,12 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
         if outcome.frequencies is not None:
             ahead, _ = mean_and_standard_error(outcome.test_log_prob - fixed_log_prob(fit, outcome.split))
             if ahead > 0:
-                words = f"{outcome.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
-                return _finish_learned(fit, outcome._replace(message=words), reports)
+                words = f"{outcome.report.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
+                return _finish_learned(fit, outcome.with_message(words), reports)
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
-        words = f"{words}; {outcome.message}"
-    fit, reports, words = learn_basis(fit, reports, words, learned_frequencies(fit))
+        words = f"{words}; {outcome.report.message}"
+    fit, reports = learn_basis(fit, reports, fixed=learned_frequencies(fit))
+    words = message_of(reports, words)
     return solve_scales_and_condition(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
 
@@ -77,7 +74,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     if is_over and outcome.frequencies is None:
         fit = fit.at(outcome.values)
     if (is_over or fit.plan.fixed_also_compared) and outcome.frequencies is None:
-        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.message, False, outcome)
+        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.report.message, False, outcome)
     entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
     is_sure = (
         is_over
@@ -91,7 +88,8 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
 def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) -> tuple[GPState, FitReport]:
     assert outcome.frequencies is not None
     learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
-    return solve_scales_and_condition(learned, [*earlier, outcome.initial_report], outcome.message, False, outcome)
+    reports = [*earlier, outcome.initial_report]
+    return solve_scales_and_condition(learned, reports, outcome.report.message, False, outcome)
 
 
 def _learned(fit: TermFit) -> Outcome:
@@ -114,33 +112,3 @@ def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
     multiplier = ranked_multipliers(fit, rows)[0]
     start = scaled(fit.values, free_lengthscales(fit), multiplier) if multiplier != 1 else fit.values
     return optimize(fit.at(start), rows, FIRST_ITERATIONS)
-
-
-def learn_basis(
-    fit: TermFit, reports: list[FitReport], words: str, fixed: Container[str] = ()
-) -> tuple[TermFit, list[FitReport], str]:
-    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
-
-    Args:
-        fit: The fit at the hyperparameters found.
-        reports: The reports of the searches.
-        words: The message of the report.
-        fixed: The dotted names of parts of the basis that stay fixed.
-
-    Returns:
-        The fit with the learned basis, all reports and the message. If there is nothing to learn, the arguments
-        themselves.
-    """
-    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
-    if not basis or not fit.plan.max_iterations or fit.plan.is_over():
-        return fit, reports, words
-    rows = in_search_precision(fit.subset(MAX_ROWS))
-    initialized = fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
-    with torch.enable_grad():
-        values_found, report = maximize(
-            Objective.of(fit.state, rows), initialized, fit.plan, stage="basis too", tolerance=1e-6
-        )
-    learned = {path: values_found.raw[path].detach() for path in basis}
-    values = fit.values.replaced({name: values_found.raw[name] for name in fit.values.raw})
-    words = f"basis learned from {len(rows):,} rows ({report.message})"
-    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report], words

@@ -1,256 +1,236 @@
-"""Checkpoints: the results of the steps of a fit, in order.
+"""Checkpoints: the searches of a fit, so that an interrupted one resumes.
 
-A fit is a deterministic sequence of expensive steps: evaluations of the likelihood, runs of Adam, passes over all rows.
-A checkpoint log appends the result of each step to a file. A restarted fit reads these results instead of computing
-them, and continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A
-truncated record is detected and written again. The file contains no executable code.
+A fit is a sequence of searches. Everything between them, such as the comparison of starts, new bases and the posterior,
+follows from their ends. A checkpoint holds the ends of the searches so far, and the hyperparameters of the present one
+after its last iteration. The file is written again after each iteration, through a temporary one. A fit that is
+repeated reads the ends, and continues the last search from its hyperparameters. L-BFGS begins without its memory of
+earlier gradients, so the end agrees within the tolerance of the search.
+
+After two lines, the file has a record of each search: a length, a CRC-32 and a safetensors body. It contains no
+executable code.
 """
 
 import hashlib
 import json
-import os
+import math
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rfgp.errors import CheckpointError, CheckpointWarning, RfgpError
-from rfgp.files import write_atomically
+from rfgp.errors import CheckpointError, CheckpointWarning, FileWriteError, InvalidArgumentError
+from rfgp.files import check_target, write_atomically
 from rfgp.linalg import in_bytes
-from rfgp.regression import GPState
+from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import ArrayRows, SourceRows, parts_of
 
-_MAGIC = b"rfgp checkpoint 2\n"
+_MAGIC = b"rfgp checkpoint 3\n"
 _HEAD = struct.Struct("<QI")
 
-Tensors = dict[str, Tensor]
+Tensors = Mapping[str, Tensor]
 
 
-class _Record(dict[str, Tensor]):
-    """The tensors of a step, read from a file.
+class Searched(NamedTuple):
+    """A search that ended, or the last iteration of one that did not."""
 
-    A missing tensor raises a `CheckpointError`.
-    """
-
-    def __init__(self, tensors: Tensors, path: Path) -> None:
-        super().__init__(tensors)
-        self._path = path
-
-    def __missing__(self, name: str) -> Tensor:
-        raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to start again.")
+    stage: str  # its name
+    tensors: Tensors  # the hyperparameters by name
+    report: FitReport  # of the iterations so far
+    has_ended: bool
 
 
-class CheckpointLog:
-    """A checkpoint log without a file, which computes each step.
+class Checkpoint:
+    """A checkpoint without a file. Each search is made from its start.
 
-    Contract: The same fit calls `memoize` with the same names in the same order each time.
+    Contract: The same fit begins searches with the same names in the same order each time.
 
     Examples:
-        >>> CheckpointLog().memoize("step", lambda: {"value": torch.tensor(2.0)})
-        {'value': tensor(2.)}
+        >>> Checkpoint().begin("all rows", {"noise": torch.zeros(())}) is None
+        True
     """
 
-    def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (...) of a step, computed now or read from an earlier run.
+    def begin(self, stage: str, tensors: Tensors) -> Searched | None:
+        """Begin a search, and return what an earlier run recorded of it, or None.
 
         Args:
-            name: The name of the step.
-            compute: Computes the tensors.
+            stage: The name of the search.
+            tensors: The hyperparameters (...) at its start, by name.
         """
-        return compute()
+        return None
+
+    def record(self, tensors: Tensors, report: FitReport, *, has_ended: bool) -> None:
+        """Record the present search.
+
+        Args:
+            tensors: The hyperparameters (...) by name.
+            report: The report of its iterations so far.
+            has_ended: Whether the search has ended.
+        """
 
     def close(self) -> None:
-        """Stop reading and recording. Later steps are computed."""
+        """Stop reading and recording. Later searches are made from their starts."""
 
 
-class FileCheckpointLog(CheckpointLog):
-    """A checkpoint log in a file.
+class FileCheckpoint(Checkpoint):
+    """A checkpoint in a file.
 
     Args:
-        path: The file. It is created if it is missing.
+        path: The file. The first record creates it.
         identity: A short text that identifies the fit, such as a `fingerprint`.
 
     Raises:
-        CheckpointError: If the file is not a checkpoint, or is that of another fit.
+        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
+        FileWriteError: If the folder is missing or cannot be written.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
-        self.path = path
+        self.path, first = path, _MAGIC + identity.encode() + b"\n"
         if path.is_dir():
             raise CheckpointError(f"The checkpoint must be a file, got the folder {path}. Name a file in it.")
-        if not path.exists():
-            write_atomically(path, _MAGIC + identity.encode() + b"\n")
-        elif not path.is_file():
+        if path.exists() and not path.is_file():
             raise CheckpointError(f"The checkpoint must be a regular file, got {path}. Choose another name.")
-        try:
-            self._file: BinaryIO | None = path.open("r+b")
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be opened: {error.strerror}. Choose another name.") from error
-        try:
-            self._check(identity)
-        except BaseException:
-            self._file.close()
-            raise
-        self._replaying, self._steps = True, 0
-        self.has_replayed = False  # whether the last step was read instead of computed
+        check_target(path)
+        self._parts = [first]  # the first lines, and a record of each search
+        self._known = self._read(first) if path.exists() else []
+        self._stage, self._is_open = "", True
 
-    def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (...) of a step, computed now or read from an earlier run.
+    def begin(self, stage: str, tensors: Tensors) -> Searched | None:
+        """Begin a search, and return what an earlier run recorded of it, or None.
 
         Args:
-            name: The name of the step.
-            compute: Computes the tensors.
+            stage: The name of the search.
+            tensors: The hyperparameters (...) at its start, by name.
+
+        Raises:
+            CheckpointError: If the file has another search here, or other hyperparameters.
+        """
+        self._stage = stage
+        if not self._is_open or not self._known:
+            return None
+        found = self._known.pop(0)
+        is_alike = found.tensors.keys() == tensors.keys() and all(
+            (tensor.shape, tensor.dtype) == (tensors[name].shape, tensors[name].dtype)
+            for name, tensor in found.tensors.items()
+        )
+        if found.stage != stage or not is_alike:
+            raise CheckpointError(f"The next search in {self.path} must be {stage!r}, got {found.stage!r}. Delete it.")
+        if found.has_ended:
+            self._parts.append(_in_bytes(found))
+        return found
+
+    def record(self, tensors: Tensors, report: FitReport, *, has_ended: bool) -> None:
+        """Record the present search, and write the file.
+
+        Args:
+            tensors: The hyperparameters (...) by name.
+            report: The report of its iterations so far.
+            has_ended: Whether the search has ended.
 
         Warns:
             CheckpointWarning: If the file cannot be written. The fit continues without a checkpoint.
-
-        Raises:
-            CheckpointError: If the file has another step here. A record that lacks a tensor raises it on access.
         """
-        if self._replaying and (record := self._read()) is not None:
-            step, tensors = record
-            if step != name:
-                raise CheckpointError(f"The next step in {self.path} must be {name!r}, got {step!r}. Delete the file.")
-            if self._steps == 0:
-                self._compare(tensors, compute())
-            self._steps, self.has_replayed = self._steps + 1, True
-            return _Record(tensors, self.path)
-        self._replaying = self.has_replayed = False
-        tensors = compute()
-        self._append(name, tensors)
-        return tensors
+        if not self._is_open:
+            return
+        last = _in_bytes(Searched(self._stage, tensors, report, has_ended))
+        try:
+            write_atomically(self.path, b"".join([*self._parts, last]))
+        except FileWriteError as error:
+            self.close()
+            message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
+            warnings.warn(CheckpointWarning(message), stacklevel=2)
+        if has_ended:
+            self._parts.append(last)
 
     def close(self) -> None:
-        """Close the file. Later steps are computed, and not recorded."""
-        if self._file is not None:
-            self._file.close()
-        self._file, self._replaying = None, False
+        """Stop reading and recording. Later searches are made from their starts."""
+        self._is_open = False
 
-    def _compare(self, before: Tensors, now: Tensors) -> None:
-        """Raise if the first step has other likelihoods, for example other hyperpriors."""
-        alike = all(
-            key in now
-            and (value.shape, value.dtype) == (now[key].shape, now[key].dtype)
-            and torch.allclose(value, now[key].cpu(), rtol=1e-5)
-            for key, value in before.items()
-            if key in ("value", "values", "likelihoods")
-        )
-        if not alike:
-            raise CheckpointError(self._foreign)
-
-    @property
-    def _foreign(self) -> str:
-        return (
-            f"{self.path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, or "
-            "choose another name. (A model without a seed draws a new one each time.)"
-        )
-
-    def _check(self, identity: str) -> None:
-        assert self._file is not None
-        if self._file.read(len(_MAGIC)) != _MAGIC:
-            raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
-        if self._file.read(len(identity) + 1) != identity.encode() + b"\n":
-            raise CheckpointError(self._foreign)
-
-    def _read(self) -> tuple[str, Tensors] | None:
-        """Return the next record.
-
-        If it is missing or incomplete, truncate the file and return None.
-        """
-        from safetensors.torch import load as from_bytes
-
-        assert self._file is not None
-        begin = self._file.tell()
-        head = self._file.read(_HEAD.size)
-        if len(head) == _HEAD.size:
-            size, checksum = _HEAD.unpack(head)
-            left = os.fstat(self._file.fileno()).st_size - self._file.tell()
-            body = self._file.read(size) if size <= left else b""
-            if len(body) == size and zlib.crc32(body) == checksum:
-                try:
-                    names = int.from_bytes(body[:8], "little")
-                    name = json.loads(body[8 : 8 + names])["__metadata__"]["step"]
-                    return str(name), {key: tensor.clone() for key, tensor in from_bytes(body).items()}
-                except Exception as error:  # a foreign record may raise anything here
-                    raise CheckpointError(f"{self.path} has a record that no fit has written. Delete it.") from error
-        self._file.seek(begin)
-        self._file.truncate()
-        return None
-
-    def _append(self, name: str, tensors: Tensors) -> None:
-        from safetensors.torch import save as to_bytes
-
-        if self._file is None:
-            return
-        body = to_bytes({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, {"step": name})
+    def _read(self, first: bytes) -> list[Searched]:
+        """Return the searches in the file, which must have these first lines."""
         try:
-            self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            content = self.path.read_bytes()
         except OSError as error:
-            message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
-            with suppress(OSError):
-                self._file.close()
-            self._file = None
-            warnings.warn(CheckpointWarning(message), stacklevel=2)
+            raise CheckpointError(f"{self.path} cannot be opened: {error.strerror}. Choose another name.") from error
+        if not content.startswith(_MAGIC):
+            raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
+        if not content.startswith(first):
+            raise CheckpointError(
+                f"{self.path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, "
+                "or choose another name. (A model without a seed draws a new one each time.)"
+            )
+        searches, place = list[Searched](), len(first)
+        try:
+            while place < len(content):
+                size, checksum = _HEAD.unpack_from(content, place)
+                place += _HEAD.size + size
+                body = content[place - size : place]
+                if len(body) < size or zlib.crc32(body) != checksum:
+                    raise CheckpointError(f"{self.path} is damaged. Delete it to start again.")
+                searches.append(_of_bytes(body))
+        except CheckpointError:
+            raise
+        except Exception as error:  # a foreign record may raise anything here
+            raise CheckpointError(f"{self.path} has a record that no fit has written. Delete it.") from error
+        return searches
 
 
-@contextmanager
-def open_checkpoint_log(path: str | Path | None, identity: Callable[[], str]) -> Iterator[CheckpointLog]:
-    """Open the checkpoint log of a fit.
+def _in_bytes(search: Searched) -> bytes:
+    """Return the record of a search in a file."""
+    from safetensors.torch import save as to_bytes
+
+    about = json.dumps([search.stage, asdict(search.report), search.has_ended])
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in search.tensors.items()}
+    body = to_bytes(tensors, {"search": about})
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _of_bytes(body: bytes) -> Searched:
+    """Return the search of a record without its head."""
+    from safetensors.torch import load as from_bytes
+
+    size = int.from_bytes(body[:8], "little")
+    stage, fields, has_ended = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["search"])
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    report = FitReport(**{**fields, "stages": tuple(Stage(**part) for part in fields["stages"])})
+    return Searched(stage, {name: tensor.clone() for name, tensor in from_bytes(body).items()}, report, has_ended)
+
+
+def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Checkpoint:
+    """Return the checkpoint of a fit.
 
     Args:
-        path: The file. If None, each step is computed.
+        path: The file. If None, each search is made from its start.
         identity: Returns a short text that identifies the fit.
 
-    Yields:
-        The checkpoint log. The file is closed at the end of the context.
-
     Raises:
-        CheckpointError: If the file is not a checkpoint, is that of another fit, or has an unusable record.
-        OSError: If the folder is missing or cannot be written.
+        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
+        FileWriteError: If the folder is missing or cannot be written.
 
     Examples:
         >>> import tempfile
-        >>> def step():
-        ...     return {"value": torch.tensor(2.0)}
+        >>> report = FitReport(True, 9, 12, -3.0, "the gradient is almost zero")
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
-        ...         _ = log.memoize("step", step)
-        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
-        ...         log.memoize("step", step)["value"], log.has_replayed
-        (tensor(2.), True)
+        ...     checkpoint = open_checkpoint(f"{folder}/fit", lambda: "a fit")
+        ...     _ = checkpoint.begin("all rows", {"noise": torch.zeros(())})
+        ...     checkpoint.record({"noise": torch.ones(())}, report, has_ended=True)
+        ...     again = open_checkpoint(f"{folder}/fit", lambda: "a fit")
+        ...     again.begin("all rows", {"noise": torch.zeros(())}).report == report
+        True
     """
-    if path is None:
-        yield CheckpointLog()
-        return
-    checkpoint_log = FileCheckpointLog(Path(path), identity())
-    try:
-        yield checkpoint_log
-    except RfgpError:
-        raise
-    except Exception as error:
-        if not checkpoint_log.has_replayed:
-            raise
-        raise CheckpointError(
-            f"{path} has a record that this fit cannot use ({type(error).__name__}: {str(error)[:100]}). Delete it "
-            "to start again."
-        ) from error
-    finally:
-        checkpoint_log.close()
+    return Checkpoint() if path is None else FileCheckpoint(Path(path), identity())
 
 
 def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of all inputs of a fit, such as data, starts and options.
 
-    Hyperpriors are not included. The log compares the likelihoods of the first step instead.
+    Hyperpriors enter by their density at the starting values.
 
     Args:
         state: The state at its starting values.
@@ -263,7 +243,11 @@ def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | No
         >>> fingerprint(state, (), None) == fingerprint(state, ("noise",), None)
         False
     """
-    header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
+    try:
+        log_hyperprior = float(state.hyperparameters.log_hyperprior().detach())
+    except InvalidArgumentError:  # the starting values have none
+        log_hyperprior = -math.inf
+    header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__, str(log_hyperprior)]
     digest = hashlib.sha256("\n".join(header).encode())
     for part in _parts(state):
         if isinstance(part, str):

@@ -86,20 +86,6 @@ class ClosedForm:
         parts = [total[name] if name in total else torch.zeros_like(known[name]) for name in free]
         return value, torch.cat([part.reshape(-1) for part in parts])
 
-    def value(self, values: ParameterValues) -> Tensor | None:
-        """Return the log likelihood with hyperpriors, 0-d, float64, or None.
-
-        Args:
-            values: The hyperparameters.
-
-        Returns:
-            The value in nats, of standardized targets. None if a row is too far out for a closed form.
-        """
-        with torch.no_grad():
-            known = {name: values.standardized(name).double() for name in values.space.quantities}
-            solver = self._solver(values, known)
-            return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
-
     def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
         """Return the solver at standardized values, or None without a closed form."""
         grams = [term.at(known) for term in self.terms]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -92,13 +92,18 @@ class TermFit:
         """The names of hyperparameters that are not fixed."""
         return self.values.space.free(self.plan.fixed)
 
-    def at(self, values: ParameterValues) -> "TermFit":
+    def at(self, values: ParameterValues) -> Self:
         """Return the fit at other hyperparameters."""
         return replace(self, state=self.state.replace(hyperparameters=values))
 
-    def with_spec(self, spec: ModelSpec) -> "TermFit":
+    def with_spec(self, spec: ModelSpec) -> Self:
         """Return the fit with another specification, such as one with a new basis."""
         return replace(self, state=self.state.replace(spec=spec))
+
+    def with_new_basis(self) -> Self:
+        """Return the fit with a new basis for its hyperparameters, or itself if none depends on them."""
+        spec = self.spec.with_new_basis(self.values, self.state.num_observations)
+        return self if spec is self.spec else self.with_spec(spec)
 
     def subset(self, size: int) -> Block:
         """Return `size` rows of the pool in random order. Subsets are nested.
@@ -155,16 +160,6 @@ class TermFit:
             training = training[~np.isin(groups[training], groups[kept])]
         half = (out + 1) // 2
         return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
-
-
-def with_new_basis(state: GPState) -> GPState:
-    """Return a state with a new basis for its present hyperparameters.
-
-    Args:
-        state: The model state. Bases that do not depend on the hyperparameters are kept.
-    """
-    spec, values = state.spec, state.hyperparameters
-    return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 
 def in_search_precision(rows: Block) -> Block:

@@ -13,28 +13,31 @@ held-out row is its leave-one-out log density, given the others and up to 6,000 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
-from rfgp.fitting.checkpoint import CheckpointLog
+from rfgp.fitting.checkpoint import Checkpoint
 from rfgp.fitting.context import Split, TermFit, left_out_log_prob
 from rfgp.fitting.maximize import TIME_OVER
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
-from rfgp.inference.mixture import prefixed
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.regression.changes import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
+
+Floats = NDArray[np.float64]
 
 BATCH_ROWS = 6000
 """The maximum number of rows of a batch."""
@@ -57,6 +60,8 @@ _SEGMENT, _MIN_SEGMENTS = 10, 4
 """The number of steps between two scores of the held-out rows, and the fewest scores of a learning curve."""
 MARGIN = 0.005
 """The nats a row by which the extrapolated learning curve must exceed the needed score."""
+SETTLED = 0.01
+"""The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 TRACE_DIVISOR = 8
 """The ratio of the rows of a batch to those that estimate the derivative of the log determinant in a step."""
 
@@ -87,8 +92,8 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
     rows = len(fit.pool)
     why = TIME_OVER if fit.plan.is_over() else "no steps were allowed"
     words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else why
-    stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NO_SEARCH, split, words)
+    report = replace(NO_SEARCH, message=words)
+    return Outcome(None, fit.values, report, 0.0, torch.zeros(0), NO_SEARCH, split)
 
 
 def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
@@ -103,9 +108,8 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     if len(starts) == 1:
         return starts[0]
     few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
-    plan = replace(
-        fit.plan, iteration_limit=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
-    )
+    steps = min(TRIAL_STEPS, fit.plan.steps)
+    plan = replace(fit.plan, iteration_limit=steps, reporter=Reporter(), checkpoint=Checkpoint())
     trial, half = replace(fit, plan=plan), len(split.validation)
 
     def score(start: ParameterValues) -> float:
@@ -114,10 +118,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
         means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
-    def compute() -> dict[str, Tensor]:
-        return {"values": torch.tensor([score(start) for start in starts], dtype=torch.float64)}
-
-    return starts[int(fit.plan.checkpoint_log.memoize("trials", compute)["values"].argmax())]
+    return max(starts, key=score)
 
 
 def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
@@ -154,21 +155,23 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     stage = Stage("learning frequencies", len(learning.pool), taken, taken, ends[0] - likelihoods[0])
     trace = tuple(learning.in_units(value) for value in likelihoods)
     message = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a held-out row"
-    learned: dict[str, Tensor] | None = {path: chosen.parameters[path] for path in learning.start}
-    values = learning.values(chosen.parameters)
+    learned: dict[str, Tensor] | None = {path: chosen.values.raw[path] for path in learning.start}
+    values = start.replaced({name: chosen.values.raw[name] for name in start.raw})
     if not gain > error:
         learned, values, gain, chosen = None, fit.values, 0.0, fixed
         message = f"{message}, so the fixed ones were taken"
     elif taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     log_prob = chosen.log_prob[half:]
-    return Outcome(learned, values, stage, gain, log_prob, trace, ends[0] - ends[1], initial, split, message)
+    has_converged = ends[0] - ends[1] < SETTLED
+    report = FitReport(has_converged, taken, taken, math.nan, message, trace=trace, stages=(stage,))
+    return Outcome(learned, values, report, gain, log_prob, initial, split)
 
 
 class _Candidate(NamedTuple):
-    """Parameters, and the leave-one-out log densities (b,) of held-out rows."""
+    """Hyperparameters and frequencies, and the leave-one-out log densities (b,) of held-out rows."""
 
-    parameters: dict[str, Tensor]
+    values: ParameterValues
     log_prob: Tensor
 
 
@@ -180,22 +183,11 @@ class _Run(NamedTuple):
 
 
 class _AdamState(NamedTuple):
-    """The parameters and the two moments of Adam."""
+    """The parameters (p,) and the two moments (p,) of Adam."""
 
-    parameters: dict[str, Tensor]
-    first: dict[str, Tensor]
-    second: dict[str, Tensor]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors by name, for a checkpoint."""
-        return {name: t for part, values in self._asdict().items() for name, t in prefixed(part, values).items()}
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> "_AdamState":
-        """Return the state that has these `tensors`."""
-        starts = [f"{part}." for part in cls._fields]
-        parts = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
-        return cls(*parts)
+    point: Floats
+    first: Floats
+    second: Floats
 
 
 class Learning:
@@ -208,25 +200,19 @@ class Learning:
     """
 
     def __init__(self, fit: TermFit, split: Split, values: ParameterValues) -> None:
-        self._fit, self._values, self._names = fit, values, fit.free
-        self.pool, self.start = split.training, learned_frequencies(fit)
+        self._fit, self.pool, self.start = fit, split.training, learned_frequencies(fit)
+        frequencies = {path: drawn.clone() for path, drawn in self.start.items()}
+        self._values, self._free = values.with_extra_tensors(frequencies, {}), [*fit.free, *frequencies]
         self._held_out, self._half = split.held_out, len(split.validation)
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._held_out, some]))
-        raw = {name: values.raw[name].detach().clone().double() for name in self._names}
-        self._initial = {**raw, **{path: frequencies.clone() for path, frequencies in self.start.items()}}
+        limits = [(name, limit) for name in self._free for limit in self._values.space.bounds(name)]
+        most = {name: math.log(MAX_SCALE) for name in fit.scales}
+        self._low = np.array([-math.inf if low is None else low for _, (low, _) in limits])
+        self._high = np.array(
+            [min(math.inf if high is None else high, most.get(name, math.inf)) for name, (_, high) in limits]
+        )
         self._batches: tuple[int, Tensor] | None = None
-        clamped = self._clamped(self._initial)
-        zeros = [{name: torch.zeros_like(value) for name, value in clamped.items()} for _ in range(2)]
-        self._state = _AdamState(clamped, *zeros)
-
-    def values(self, parameters: dict[str, Tensor]) -> ParameterValues:
-        """Return the hyperparameters among parameters. Each is 0-d or (d,).
-
-        Args:
-            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by dotted name.
-        """
-        return self._values.replaced({name: parameters[name] for name in self._names})
 
     def run(self) -> _Run:
         """Take all steps, or stop early if the learning curve is too flat.
@@ -234,16 +220,25 @@ class Learning:
         Returns:
             The candidates at the ends of segments, and the log likelihood of a row before each step.
         """
-        plan, state, likelihoods, segments = self._fit.plan, self._state, [], []
+        plan, likelihoods, segments = self._fit.plan, list[float](), list[_Candidate]()
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
+        begin = self._values.vector(self._free)
+        state = _AdamState(np.clip(begin, self._low, self._high), np.zeros_like(begin), np.zeros_like(begin))
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.checkpoint_log.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
-            state = _AdamState.of(tensors)
-            for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
-                plan.reporter.iteration(done, self.in_units(value))
-                likelihoods.append(value)
-            segments.append(_Candidate(state.parameters, tensors["log_prob"]))
+            known = {**_tensors(state), "log_prob": torch.zeros(len(self._held_out), dtype=torch.float64)}
+            begun = plan.checkpoint.begin(f"frequencies {last}", known)
+            if begun is None:
+                state, log_prob, values = self._segment(state, first, last)
+                report = FitReport(False, len(values), len(values), math.nan, "", trace=tuple(values))
+                plan.checkpoint.record({**_tensors(state), "log_prob": log_prob}, report, has_ended=True)
+                for done, value in enumerate(values, first + 1):
+                    plan.reporter.iteration(done, self.in_units(value))
+            else:
+                state = _AdamState(*(begun.tensors[name].numpy() for name in _AdamState._fields))
+                log_prob, values = begun.tensors["log_prob"], begun.report.trace
+            likelihoods += values
+            segments.append(_Candidate(self._at(state.point), log_prob))
             scores = [float(segment.log_prob[self._half :].mean()) for segment in segments]
             if plan.is_over() or self._cannot_catch_up(scores, last):
                 break
@@ -278,31 +273,36 @@ class Learning:
     @cached_property
     def best_fixed(self) -> _Candidate:
         """The fixed frequencies, with noise and scale solved for."""
-        values, rows, fit = self.values(self._initial), self._scored, self._fit
+        values, rows, fit = self._values, self._scored, self._fit
         has_more_rows = fit.scales and len(rows) > fit.num_features
         if has_more_rows and block_scales(fit.spec, fit.prior):
             with torch.no_grad():
-                model = fit.linear(self._with_frequencies(values, self._initial), rows)
+                model = fit.linear(values, rows)
                 values = solve_scales(fit.at(values), model, accumulate_gram(model))
-        solved = {name: values.raw[name].detach().clone().double() for name in self._names}
-        parameters = {**self._initial, **solved}
-        return _Candidate(parameters, self._held_out_log_prob(parameters))
+        return _Candidate(values, self._held_out_log_prob(values))
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the tensors of steps `first` to `last`, for a checkpoint."""
+    def _segment(self, state: _AdamState, first: int, last: int) -> tuple[_AdamState, Tensor, Sequence[float]]:
+        """Take steps `first` to `last`.
+
+        Returns:
+            The state, the log densities (b,) of the held-out rows there, and the likelihood of a row before each step.
+        """
         likelihoods = []
         for step in range(first, last):
-            value, gradients = self.gradient(state.parameters, self._batch(step), step)
-            state = _adam(state, gradients, step, self._fit.plan.steps)
-            state = state._replace(parameters=self._clamped(state.parameters))
+            value, gradient = self._gradient(self._at(state.point), self._batch(step), step)
+            rate = RATE * 0.5 * (1 + math.cos(math.pi * step / self._fit.plan.steps))
+            change, moments = adam(gradient, (state.first, state.second), step + 1, rate, epsilon=1e-8)
+            state = _AdamState(np.clip(state.point + change, self._low, self._high), *moments)
             likelihoods.append(value)
             if self._fit.plan.is_over():
                 break
-        log_prob = self._held_out_log_prob(state.parameters)
-        values = torch.tensor(likelihoods, dtype=torch.float64)
-        return {**state.tensors(), "likelihoods": values, "log_prob": log_prob}
+        return state, self._held_out_log_prob(self._at(state.point)), likelihoods
+
+    def _at(self, point: Floats) -> ParameterValues:
+        """Return the hyperparameters and frequencies at a point (p,)."""
+        return self._values.moved(self._free, point)
 
     def _batch(self, step: int) -> Block:
         """Return the batch of a step. Each epoch visits all rows in a new random order."""
@@ -315,36 +315,29 @@ class Learning:
             self._batches = epoch, torch.randperm(n, generator=generator)
         return self.pool.take(self._batches[1][index * size : (index + 1) * size])
 
-    def gradient(
-        self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
-    ) -> tuple[float, dict[str, Tensor]]:
-        """Return the standardized log density of a row, and the gradient of the objective.
+    def _gradient(self, values: ParameterValues, rows: Block, step: int) -> tuple[float, Floats]:
+        """Return the standardized log density of a row, and the gradient (p,) of the objective.
 
         Args:
-            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by dotted name.
+            values: The hyperparameters and frequencies.
             rows: The rows.
-            step: The number of the step, whose gradient may be an estimate. If None, the gradient is exact.
-
-        Returns:
-            The mean log likelihood of a row in nats, and the gradients (...) by dotted name, float64.
+            step: The number of the step, whose gradient may be an estimate.
         """
         with torch.enable_grad():
-            omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
-            values = self.values(parameters).leaves(self._names)
-            log_likelihood = self._likelihood(values, omega, rows, step) / rows.count
-            moved = sum((omega[path] - initial).square().sum() for path, initial in self.start.items()) / PRIOR_SCALE**2
+            values = values.leaves(self._free)
+            log_likelihood = self._likelihood(values, rows, step) / rows.count
+            moved = (
+                sum((values.raw[path] - drawn).square().sum() for path, drawn in self.start.items()) / PRIOR_SCALE**2
+            )
             objective = log_likelihood + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
-            gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
-        names = [*self._names, *omega]
-        return float(log_likelihood.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
+            gradients = torch.autograd.grad(objective, [values.raw[name] for name in self._free])
+        gradient = torch.cat([g.reshape(-1).double() for g in gradients])
+        return float(log_likelihood.detach()), gradient.cpu().numpy()
 
-    def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
+    def _likelihood(self, values: ParameterValues, rows: Block, step: int) -> Tensor:
         """Return the log marginal likelihood of rows, 0-d, in float32 if that is precise."""
-        both = self._with_frequencies(values, omega)
         if self._fit.is_primal(rows):
-            model = self._fit.linear(both, rows, _MAX_ROUNDING)
-            if step is None:
-                return LowRankSolver(model).log_marginal_likelihood()
+            model = self._fit.linear(values, rows, _MAX_ROUNDING)
             single = replace(model, rows=replace(rows, inputs=rows.inputs.float()))
             model = model if single.needs_float64 else single
             if not has_fourier_features(model):
@@ -352,31 +345,11 @@ class Learning:
             size = max(len(rows) // TRACE_DIVISOR, 1)
             first = step * size % (len(rows) - size + 1)
             return fourier_log_likelihood(model, slice(first, first + size))
-        return self._fit.state.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
+        return self._fit.state.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
 
-    def _with_frequencies(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
-        """Return hyperparameters together with the frequencies (m, d) among parameters."""
-        return values.with_extra_tensors({path: parameters[path] for path in self.start}, {})
-
-    def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters within bounds.
-
-        Scales that are solved for are at most `MAX_SCALE`.
-        """
-        clamped = dict(parameters)
-        for name in self._names:
-            limits = self._values.space.bounds(name)
-            if limits[0][0] is not None:
-                value = clamped[name]
-                low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
-                clamped[name] = value.clamp(low, high)
-        for name in self._fit.scales:
-            clamped[name] = clamped[name].clamp(max=math.log(MAX_SCALE))
-        return clamped
-
-    def _held_out_log_prob(self, parameters: dict[str, Tensor]) -> Tensor:
+    def _held_out_log_prob(self, values: ParameterValues) -> Tensor:
         """Return the standardized leave-one-out log densities of the held-out rows."""
-        values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
+        rows = self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):
                 solver = LowRankSolver(self._fit.linear(values, rows, _MAX_ROUNDING))
@@ -387,15 +360,6 @@ class Learning:
             return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
 
 
-def _adam(state: _AdamState, gradients: dict[str, Tensor], step: int, steps: int) -> _AdamState:
-    """Return the state after one step of Adam.
-
-    The learning rate falls to zero with a half cosine.
-    """
-    rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
-    first, second, parameters = {}, {}, {}
-    for name, g in gradients.items():
-        before = state.first[name], state.second[name]
-        change, (first[name], second[name]) = adam(g, before, step + 1, rate, epsilon=1e-8)
-        parameters[name] = state.parameters[name] + change
-    return _AdamState(parameters, first, second)
+def _tensors(state: _AdamState) -> dict[str, Tensor]:
+    """Return the numbers of a state by name, for a checkpoint."""
+    return {name: torch.from_numpy(value) for name, value in state._asdict().items()}

@@ -71,30 +71,13 @@ def solve_scales_and_condition(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, is_done, learned)
-    jacobian = fit.state.scaling.targets.log_jacobian(fit.rows.count)
-    total = float(inference.log_marginal_likelihood()) + jacobian
-    calibration, log_prob, neighbors, outliers = _check(fit, inference, learned)
-    converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
-    stages = tuple(stage for report in reports for stage in report.stages)
-    trace = tuple(value for report in reports for value in report.trace)
-    if outcome is not None and outcome.stage.iterations:
-        stages, trace = (*stages, outcome.stage), (*trace, *outcome.trace)
-    return fit.state.replace(given=inference.posterior()), FitReport(
-        converged=converged,
-        iterations=sum(stage.iterations for stage in stages),
-        evaluations=sum(stage.evaluations for stage in stages),
-        log_marginal_likelihood=total,
-        message=(f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark,
-        at_bounds=_at_bounds(fit),
-        trace=trace,
-        stages=stages,
-        frequencies="fixed" if outcome is None else ("rejected" if learned is None else "learned"),
-        mean_squared_zscore=if_finite(calibration),
-        leave_one_out=if_finite(log_prob),
-        residual_autocorrelation=if_finite(neighbors),
-        outliers=outliers,
-        effective_dof_fraction=inference.effective_dof_fraction,
-    )
+    converged = not reports or (reports[-1] if learned is None else learned.report).converged
+    message = (f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark
+    report = FitReport(converged, 0, 0, math.nan, message, _at_bounds(fit))
+    if outcome is not None:
+        reports = [*reports, *([outcome.report] if outcome.report.iterations else [])]
+        report = replace(report, frequencies="rejected" if learned is None else "learned")
+    return conditioned(fit.state, inference, report.merged_with(reports), _check(fit, inference, learned))
 
 
 def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
@@ -109,13 +92,37 @@ def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState,
     """
     with torch.no_grad():
         inference = fit.state.infer(fit.rows)
-        scores = _check(fit, inference, None)
+        return conditioned(fit.state, inference, report, _check(fit, inference, None))
+
+
+def conditioned(
+    state: GPState, inference: Inference, report: FitReport, scores: LeftOutScores | None = None
+) -> tuple[GPState, FitReport]:
+    """Return a state with its posterior, and its report with the likelihood and the scores of all rows.
+
+    Args:
+        state: The state at the hyperparameters found.
+        inference: Its inference from all rows, without gradients.
+        report: The report of the searches.
+        scores: The scores of leave-one-out predictions. If None, the report keeps its own.
+    """
+    count = state.require_rows(purpose="a fit").count
+    report = replace(
+        report,
+        log_marginal_likelihood=float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(count),
+        likelihood_error=inference.likelihood_error,
+        effective_dof_fraction=inference.effective_dof_fraction,
+    )
+    if scores is not None:
         calibration, log_prob, neighbors = map(if_finite, scores[:3])
         report = replace(
-            report, mean_squared_zscore=calibration, leave_one_out=log_prob, residual_autocorrelation=neighbors
+            report,
+            mean_squared_zscore=calibration,
+            leave_one_out=log_prob,
+            residual_autocorrelation=neighbors,
+            outliers=scores.outliers,
         )
-        report = replace(report, outliers=scores.outliers, effective_dof_fraction=inference.effective_dof_fraction)
-        return fit.state.replace(given=inference.posterior()), report
+    return state.replace(given=inference.posterior()), report
 
 
 def _solved(
@@ -155,8 +162,7 @@ def _statistics(fit: TermFit) -> Statistics:
     stage, size = "a pass over all rows", block_rows(fit.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(fit.values, fit.rows)
-    sums = fit.plan.checkpoint_log.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
-    return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
+    return accumulate_gram(model, fit.plan.reporter.block)
 
 
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftOutScores:
@@ -170,7 +176,8 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftO
         elif learned is not None or len(fit.pool) < len(fit.rows):
             numbers = None
     elif learned is not None:
-        all_rows = fit.state.infer(gathered(JoinedRows([rows, learned.rows_except_test])))
+        every = JoinedRows([rows, learned.split.validation, learned.split.training])
+        all_rows = fit.state.infer(gathered(every))
         mean, variance = all_rows.leave_one_out()
         moments, numbers = (mean[: len(rows)], variance[: len(rows)]), None
     else:

@@ -30,8 +30,15 @@ from rfgp.fitting.context import HELD_OUT, TermFit
 from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import if_finite
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, MIN_ROUND_GAIN, NeighborFit, neighbors_of
-from rfgp.fitting.neighbors import conditioned_on_all_rows, fit_neighbors, search_all
+from rfgp.fitting.neighbors import (
+    ITERATIONS_PER_ROUND,
+    MIN_ROUND_GAIN,
+    NeighborFit,
+    conditioned_on_all_rows,
+    fit_neighbors,
+    neighbors_of,
+    search_all,
+)
 from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
@@ -100,7 +107,7 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
         return fitted, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
     out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
     parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
-    training, held_out = (fit.rows.take(part) for part in parts)
+    training, held_out = (fit.pool.take(part) for part in parts)
     part = state.replace(rows=training, num_observations=len(training))
     candidates, reports = _candidates(part, plan, held_out)
     best, gain, error = best_of(candidates)
@@ -136,10 +143,8 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 
 def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, fixed frequencies first, and the reports of all searches."""
-    few = _with_fewer(state)
-    fit, fixed, reports = search_all(NeighborFit.of(few, plan))
-    few = fit.state.replace(hyperparameters=fixed)
-    candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
+    fit, reports = search_all(NeighborFit.of(_with_fewer(state), plan))
+    candidates = [Candidate.of(fit.state, "fixed frequencies and neighbors", held_out)]
     if plan.is_over():
         return candidates, reports
     alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
@@ -158,15 +163,15 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
     """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.with_extra_tensors(
-        {path: frequencies.clone() for path, frequencies in omega.items()}, hyperpriors
-    )
+    frequencies = {path: drawn.clone() for path, drawn in omega.items()}
+    fit = fit.at(start.hyperparameters.with_extra_tensors(frequencies, hyperpriors))
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
-        values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
+        fit, report = fit.search(f", frequencies too, neighbors {number + 1}")
         reports.append(report)
-        learned = with_learned(start.spec, {path: values.raw[path] for path in omega})
-        hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
+        raw = fit.values.raw
+        learned = with_learned(start.spec, {path: raw[path] for path in omega})
+        hyperparameters = start.hyperparameters.replaced({name: raw[name] for name in start.hyperparameters.raw})
         learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
         steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)

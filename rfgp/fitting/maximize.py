@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting.checkpoint import CheckpointLog
+from rfgp.fitting.checkpoint import Checkpoint, Searched
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.coordinates import Coordinates, Interval
 from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
@@ -28,8 +28,6 @@ MIN_GAIN = 1e-5
 """The smallest gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
-_START = "warm_start."
-"""The prefix of the tensors of a warm start in a checkpoint log."""
 _ROUNDING = 1e-6
 """The smallest gain, in nats per observation, of a restart after a failed line search."""
 TIME_OVER = "the time limit passed"
@@ -113,7 +111,7 @@ class Plan:
         fixed: Names of hyperparameters that keep their values.
         iteration_limit: The maximum number of iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
-        checkpoint_log: The checkpoint log of computed results.
+        checkpoint: The checkpoint of the fit.
         most_rows: The maximum number of rows of a search with neighbors. No posterior is then computed. If None, the
             default number of rows, and the posterior.
         is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
@@ -134,7 +132,7 @@ class Plan:
     fixed: tuple[str, ...] = ()
     iteration_limit: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
-    checkpoint_log: CheckpointLog = field(default_factory=CheckpointLog)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     most_rows: int | None = None
     is_continued: bool = False
     fixed_also_compared: bool = False
@@ -159,11 +157,11 @@ class Plan:
     def is_over(self) -> bool:
         """Return whether time is over.
 
-        If so, the checkpoint log is closed: a repeated fit continues from here, and takes other steps than this one.
+        If so, the checkpoint is closed: a repeated fit continues from here, and takes other steps than this one.
         """
         if not self.deadline.has_passed():
             return False
-        self.checkpoint_log.close()
+        self.checkpoint.close()
         return True
 
 
@@ -219,39 +217,39 @@ class Objective:
             values: The hyperparameters.
         """
         with torch.no_grad():
-            log_posterior = None if self.closed_form is None else self.closed_form.value(values)
-            if log_posterior is None:
-                likelihood, reached, _ = self.log_likelihood(values)
-                log_posterior = likelihood + reached.log_hyperprior()
-            return log_posterior.item()
+            likelihood, reached, _ = self.log_likelihood(values)
+            return float(likelihood + reached.log_hyperprior())
 
-    def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
-        """Return the negative objective per observation, 0-d, and its gradient (p,).
+    def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> "Evaluated":
+        """Return the negative objective per observation, and its gradient (p,).
 
-        The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
-        so that a fit resumed from a checkpoint takes the same steps.
+        The Jacobian is omitted, so that no search depends on the unit of the targets.
 
         Args:
             values: The hyperparameters.
             free: The names of the free hyperparameters, in the order of the gradient.
             warm_start: The tensors (...) of an earlier evaluation at values close by. If empty, there is no warm start.
-
-        Returns:
-            The tensors "value" and "gradient", raw values as "raw.name", and the next warm start as "warm_start.i".
         """
         names = list(free)
         in_closed_form = None if self.closed_form is None else self.closed_form(values, names)
         if in_closed_form is not None:
-            raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
-            return {"value": -in_closed_form[0] / self.count, "gradient": -in_closed_form[1] / self.count, **raw}
+            value, gradient = in_closed_form
+            return Evaluated(-value.item() / self.count, -gradient.numpy() / self.count, values, ())
         with torch.enable_grad():
             likelihood, reached, following = self.log_likelihood(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
-        raw = {f"raw.{name}": tensor.detach().clone() for name, tensor in reached.raw.items()}
-        starts = {f"{_START}{i}": tensor for i, tensor in enumerate(following)}
-        return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
+        return Evaluated(value.item(), gradient.numpy(), reached.detached(), following)
+
+
+class Evaluated(NamedTuple):
+    """The negative objective per observation at some hyperparameters."""
+
+    value: float
+    gradient: NDArray[np.float64]  # in the free raw values, (p,)
+    reached: ParameterValues  # without gradients
+    warm_start: WarmStart  # of the next evaluation
 
 
 def marginal_likelihood(state: GPState, rows: Rows) -> LogLikelihood:
@@ -312,7 +310,13 @@ def maximize(
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
     if plan.is_over():
         return values, not_searched(stage, objective.rows)
-    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or MIN_GAIN / objective.count)
+    begun = plan.checkpoint.begin(stage, values.raw)
+    if begun is not None and begun.has_ended:
+        return values.replaced(begun.tensors), begun.report
+    search = _Search(objective, values, plan, stage, free, begun)
+    values, report = search.run(bounds or {}, tolerance or MIN_GAIN / objective.count)
+    plan.checkpoint.record(values.raw, report, has_ended=True)
+    return values, report
 
 
 def not_searched(stage: str, rows: int) -> FitReport:
@@ -344,46 +348,52 @@ class _TimeOverError(Exception):
 
 
 class _Last(NamedTuple):
-    """The last evaluation of a search: point (p,), tensors and gradient (p,)."""
+    """The last evaluation of a search: point (p,), values and gradient (p,)."""
 
     point: NDArray[np.float64]
-    tensors: dict[str, Tensor]
+    evaluated: Evaluated
     gradient: NDArray[np.float64]
-
-    @property
-    def value(self) -> float:
-        """The negative objective per observation."""
-        return self.tensors["value"].item()
 
 
 class _Search:
-    """One run of L-BFGS."""
+    """One run of L-BFGS, which may continue an earlier one."""
 
-    def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        values: ParameterValues,
+        plan: Plan,
+        stage: str,
+        free: list[str],
+        begun: Searched | None,
+    ) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         variances = objective.variances
         reparametrization = None if variances is None else VarianceReparametrization(variances, values, free)
         self._coordinates = Coordinates.of(values.space, free, reparametrization)
-        self._trace: list[float] = []
+        self._begin = values if begun is None else values.replaced(begun.tensors)
+        self._trace: list[float] = [] if begun is None else list(begun.report.trace)
         self._descent_start = 0  # the index in the trace of the first value of the last descent
         self._last: _Last | None = None
         self._best: _Last | None = None
-        self._evaluations = 0
+        self._evaluations = self._earlier = 0 if begun is None else begun.report.evaluations
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
         entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
         bounds = self._coordinates.limits([changed.get(name, limits) for name, limits in entries])
-        search = self._descend(self._start.vector(self._free), bounds, tolerance)
+        search = self._descend(self._begin.vector(self._free), bounds, tolerance)
         search = self._again(search, bounds, tolerance)
         value, _ = self._evaluate(search.point)
-        reached = self._reached()
+        assert self._last is not None
+        reached = self._start.replaced(self._last.evaluated.reached.raw)
         with torch.no_grad():
             likelihood = self._log_posterior(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
-        done = Stage(self._stage, self._objective.rows, len(self._trace) - 1, search.evaluations, gain)
+        evaluations = self._earlier + search.evaluations
+        done = Stage(self._stage, self._objective.rows, len(self._trace) - 1, evaluations, gain)
         figures = (done.iterations, done.evaluations, likelihood)
         trace = tuple(self._trace)
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
@@ -422,7 +432,7 @@ class _Search:
         except _TimeOverError:
             assert self._best is not None
             self._last = self._best
-            reached = self._log_posterior(self._best.value)
+            reached = self._log_posterior(self._best.evaluated.value)
             if reached > self._trace[-1]:
                 self._trace.append(reached)
             iterations = len(self._trace) - 1 - self._descent_start
@@ -432,16 +442,13 @@ class _Search:
         if self._last is None or not np.array_equal(self._last.point, point):
             raw = self._coordinates.raw(point)
             values = self._start.moved(self._free, raw)
-            known = {} if self._last is None else self._last.tensors
-            start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
-            tensors = self._plan.checkpoint_log.memoize(
-                self._stage, lambda: self._objective.evaluated(values, self._free, start)
-            )
-            gradient = self._coordinates.gradient(raw, tensors["gradient"].numpy())
-            self._last, self._evaluations = _Last(point.copy(), tensors, gradient), self._evaluations + 1
-            if self._best is None or self._last.value < self._best.value:
+            start = () if self._last is None else self._last.evaluated.warm_start
+            evaluated = self._objective.evaluated(values, self._free, start)
+            gradient = self._coordinates.gradient(raw, evaluated.gradient)
+            self._last, self._evaluations = _Last(point.copy(), evaluated, gradient), self._evaluations + 1
+            if self._best is None or evaluated.value < self._best.evaluated.value:
                 self._best = self._last
-        value = self._last.value
+        value = self._last.evaluated.value
         if not self._trace:
             if not math.isfinite(value):
                 raise InvalidArgumentError(
@@ -461,15 +468,14 @@ class _Search:
     def _log_posterior(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
-    def _reached(self) -> ParameterValues:
-        """Return the hyperparameters of the last evaluation."""
-        assert self._last is not None
-        raw: dict[str, Any] = {name: self._last.tensors[f"raw.{name}"] for name in self._start.raw}
-        return self._start.replaced(raw)
-
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._log_posterior(value))
-        self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
+        assert self._last is not None
+        present = self._start.moved(self._free, self._coordinates.raw(self._last.point))
+        iterations, trace = len(self._trace) - 1, tuple(self._trace)
+        report = FitReport(False, iterations, self._evaluations, math.nan, "interrupted", trace=trace)
+        self._plan.checkpoint.record(present.raw, report, has_ended=False)
+        self._plan.reporter.iteration(iterations, trace[-1])
         since = self._trace[self._descent_start :]
         if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:
             raise StopIteration

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.basis import learn_basis
-from rfgp.fitting.context import TermFit, with_new_basis
+from rfgp.fitting.context import TermFit
+from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.subsets import fit_coarsely, grow
+from rfgp.fitting.subsets import fit_coarsely, grow, learn_basis, message_of
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
@@ -156,7 +156,9 @@ def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
         fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, message = learn_basis(*grow(fit))
+        fit, reports, message = grow(fit)
+        fit, reports = learn_basis(fit, reports)
+        message = message_of(reports, message)
     return fit.state, reports, message
 
 
@@ -173,9 +175,9 @@ def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport]
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
-    initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else with_new_basis(initial.state).spec)
+    initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else initial.with_new_basis().spec)
     values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
-    fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
+    fit, reports = learn_basis(initial.at(values), [first, report])
     return fit.state, reports, fit.state.infer(rows)
 
 
@@ -204,19 +206,15 @@ def _with_posterior_and_report(
     """Return the state with its posterior given all rows, and the report."""
     rows = fit.rows
     inference = state.infer(rows) if inference is None else inference
-    total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
-    state = state.replace(given=inference.posterior())
-    left_out, dispersion = None, None
-    if not is_read_in_blocks(rows):
-        predicted = left_out_observations(state, rows, inference)
-        left_out = float(predicted.log_prob.mean())
-        if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
-            dispersion = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
     converged = not reports or reports[-1].converged
-    used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
-    at_bounds = reports[-1].at_bounds if reports else ()
-    report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
-    if dispersion is not None:
-        report = replace(report, mean_squared_zscore=dispersion[0], dispersion_zscore=dispersion[1])
-    return state, report.merged_with(reports)
+    report = FitReport(converged, 0, 0, math.nan, message, reports[-1].at_bounds if reports else ())
+    state, report = conditioned(state, inference, report.merged_with(reports))
+    if is_read_in_blocks(rows):
+        return state, report
+    predicted = left_out_observations(state, rows, inference)
+    report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
+    if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
+        size, zscore = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
+        report = replace(report, mean_squared_zscore=size, dispersion_zscore=zscore)
+    return state, report

@@ -1,8 +1,8 @@
 """Starting values of a fit. The likelihood of a kernel has several maxima."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision
 from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
 from rfgp.fitting.scales import (
     can_profile,
@@ -20,7 +20,6 @@ from rfgp.fitting.scales import (
     scale_profile_likelihood,
 )
 from rfgp.parameters import ParameterValues
-from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.starts import repetitions
 from rfgp.rows import Block
@@ -35,7 +34,7 @@ MATRIX_ROWS, ADVANTAGE_FACTOR, MIN_ADVANTAGE = 100, 2.0, 3.0
 gain of another start over noise alone must exceed that of the usual start.
 
 Without the factor the sum of two kernels on concrete ended lower by up to 118 nats."""
-MULTIPLIERS = (1.0, 0.3, 0.1)
+MULTIPLIERS = (0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
 A search from a long lengthscale can end with noise alone."""
@@ -53,8 +52,6 @@ NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 _ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
-_NOT_COMPARED = torch.tensor(torch.nan, dtype=torch.float64)
-"""The log posterior of a start that is not evaluated because time is over."""
 
 
 def free_lengthscales(fit: TermFit) -> list[str]:
@@ -95,6 +92,10 @@ def scaled(values: ParameterValues, names: Sequence[str], multiplier: float) -> 
     return values.shifted(**dict.fromkeys(names, math.log(multiplier)))
 
 
+LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
+"""Returns the log likelihood of some rows with the basis of a fit."""
+
+
 def has_prior(values: ParameterValues) -> bool:
     """Return whether the hyperpriors have a finite density at a starting value.
 
@@ -107,8 +108,65 @@ def has_prior(values: ParameterValues) -> bool:
         return False
 
 
-LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
-"""Returns the log likelihood of some rows with the basis of a fit."""
+# --- comparisons -----------------------------------------------------------------------------------
+
+
+def log_posteriors(
+    fit: TermFit, starts: Iterable[ParameterValues], log_likelihood: LogLikelihood | None = None, *, rows: Block
+) -> list[float]:
+    """Return the log posterior at each start, -inf if there is none, or an empty list if time is over before the last.
+
+    Args:
+        fit: The fit.
+        starts: The starts.
+        log_likelihood: The log likelihood of the rows. If None, that of the state.
+        rows: The rows.
+    """
+    likelihood, totals = log_likelihood or marginal_likelihood(fit.state, rows), list[float]()
+    for values in starts:
+        if fit.plan.is_over():
+            return []
+        totals.append(-math.inf)
+        if has_prior(values):
+            with suppress(SolverError, NotPositiveDefiniteError), torch.no_grad():
+                total, reached, _ = likelihood(values)
+                totals[-1] = float(total + reached.log_hyperprior())
+    return totals
+
+
+def changed_one_by_one(
+    fit: TermFit,
+    rows: Block,
+    changes: Mapping[str, Sequence[float]],
+    advantage: float,
+    likelihood_of: LikelihoodOf = scale_profile_likelihood,
+) -> ParameterValues:
+    """Return values with the likeliest of a few changes of one hyperparameter after the other.
+
+    Each is compared with a basis of its own.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
+        changes: The multipliers of each hyperparameter by dotted name.
+        advantage: The nats by which a changed value must be more likely than the present one.
+        likelihood_of: Returns the likelihood of the rows.
+    """
+    values = fit.values
+    for name, multipliers in changes.items():
+        ends = [values, *(values.shifted(**{name: math.log(multiplier)}) for multiplier in multipliers)]
+        totals = list[float]()
+        for end in ends:
+            trial = fit.at(end).with_new_basis()
+            totals += log_posteriors(trial, [end], likelihood_of(trial, rows), rows=rows)
+        if len(totals) < len(ends):
+            break
+        best = max(totals)
+        values = ends[totals.index(best) if best > totals[0] + advantage else 0]
+    return values
+
+
+# --- lengthscales and periods ----------------------------------------------------------------------
 
 
 def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
@@ -122,37 +180,23 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
         fit: The fit at its starting values.
         rows: The rows.
     """
+    totals = _of_multipliers(fit, rows, scale_profile_likelihood)
+    if not totals or (fit.prior.dense.has_residual and max(totals.values()) <= _min_likelihood(fit, rows)):
+        return [1.0]
+    return sorted(totals, key=lambda multiplier: (round(totals[multiplier], _ROUNDED), multiplier), reverse=True)
+
+
+def _of_multipliers(fit: TermFit, rows: Block, likelihood_of: LikelihoodOf) -> dict[float, float]:
+    """Return the log posterior with free lengthscales multiplied by each of `STARTS`, or an empty dict."""
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
-    if not names:
-        return [1.0]
-    likelihoods = _of_multipliers(fit, names, scale_profile_likelihood(fit, rows))
-    if fit.plan.deadline.was_reached and any(map(math.isnan, likelihoods)):
-        return [1.0]  # not all were compared
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE:
-        return [1.0]
-    ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
-    return [multiplier for _, multiplier in reversed(ranked)]
+    starts = [scaled(fit.values, names, multiplier) for multiplier in STARTS if names]
+    totals = log_posteriors(fit, starts, likelihood_of(fit, rows), rows=rows)
+    return dict(zip(STARTS, totals, strict=True)) if totals else {}
 
 
-def _of_multipliers(fit: TermFit, names: Sequence[str], log_likelihood: LogLikelihood) -> list[float]:
-    """Return the log posterior with lengthscales multiplied by each of `STARTS`, NaN once time is over."""
-
-    def compute() -> dict[str, Tensor]:
-        totals = [
-            math.nan if fit.plan.is_over() else _log_posterior(log_likelihood, scaled(fit.values, names, multiplier))
-            for multiplier in STARTS
-        ]
-        return {"values": torch.tensor(totals, dtype=torch.float64)}
-
-    totals: list[float] = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
-    return totals
-
-
-def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
-    if not has_prior(values):
-        return -math.inf
-    total, reached, _ = log_likelihood(values)
-    return float(total + reached.log_hyperprior())
+def _min_likelihood(fit: TermFit, rows: Block) -> float:
+    """Return the log posterior of a start that explains more than noise alone."""
+    return noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE
 
 
 def with_dense_start(fit: TermFit) -> TermFit:
@@ -166,20 +210,18 @@ def with_dense_start(fit: TermFit) -> TermFit:
     Args:
         fit: The fit at its starting values.
     """
-    names, some = [] if fit.plan.is_continued else free_lengthscales(fit), fit.subset(MATRIX_ROWS)
-    if not names or not can_profile(fit, some):
+    some = fit.subset(MATRIX_ROWS)
+    totals = _of_multipliers(fit, some, noise_profile_likelihood) if can_profile(fit, some) else {}
+    if not totals:
         return fit
-    log_likelihood = noise_profile_likelihood(fit, some)
-    totals, alone = _of_multipliers(fit, names, log_likelihood), noise_only_log_likelihood(fit, some)
-    if fit.plan.deadline.was_reached and any(map(math.isnan, totals)):
-        return fit  # not all were compared
-    gains = {multiplier: total - alone for multiplier, total in zip(STARTS, totals, strict=True)}
-    best = max(STARTS, key=lambda multiplier: (round(gains[multiplier], _ROUNDED), multiplier))
-    is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + MIN_ADVANTAGE
+    least = _min_likelihood(fit, some)
+    best = max(STARTS, key=lambda multiplier: (round(totals[multiplier], _ROUNDED), multiplier))
+    gain = max(totals[1.0] - least + MIN_ADVANTAGE, 0.0)
+    is_clear = totals[best] > least + ADVANTAGE_FACTOR * gain
     initial = fit.at(start_from_multiplier(fit, best if is_clear else 1.0, noise_profile_likelihood))
-    value, reached, _ = log_likelihood(initial.values)
-    usual = _log_posterior(marginal_likelihood(initial.state, some), initial.values)
-    is_lost = usual <= alone + MIN_ADVANTAGE < float(value + reached.log_hyperprior())
+    value, reached, _ = noise_profile_likelihood(fit, some)(initial.values)
+    usual = log_posteriors(initial, [initial.values], rows=some)
+    is_lost = bool(usual) and usual[0] <= least < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
 
@@ -207,26 +249,13 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
         fit: The fit at its starting values.
         likelihood_of: Returns the likelihood of some rows that is compared.
     """
+    if fit.plan.is_continued:
+        return fit.values
     rows = in_search_precision(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
-    values, parts = fit.values, (part for term in fit.spec.terms for part in term.parts())
+    parts = (part for term in fit.spec.terms for part in term.parts())
     in_fields = [f"{prefix}lengthscale" for factor, _, prefix in parts if factor.domain is not None]
-    for name in [] if fit.plan.is_continued else _screened_names(fit):
-        if fit.plan.is_over():
-            break
-        multipliers = (1.0, *FIELD_MULTIPLIERS) if name in in_fields else MULTIPLIERS
-        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in multipliers]
-        fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
-        log_posteriors = [
-            _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
-        ]
-        values = _best_end(ends, log_posteriors, MIN_ADVANTAGE)
-    return values
-
-
-def _best_end(ends: Sequence[ParameterValues], log_posteriors: Sequence[float], advantage: float) -> ParameterValues:
-    """Return the most likely values, or the first ones if those are less likely by no more than the advantage."""
-    best = max(log_posteriors)
-    return ends[log_posteriors.index(best) if best > log_posteriors[0] + advantage else 0]
+    changes = {name: FIELD_MULTIPLIERS if name in in_fields else MULTIPLIERS for name in _screened_names(fit)}
+    return changed_one_by_one(fit, rows, changes, MIN_ADVANTAGE, likelihood_of)
 
 
 def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterValues:
@@ -238,16 +267,9 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
         fit: The fit.
         names: The dotted names of the lengthscales.
     """
-    rows, values = in_search_precision(fit.subset(SCREENED_ROWS)), fit.values
-    if not names or not can_profile(fit, rows):
-        return values
-    log_likelihood = noise_profile_likelihood(fit, rows)
-    for name in names:
-        if fit.plan.is_over():
-            break
-        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
-        values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], NEIGHBOR_ADVANTAGE)
-    return values
+    rows = in_search_precision(fit.subset(SCREENED_ROWS))
+    changes = dict.fromkeys(names if can_profile(fit, rows) else (), MULTIPLIERS)
+    return changed_one_by_one(fit, rows, changes, NEIGHBOR_ADVANTAGE, noise_profile_likelihood)
 
 
 def with_likelier_periods(fit: TermFit) -> ParameterValues:
@@ -258,21 +280,16 @@ def with_likelier_periods(fit: TermFit) -> ParameterValues:
     Args:
         fit: The fit at its starting values.
     """
-    values, periods = fit.values, list[tuple[str, int]]()
+    values, rows, changes = fit.values, fit.subset(SCREENED_ROWS), dict[str, list[float]]()
     for _, indices, prefix in (part for term in fit.spec.terms for part in term.parts()):
-        periods += [(f"{prefix}period", indices[0])] if f"{prefix}period" in fit.free else []
-    if not periods or fit.plan.is_continued:
-        return values
-    rows = fit.subset(SCREENED_ROWS)
-    log_likelihood = marginal_likelihood(fit.state, rows)
-    for name, index in periods:
-        low, high = (float(bound) for bound in values.space.quantities[name].bounds)
-        period = float(values.standardized(name))
-        peaks = _peaks(rows.inputs[:, index], rows.targets[:, 0], low, high)
-        ends = [values, *(values.shifted(**{name: math.log(peak / period)}) for peak in peaks)]
-        with torch.no_grad():
-            values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], MIN_ADVANTAGE)
-    return values
+        name = f"{prefix}period"
+        if name in fit.free and not fit.plan.is_continued:
+            low, high = (float(bound) for bound in values.space.quantities[name].bounds)
+            peaks = _peaks(rows.inputs[:, indices[0]], rows.targets[:, 0], low, high)
+            changes[name] = [peak / float(values.standardized(name)) for peak in peaks]
+    return changed_one_by_one(
+        fit, rows, changes, MIN_ADVANTAGE, lambda trial, some: marginal_likelihood(trial.state, some)
+    )
 
 
 def _peaks(
@@ -339,7 +356,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     names = free_lengthscales(fit)
     if not names:
         return [fit.values]
-    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS, "starts")] or [fit.values]
+    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS)] or [fit.values]
 
 
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
@@ -354,67 +371,31 @@ def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[Para
     """
     names = [name for name in all_lengthscales(fit) if name in fit.free]
     is_given = names != free_lengthscales(fit)
-    if fit.spec.is_gaussian or fit.plan.is_continued or not is_given or fit.plan.is_over():
+    if fit.spec.is_gaussian or fit.plan.is_continued or not is_given:
         return []
-    reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
-    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS, "other starts")
-    return [values for likelihood, values in ranked if likelihood > reached]
+    reached = log_posteriors(fit, [searched_values], rows=first_rows(fit.pool, fit.order, COMPARED_ROWS))
+    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS)
+    return [values for total, values in ranked if total > reached[0]]
 
 
-def _compared(fit: TermFit) -> Block:
-    """Return the rows on which starts of a field are compared."""
-    return first_rows(fit.pool, fit.order, COMPARED_ROWS)
-
-
-def _ranked_starts(
-    fit: TermFit, names: list[str], multipliers: Sequence[float], stage: str
-) -> list[tuple[float, ParameterValues]]:
-    """Return the likeliest start for each multiplier, with its likelihood, the best first.
+def _ranked_starts(fit: TermFit, names: list[str], multipliers: Sequence[float]) -> list[tuple[float, ParameterValues]]:
+    """Return the likeliest start for each multiplier, with its log posterior, the best first.
 
     Args:
         fit: The fit.
         names: The dotted names of the parameters.
         multipliers: The multipliers.
-        stage: The name of the comparison in the checkpoint log.
     """
-    state, rows, is_open = fit.state, _compared(fit), "noise" in fit.free
-    noises: tuple[float | None, ...] = (None,)
-    if is_open and "noise" not in fit.spec.options.starts:
-        noises = NOISES_BY_CG if uses_cg(state.prior(), rows) else NOISES
-    starts = [list(_starts(state, names, multiplier, noises, rows)) for multiplier in multipliers]
-
-    def compute() -> dict[str, Tensor]:
-        totals = [
-            _NOT_COMPARED if fit.plan.is_over() else _likelihood(state, values, rows)
-            for same_multiplier in starts
-            for values in same_multiplier
-        ]
-        return {"likelihoods": torch.stack(totals)}
-
-    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(multipliers), -1)
-    if fit.plan.deadline.was_reached and bool(likelihoods.isnan().any()):
-        return []  # not all were compared
-    best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
-    usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
-    return [(float(best[i]), starts[i][int(which[i])]) for i in usable]
-
-
-def _starts(
-    state: GPState, names: list[str], multiplier: float, noises: tuple[float | None, ...], rows: Block
-) -> Iterator[ParameterValues]:
-    """Yield starts with some parameters multiplied by a number, one for each noise."""
-    initial = scaled(state.hyperparameters, names, multiplier)
-    for noise in noises:
-        changed = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
-        values = initial.replaced(changed)
-        yield state.spec.normalized(values, rows)
-
-
-def _likelihood(state: GPState, values: ParameterValues, rows: Block) -> Tensor:
-    """Return the log posterior on rows, or -inf if it cannot be evaluated."""
-    try:
-        with torch.no_grad():
-            likelihood = state.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
-            return likelihood + values.log_hyperprior()
-    except (SolverError, NotPositiveDefiniteError):
-        return torch.full((), -torch.inf, dtype=torch.float64)
+    rows, noises = first_rows(fit.pool, fit.order, COMPARED_ROWS), tuple[float, ...]()
+    if "noise" in fit.free and "noise" not in fit.spec.options.starts:
+        noises = NOISES_BY_CG if uses_cg(fit.prior, rows) else NOISES
+    ranked = list[tuple[float, ParameterValues]]()
+    for multiplier in multipliers:
+        initial = scaled(fit.values, names, multiplier)
+        starts = [initial.replaced({"noise": torch.tensor(noise).double().log()}) for noise in noises] or [initial]
+        starts = [fit.spec.normalized(start, rows) for start in starts]
+        totals = log_posteriors(fit, starts, rows=rows)
+        if not totals:
+            return []
+        ranked.append(max(zip(totals, starts, strict=True), key=lambda pair: pair[0]))
+    return sorted((pair for pair in ranked if math.isfinite(pair[0])), key=lambda pair: pair[0], reverse=True)

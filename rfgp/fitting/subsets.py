@@ -12,20 +12,23 @@
 5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.last_stage`).
 """
 
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import names_sharing_budget
-from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision
 from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
 from rfgp.limits import limits
 from rfgp.regression import FitReport
+from rfgp.regression.changes import learnable_basis, with_learned
 from rfgp.regression.starvation import degrees_of_freedom
 from rfgp.rows import Block
 
@@ -41,6 +44,8 @@ At short lengthscales features explain each row by itself. On 18 tables at 50, 1
 more than a nat in 4 of the 8 cases with a best start that short. A second start did so in 3 of the other 42 cases."""
 MAX_EXACT = 4000
 """The number of rows above which starts use the exact kernel only if there are more features than rows."""
+_STAGE, BASIS_ROWS = "basis too", 2**14
+"""The name of the search for a basis and hyperparameters together, and the maximum number of its rows."""
 ROUNDS = 3
 """The maximum number of times that a basis is renewed on one subset."""
 ROUNDED = 6
@@ -57,6 +62,7 @@ COARSE = 1e-5
 Noise and lengthscales compensate each other along a ridge, and another draw of points changes the likelihood by more.
 5,000 rows of elevators with 128 points by FITC take 18 s. With 1e-6 they take 36 s, and the NLPD is higher by 0.004."""
 
+F = TypeVar("F", bound=TermFit)
 SearchEnd = tuple[TermFit, FitReport]
 """A fit at the end of a search, and the report of the search."""
 
@@ -70,12 +76,11 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
     Returns:
         The fit, the reports, and a message.
     """
-    fit, reports = begin(fit)
-    fit, reports = with_renewed_basis(fit, reports)
+    fit, reports = with_best_basis(*begin(fit))
     first = reports[-1].stages[-1].rows
     fit, reports, words = enlarge(fit, reports)
     if reports[-1].stages[-1].rows > first:
-        fit, reports = with_renewed_basis(fit, reports)
+        fit, reports = with_best_basis(fit, reports)
     return fit, reports, words
 
 
@@ -158,13 +163,9 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     Returns:
         The fit, all reports, and a message.
     """
-    for size in sizes(fit)[1:]:
-        if fit.plan.is_over():
-            break
-        fit, report = optimize(fit, in_search_precision(fit.subset(size)))
-        reports = [*reports, report]
-        if report.stages[0].gain < limits().min_subset_gain:
-            break
+    least, begin = limits().min_subset_gain, fit
+    stages = (SearchStage(in_search_precision(begin.subset(size)), least=least) for size in sizes(begin)[1:])
+    fit, reports = search_in_stages(fit, stages, reports)
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
         return fit, reports, f"on all {last.rows:,} rows ({reports[-1].message})"
@@ -240,7 +241,7 @@ def optimize(
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * bool(fit.prior.kernels)
-    ending = ", second start" * bool(restart) + ", new basis" * again
+    ending = f", start {restart + 1}" * bool(restart) + ", new basis" * again
     if most is not None:
         plan = replace(plan, iteration_limit=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
@@ -263,13 +264,83 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
     return MIN_GAIN / rows.count if len(rows) <= limits().subset_rows else TOLERANCE
 
 
+class SearchStage(NamedTuple):
+    """A stage of a fit: a search on some rows."""
+
+    rows: Block
+    search: "Callable[[TermFit, Block], SearchEnd] | None" = None  # by L-BFGS if None
+    with_basis: bool = False  # whether the basis is renewed and learned
+    least: float = -math.inf  # the gain in nats a row below which later stages are left out
+
+
+def search_in_stages(
+    fit: TermFit, stages: Iterable[SearchStage], reports: Sequence[FitReport] = ()
+) -> tuple[TermFit, list[FitReport]]:
+    """Search on the rows of one stage after the other, until time is over or a stage gains little.
+
+    Args:
+        fit: The fit at its starting values.
+        stages: The stages.
+        reports: The reports so far. If there are none, the first stage begins even if time is over.
+
+    Returns:
+        The fit at the values found, and all reports.
+    """
+    reports = list(reports)
+    for stage in stages:
+        if reports and fit.plan.is_over():
+            break
+        fit, report = (stage.search or optimize)(fit, stage.rows)
+        reports.append(report)
+        if stage.with_basis:
+            fit, reports = learn_basis(*with_best_basis(fit, reports))
+        if report.stages and report.stages[0].gain < stage.least:
+            break
+    return fit, reports
+
+
 # --- bases -----------------------------------------------------------------------------------------
 
 
-def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
+def with_renewed_basis(
+    fit: F,
+    reports: list[FitReport],
+    search: Callable[[F], tuple[F, FitReport]],
+    least: float,
+    most: int = ROUNDS,
+    divided: F | None = None,
+) -> tuple[F, list[FitReport]]:
     """Renew the basis and search again, while the likelihood grows.
 
-    Features that share a budget are divided again even if the likelihood does not grow.
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports so far.
+        search: Searches on the rows of the last search.
+        least: The smallest gain in nats of a search after which the basis is renewed once more.
+        most: The most renewals.
+        divided: The fit with features divided again, which is kept even if the likelihood does not grow. If None, they
+            are not divided.
+
+    Returns:
+        The most likely fit, and the reports of all searches, its own report last.
+    """
+    for number in range(most if reports[-1].stages else 0):
+        begin = fit if divided is None or number else divided
+        other = fit if fit.plan.is_over() else begin.with_new_basis()
+        if other.spec is fit.spec:
+            break
+        end, last = search(other)
+        gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
+        if not gain > 0 and begin is fit:
+            return fit, [*reports[:-1], last, reports[-1]]
+        fit, reports = end, [*reports, last]
+        if gain < least:
+            break
+    return fit, reports
+
+
+def with_best_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
+    """Divide features that share a budget, and renew the basis while the likelihood of the last rows grows.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -278,24 +349,61 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
     Returns:
         The most likely fit, and the reports of all searches, its own report last.
     """
-    rows = in_search_precision(fit.subset(reports[-1].stages[-1].rows)) if reports[-1].stages else None
-    for number in range(ROUNDS if rows is not None else 0):
-        assert rows is not None
-        if fit.plan.is_over():
-            break
-        divided = _divided(fit, rows) if number == 0 else fit
-        other = replace(divided, state=with_new_basis(divided.state))
-        if other.spec is fit.spec:
-            break
-        end, last = optimize(other, rows, again=True)
-        gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
-        if not gain > 0 and divided is fit:
-            reports = [*reports[:-1], last, reports[-1]]
-            break
-        fit, reports = end, [*reports, last]
-        if gain < limits().min_subset_gain * len(rows):
-            break
-    return fit, reports
+    if not reports[-1].stages:
+        return fit, reports
+    rows = in_search_precision(fit.subset(reports[-1].stages[-1].rows))
+    divided = None if fit.plan.is_over() else _divided(fit, rows)
+    least = limits().min_subset_gain * len(rows)
+    return with_renewed_basis(fit, reports, lambda other: optimize(other, rows, again=True), least, divided=divided)
+
+
+def learn_basis(
+    fit: F,
+    reports: list[FitReport],
+    search: Callable[[F], tuple[F, FitReport]] | None = None,
+    fixed: Container[str] = (),
+) -> tuple[F, list[FitReport]]:
+    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports of the searches.
+        search: Searches from a fit whose hyperparameters include the basis. If None, on at most 16,384 rows.
+        fixed: The dotted names of parts of the basis that stay fixed.
+
+    Returns:
+        The fit with the learned basis, and all reports. If there is nothing to learn, the arguments themselves.
+    """
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
+    if not basis or not fit.plan.max_iterations or fit.plan.is_over():
+        return fit, reports
+    initial = fit.at(fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {}))
+    end, report = (search or _search_with_basis)(initial)
+    values = fit.values.replaced({name: end.values.raw[name] for name in fit.values.raw})
+    learned = {path: end.values.raw[path].detach() for path in basis}
+    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report]
+
+
+def message_of(reports: Sequence[FitReport], words: str) -> str:
+    """Return the message of a report of searches, the last of which may be for a basis.
+
+    Args:
+        reports: The reports of the searches.
+        words: The message if it is not.
+    """
+    stages = reports[-1].stages
+    if not stages or stages[-1].name != _STAGE:
+        return words
+    return f"basis learned from {stages[-1].rows:,} rows ({reports[-1].message})"
+
+
+def _search_with_basis(initial: F) -> tuple[F, FitReport]:
+    """Search from a fit whose hyperparameters include the basis; return its end and the report."""
+    rows = in_search_precision(initial.subset(BASIS_ROWS))
+    with torch.enable_grad():
+        objective = Objective.of(initial.state, rows)
+        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=1e-6)
+    return initial.at(values), report
 
 
 def _divided(fit: TermFit, rows: Block) -> TermFit:

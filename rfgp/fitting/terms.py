@@ -10,12 +10,12 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
-from rfgp.fitting.basis import fit_basis_functions, learn_basis
-from rfgp.fitting.context import TermFit, with_new_basis
+from rfgp.fitting.basis import fit_basis_functions
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
-from rfgp.fitting.maximize import Objective, Plan, ended_early, maximize
+from rfgp.fitting.maximize import MIN_GAIN, Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import (
@@ -27,7 +27,7 @@ from rfgp.fitting.starts import (
     with_likelier_periods,
 )
 from rfgp.fitting.state_space import fit_state_space
-from rfgp.fitting.subsets import optimize, with_renewed_basis
+from rfgp.fitting.subsets import SearchStage, optimize, search_in_stages
 from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -118,23 +118,26 @@ def _is_small(prior: Prior, rows: Rows) -> bool:
 
 def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
-    fit = fit.at(screened(fit))
-    fit = replace(fit, state=with_new_basis(fit.state))
+    fit, most = fit.at(screened(fit)).with_new_basis(), limits().subset_rows
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
-            fit = optimize(fit, fit.subset(limits().subset_rows))[0]
-        return fit_by_scoring(fit.state, fit.plan, has_subset=not fit.prior.has_grids)
-    is_small = len(fit.rows) <= 2 * limits().subset_rows
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(limits().subset_rows))
-    fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
-    if is_small:
-        return fit.state, reports[-1].merged_with(reports)
-    if fit.prior.adds_latent_points and len(fit.rows) >= 4 * MIDDLE_ROWS:
-        fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
-        reports = [*reports, report]
-    last = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
-    values, report = maximize(Objective.of(fit.state, fit.rows), fit.values, last)
-    return fit.at(values).state, report.merged_with([*reports, report])
+            stages = [SearchStage(fit.subset(most)), *_stages_by_scoring(fit, has_subset=False)]
+        else:
+            stages = _stages_by_scoring(fit)
+    elif len(fit.rows) <= 2 * most:
+        stages = [SearchStage(gathered(fit.rows), with_basis=True)]
+    else:
+        middle = [fit.subset(MIDDLE_ROWS)] * (fit.prior.adds_latent_points and len(fit.rows) >= 4 * MIDDLE_ROWS)
+        last = SearchStage(gathered(fit.rows), _search_closely)
+        stages = [SearchStage(fit.subset(most), with_basis=True), *map(SearchStage, middle), last]
+    fit, reports = search_in_stages(fit, stages)
+    return fit.state, reports[-1].merged_with(reports)
+
+
+def _search_closely(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
+    """Search on all rows, near the end of a search on a subset."""
+    plan = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
+    return optimize(replace(fit, plan=plan), rows, tolerance=MIN_GAIN / rows.count)
 
 
 # --- one field -------------------------------------------------------------------------------------
@@ -142,81 +145,73 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
 
 def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh."""
-    with in_one_thread(len(state.require_rows(purpose="a fit")) <= limits().small_rows):
-        fit = TermFit.of(state, plan)
-        state, report = _searched(state, starts_of_field(fit), plan, is_continued=False)
-        if others := likelier_starts(fit, state.hyperparameters):
-            state, more = _searched(fit.state, others, plan, is_continued=False)
+    begin = TermFit.of(state, plan)
+    with in_one_thread(len(begin.rows) <= limits().small_rows):
+        fit, report = _searched(begin, starts_of_field(begin))
+        if others := likelier_starts(begin, fit.values):
+            fit, more = _searched(begin, others)
             report = more.merged_with([report, more])
         for _ in range(MAX_CHANGES):
-            if plan.is_over():
+            (before,) = fit.spec.term_priors
+            fit = fit if plan.is_over() else fit.with_new_basis()
+            if fit.spec.term_priors[0].has_basis_of(before):
                 break
-            ((before,), again) = state.spec.term_priors, with_new_basis(state)
-            state = again
-            if again.spec.term_priors[0].has_basis_of(before):
-                break
-            state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
+            fit, more = _searched(fit, [fit.values], is_continued=True)
             report = more.merged_with([report, more])
-        return state, report
+        return fit.state, report
 
 
-def _searched(
-    state: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
-) -> tuple[GPState, FitReport]:
-    """Search on all rows from several starts; return the best result."""
-    rows, best = state.require_rows(purpose="a fit"), None
-    if uses_cg(state.prior(), rows):
-        return fit_by_scoring(state.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
-    objective, reports = Objective.of(state, rows), []
-    tolerance = CLASS_GAIN if state.spec.options.likelihood.num_latents > 1 else TOLERANCE
-    for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MAX_OPTIMIZED else 1]):
-        if best is not None and plan.is_over():
+def _searched(fit: TermFit, starts: list[ParameterValues], *, is_continued: bool = False) -> tuple[TermFit, FitReport]:
+    """Search on all rows from several starts; return the best end, and its report with all searches."""
+    if uses_cg(fit.prior, fit.rows):
+        fit = fit.at(starts[0])
+        fit, reports = search_in_stages(fit, _stages_by_scoring(fit, has_subset=not is_continued))
+        return fit, reports[-1].merged_with(reports)
+    objective, ends = Objective.of(fit.state, fit.rows), list[tuple[ParameterValues, FitReport]]()
+    tolerance = CLASS_GAIN if fit.spec.options.likelihood.num_latents > 1 else TOLERANCE
+    for number, start in enumerate(starts[: OPTIMIZED if len(fit.rows) <= MAX_OPTIMIZED else 1]):
+        if ends and fit.plan.is_over():
             break
         stage = f"all rows, start {number + 1}" if number else "all rows"
-        values, report = maximize(objective, start, plan, stage=stage, tolerance=tolerance)
-        reports.append(report)
-        score = report.log_marginal_likelihood + float(values.log_hyperprior().detach())
-        best = (score, values, report) if best is None or score > best[0] else best
-    assert best is not None
-    return state.replace(hyperparameters=best[1]), best[2].merged_with(reports)
+        ends.append(maximize(objective, start, fit.plan, stage=stage, tolerance=tolerance))
+    best, report = max(ends, key=lambda end: end[1].log_marginal_likelihood + float(end[0].log_hyperprior().detach()))
+    return fit.at(best), report.merged_with([report for _, report in ends])
 
 
 # --- conjugate gradients ---------------------------------------------------------------------------
 
 
-def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
-    """Take scoring steps with conjugate gradients.
+def _stages_by_scoring(fit: TermFit, *, has_subset: bool = True) -> list[SearchStage]:
+    """Return the stages of a search by scoring steps with conjugate gradients.
 
     Args:
-        state: The state at its starting values.
-        plan: The options of the fit.
+        fit: The fit at its starting values.
         has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
-
-    Returns:
-        The state at the hyperparameters found, and the report.
 
     Raises:
         InvalidArgumentError: If the likelihood is not Gaussian.
     """
-    rows = gathered(state.require_rows(purpose="a fit"))
-    if not state.spec.is_gaussian:
+    rows, likelihood = gathered(fit.rows), fit.spec.options.likelihood
+    if not fit.spec.is_gaussian:
         raise InvalidArgumentError(
-            f"Hyperparameters of sparse features under {state.spec.options.likelihood!r} must be learned from "
-            f"at most {limits().max_dense:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
+            f"Hyperparameters of sparse features under {likelihood!r} must be learned from at most "
+            f"{limits().max_dense:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
-    values, reports = state.hyperparameters, []
-    first = [(_subset(rows), f"subset of {FIRST_ROWS_BY_CG}")]
-    stages = first if has_subset and len(rows) >= 2 * FIRST_ROWS_BY_CG else []
-    for some, stage in (*stages, (rows, "all rows")):
-        jacobian = state.scaling.targets.log_jacobian(some.count)
+    first = [_subset(rows)] if has_subset and len(rows) >= 2 * FIRST_ROWS_BY_CG else []
+    return [SearchStage(some, _search_by_scoring) for some in (*first, rows)]
 
-        def infer(values: ParameterValues, some: Block = some) -> IterativeSolver:
-            return cast(IterativeSolver, state.replace(hyperparameters=values).infer(some))
 
-        values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()
-        reports.append(report)
-    return state.replace(hyperparameters=values), report.merged_with(reports)
+def _search_by_scoring(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
+    """Take scoring steps with conjugate gradients; return the fit at the values found, and the report."""
+    jacobian = fit.state.scaling.targets.log_jacobian(rows.count)
+    stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
+
+    def infer(values: ParameterValues) -> IterativeSolver:
+        return cast(IterativeSolver, fit.state.replace(hyperparameters=values).infer(rows))
+
+    values, report = AverageInformation(infer, rows, jacobian, fit.values, fit.plan, stage).run()
+    return fit.at(values), report
 
 
 def _subset(rows: Block) -> Block:

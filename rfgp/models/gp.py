@@ -14,7 +14,7 @@ from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.counts import counted, read_bytes, read_seconds
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError, OutlierWarning
-from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
+from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
@@ -320,8 +320,9 @@ class GP:
                 called after each iteration. The model does not change until the fit has ended.
             progress: If True, the stage, the likelihood and the remaining time are written to the standard error. Or a
                 function that takes a `Progress`.
-            checkpoint: A file for intermediate results. An interrupted fit that is repeated with the same arguments
-                resumes from it and gives the same result. If None, nothing is stored.
+            checkpoint: A file for the hyperparameters after each iteration. An interrupted fit that is repeated with
+                the same arguments resumes from them, and ends at the same likelihood within the tolerance of a search.
+                If None, nothing is stored.
 
         Returns:
             The model itself, with a `fit_report`.
@@ -350,10 +351,10 @@ class GP:
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
-        opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with in_one_thread(begun.num_observations <= limits().small_rows):
-            with opened as checkpoint_log, Reporter(callback, progress) as reporter:
-                plan = Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline)
+            with Reporter(callback, progress) as reporter:
+                plan = Plan(names, max_iterations, reporter, record, deadline=deadline)
                 state, report = fit_model(begun, plan)
             self._fitted = Fitted.of(solved_if_read(state), report)
             found = (*constant, *fit_warnings(state, report, names), *self.diagnosed(report))

