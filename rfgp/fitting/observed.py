@@ -25,7 +25,7 @@ from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.changes import with_basis_of
 from rfgp.regression.spec import inference_of
-from rfgp.regression.state import at_starting_values, left_out_observations
+from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
@@ -208,7 +208,7 @@ def _with_posterior_and_report(
     state = state.replace(given=inference.posterior())
     left_out, dispersion = None, None
     if not is_read_in_blocks(rows):
-        predicted = left_out_observations(state, rows, inference)
+        predicted = state.leave_one_out(rows, inference)
         left_out = float(predicted.log_prob.mean())
         if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
             dispersion = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))

@@ -11,7 +11,7 @@ from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_li
 from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
 from rfgp.regression.changes import block_scales, variance_paths
-from rfgp.regression.starvation import best_noise
+from rfgp.regression.diagnostics import best_noise
 from rfgp.rows import Block
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import (

@@ -21,7 +21,14 @@ from rfgp.approximations import (
     Taylor,
     TruncatedSpectrum,
 )
-from rfgp.approximations.nodes import NONZEROS_PER_WALKER, NodeTerm, has_small_precision, make_features, nodes_of
+from rfgp.approximations.nodes import (
+    NONZEROS_PER_WALKER,
+    NodeFeatures,
+    NodeTerm,
+    has_small_precision,
+    make_features,
+    nodes_of,
+)
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.fields import MeshDomain
@@ -32,7 +39,6 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graphs import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.regression.spec import ModelSpec
-from rfgp.rows import gathered
 from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 
@@ -350,8 +356,7 @@ class GraphGP(GP):
             if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= limits().max_exact_nodes:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(used) is kind)
-        node_features = features_of(self.spec.term_priors[0])
-        return "precision" if node_features is None else node_features.name
+        return "precision" if self._drawn is None else self._drawn.name
 
     @property
     def is_exact(self) -> bool:
@@ -374,6 +379,12 @@ class GraphGP(GP):
         return next(iter(spec.approximations.values()), spec.options.approximations)
 
     @property
+    def _drawn(self) -> NodeFeatures | None:
+        """The features of nodes. None before the first data, and for sparse precisions."""
+        terms = self.spec.term_priors
+        return features_of(terms[0]) if terms else None
+
+    @property
     def advice(self) -> graphs.Advice | None:
         """The measured errors of the candidates of "auto". None if nothing was measured."""
         terms = self.spec.term_priors
@@ -387,14 +398,12 @@ class GraphGP(GP):
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
-        return None if node_features is None else node_features.walks
+        return None if self._drawn is None else self._drawn.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
-        return {} if node_features is None else node_features.size_options
+        return {} if self._drawn is None else self._drawn.size_options
 
     @property
     def walk_options(self) -> RandomWalks:
@@ -433,25 +442,22 @@ class GraphGP(GP):
         Raises:
             NotFittedError: If there are no data.
         """
-        now = self.state
-        rows = gathered(now.require_rows(purpose="a diagnosis"))
-        return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
+        return check_features(self.state, seed)
 
-    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and poor features.
+    def diagnosed(self, report: FitReport | None = None, fixed: tuple[str, ...] = ()) -> Iterator[Warning]:
+        """Yield warnings about the model, its rows, a fit and poor features.
 
         Args:
             report: The report of a fit. If None, there was none.
+            fixed: The names of the hyperparameters that the fit did not change.
         """
-        yield from super().diagnosed(report)
-        features = features_of(self.spec.term_priors[0])
-        if features is None:
-            return
-        features.check(self.fitted_kernel)
-        if report is None or features.is_exact or self.state.rows is None:
-            return
-        check = self.diagnose()
-        if check.is_poor:
+        yield from super().diagnosed(report, fixed)
+        features, check = self._drawn, None
+        if features is not None:
+            features.check(self.fitted_kernel)
+            if report is not None and not features.is_exact and self.state.rows is not None:
+                check = self.diagnose()
+        if check is not None and check.is_poor:
             yield PoorFeaturesWarning(
                 f"The features are poor for {self.fitted_kernel} and this noise. {check}. Use more of them "
                 f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures them), or the "

@@ -22,13 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rfgp import metrics, random
+from rfgp.columns import ColumnKind
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.distributions import ENTRIES, check_level, factors, in_memory
 from rfgp.inference.mixture import ConditionedGP, IntegratedGP, Member, MixtureDistribution, rule_for
 from rfgp.inference.prediction import NO_OBSERVED_INTEGRAL, Prediction
-from rfgp.regression.inputs import ModelInputs
 from rfgp.regression.report import FitReport
+from rfgp.regression.spec import ModelSpec
 from rfgp.regression.state import GPState, left_out_prediction, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
@@ -57,7 +58,7 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
             f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
             "each box."
         )
-    indices = _places(state.spec.inputs, first, last, columns)
+    indices = _places(state.spec, first, last, columns)
     corners = torch.stack([first, last], dim=1)
     priors = [member.prior for member in state.spec.members(state.hyperparameters)]
     rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
@@ -73,19 +74,19 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
     return prediction if prediction.process is None else replace(prediction, process=process, inputs=corners)
 
 
-def _places(inputs: ModelInputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
+def _places(spec: ModelSpec, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
     """Return the indices of the columns over which boxes with corners (m, D) extend.
 
     Raises:
         DataError: If corners differ in another column, or a lower corner is above the upper one.
         InvalidArgumentError: If there is no such column of numbers.
     """
-    numbers, differ = inputs.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
+    numbers, differ = spec.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:
         indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
     else:
         given = [columns] if isinstance(columns, str | int) else columns
-        indices = [*dict.fromkeys(map(inputs.column_index, given))]
+        indices = [*dict.fromkeys(spec.schema.column_of(key, ColumnKind.NUMBER) for key in given)]
     if not indices and not differ:
         raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
     other = next((index for index in differ if index not in indices), None)

@@ -1,7 +1,6 @@
 """States with other rows, approximations, bases or averaged members."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,20 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp import spectra
-from rfgp.approximations import Approximation
 from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
-from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import Member, MixturePosterior
 from rfgp.inference.scales import ScaleModel
-from rfgp.kernels import RBF, Kernel, Matern, RationalQuadratic, Stationary, Sum
+from rfgp.kernels import Sum
 from rfgp.kernels.role import hyperparameters_of
-from rfgp.local.kinds import KINDS, read_spectrum, spectrum_of
-from rfgp.parameters import Hyperprior, ParameterValues
-from rfgp.regression.options import ModelOptions, by_process
-from rfgp.regression.spec import ModelSpec, check_blocks, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression.spec import ModelSpec, by_process, check_blocks, mean_and_noise
 from rfgp.regression.starts import sampled
 from rfgp.regression.state import GPState, check_rows, has_exposures, predicted
 from rfgp.rows import (
@@ -39,7 +33,6 @@ from rfgp.rows import (
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat
-from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, LowRankPosterior, evidence_bounds, update_gram
 from rfgp.solvers.onepass import SeriesPosterior
@@ -60,7 +53,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
         DataError: If the data cannot be used. The message names the row and the column.
     """
     (spec, data), scaling = state.spec.with_data(data), state.scaling
-    given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
+    given = read_training(spec, data, spec.options.seed, 1, scaling.columns)
     scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
     rows = given.rows(scaling)
     check_rows(spec, rows)
@@ -93,7 +86,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
         state.require_rows(purpose="update")
-    more = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
+    more = read_additional_rows(spec, data, spec.options.seed, state.scaling)
     check_rows(spec, more)
     if posterior is not None and _needs_all(state, posterior, more):
         posterior, _ = None, state.require_rows(purpose="new rows outside the range of the old ones")
@@ -134,7 +127,7 @@ def reduced(state: GPState, data: Chunk) -> GPState:
             "another model. Call condition(X, y) with the remaining rows."
         )
     spec, data = state.spec.with_data(data)
-    rows = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
+    rows = read_additional_rows(spec, data, spec.options.seed, state.scaling)
     check_rows(spec, rows)
     if isinstance(rows, SourceRows) and rows.num_rows is None:
         rows = rows.read_once()
@@ -204,25 +197,6 @@ def _updated(
 # --- Specifications with other approximations or bases ---------------------------------------------------------------
 
 
-def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num_rows: int) -> dict[str, Approximation]:
-    """Return the approximations of all terms by name, some of them changed.
-
-    Args:
-        spec: The specification.
-        approximation: An approximation, or a dict by the names of terms.
-        values: The hyperparameters.
-        num_rows: The number of rows.
-
-    Raises:
-        InvalidArgumentError: If the name of a term is unknown, or a term does not support an approximation.
-    """
-    data, noise = spec.term_data(values, num_rows), spec.noise_process
-    of_noise = noise.term_data(values, num_rows) if noise else []
-    for_function, for_noise = by_process(approximation, data, of_noise)
-    assigned = assign(for_function, data, spec.approximations)
-    return assigned if noise is None else assigned | assign(for_noise, of_noise, noise.approximations)
-
-
 def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
     """Return the parts of bases that a fit may learn, by dotted name.
 
@@ -253,7 +227,6 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
     Args:
         spec: The specification.
     """
-    assert spec.columns is not None
     paths: list[str] = []
     for term in spec.terms:
         prefixes = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
@@ -312,9 +285,7 @@ def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues
         spec: The specification.
         values: The hyperparameters, of more terms.
     """
-    columns = spec.columns
-    assert columns is not None
-    kept = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
+    kept = {*hyperparameters_of(spec.terms, spec.columns), *(term.outputscale for term in spec.terms)}
     kept |= {name for name in values.space.quantities if "." not in name}
     quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in kept}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in kept or name == "mean"}
@@ -334,9 +305,6 @@ def data_summary(state: GPState) -> DataSummary:
 
 # --- Averages of the posteriors of several models of the same rows ---------------------------------------------------
 
-ROUNDING = 1e-9
-"""The tolerance for the sum of the weights of an average."""
-
 Share = tuple[float, GPState]
 """The weight of a model in an average, and the model."""
 
@@ -346,52 +314,19 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
 
     Args:
         state: The model with the largest weight.
-        weight: Its weight.
+        weight: Its weight. All weights sum to one.
         others: Weights and other models with the same columns and scaling, fitted to some of these rows.
-
-    Raises:
-        InvalidArgumentError: If columns or scalings differ, or a model has several outputs or a non-Gaussian
-            likelihood. Also if the weights are not positive or do not sum to one, or the first is not the largest.
     """
-    spec = state.spec
-    check_shares([weight, *(share for share, _ in others)])
-    if any(share > weight for share, _ in others):
-        raise InvalidArgumentError(
-            f"The first model of an average must have the largest weight, got {weight}. Change the order."
+    shared: dict[str, Any] = {"schema": state.spec.schema, "columns": state.spec.columns}
+    members = tuple(
+        Member(
+            share,
+            replace(member.spec, **shared, weight=1.0, other_members=()),
+            member.hyperparameters.detached(),
         )
-    check_average(spec, state.scaling)
-    members = tuple(_member(share, member, state) for share, member in others)
-    return state.replace(spec=replace(spec, weight=weight, other_members=members))
-
-
-def check_shares(shares: Sequence[Any]) -> None:
-    """Check that there are at least two weights, all positive, which sum to one.
-
-    Args:
-        shares: The weights, (m,).
-
-    Raises:
-        InvalidArgumentError: If they are not.
-    """
-    are_positive = all(isinstance(share, float) and share > 0 for share in shares)
-    if len(shares) < 2 or not are_positive or not abs(math.fsum(shares) - 1) <= ROUNDING:
-        raise InvalidArgumentError(f"The weights of an average must be positive and sum to one, got {shares}.")
-
-
-def check_average(spec: ModelSpec, scaling: Scaling) -> None:
-    """Check that a model can be part of an average.
-
-    Args:
-        spec: The specification of a model of the average.
-        scaling: Its scaling of inputs and targets.
-
-    Raises:
-        InvalidArgumentError: If its likelihood is not Gaussian, or it has several outputs.
-    """
-    if not spec.is_gaussian:
-        raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
-    if scaling.targets.scale.numel() > 1:
-        raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
+        for share, member in others
+    )
+    return state.replace(spec=replace(state.spec, weight=weight, other_members=members))
 
 
 def parts_of_average(state: GPState) -> list[Share]:
@@ -446,7 +381,11 @@ def approximated(state: GPState, approximation: Any) -> GPState:
     """
     rows, first = state.require_rows(purpose="with_approximation"), largest(state)
     spec, values = with_rows(first.spec, rows), first.hyperparameters
-    chosen = reassigned(spec, approximation, values, len(rows))
+    data, noise = spec.term_data(values, len(rows)), spec.noise_process
+    of_noise = noise.term_data(values, len(rows)) if noise else []
+    for_function, for_noise = by_process(approximation, data, of_noise)
+    chosen = assign(for_function, data, spec.approximations)
+    chosen |= assign(for_noise, of_noise, noise.approximations) if noise else {}
     spec = spec.with_approximations(chosen, values, len(rows))
     return first.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
@@ -458,51 +397,11 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
         spec: The specification.
         rows: The rows.
     """
-    assert spec.columns is not None
     if len(spec.columns.sample):
         return spec
     noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
     columns = replace(spec.columns, sample=sampled(rows, spec.options.seed).inputs.detach())
     return replace(spec, columns=columns, noise_process=noise)
-
-
-def _member(share: float, member: GPState, state: GPState) -> Member:
-    """Return a model as a member of an average, with the columns of the first model."""
-    spec, member_spec = state.spec, member.spec
-    assert spec.schema is not None
-    assert member_spec.schema is not None
-    if _columns_of(member_spec.schema) != _columns_of(spec.schema):
-        raise InvalidArgumentError(
-            "All models of an average must read the same columns in the same order, got "
-            f"{_keys(member_spec.schema)} and {_keys(spec.schema)}."
-        )
-    check_average(member_spec, member.scaling)
-    pairs = [(member.scaling.inputs, state.scaling.inputs), (member.scaling.targets, state.scaling.targets)]
-    if not all(_are_equal(a, b) for a, b in pairs):
-        raise InvalidArgumentError(
-            "All models of an average must have the same scaling, got several. Start them from one model."
-        )
-    alone = replace(member_spec, schema=spec.schema, columns=spec.columns, weight=1.0, other_members=())
-    return Member(share, alone, member.hyperparameters.detached())
-
-
-def _keys(schema: Schema) -> str:
-    return ", ".join(repr(column.key) for column in schema.columns)
-
-
-def _columns_of(schema: Schema) -> list[tuple[Any, ...]]:
-    """Return everything in a schema that determines how rows are read."""
-    return [
-        (c.key, c.kind, c.is_date, c.zone, c.origin, c.levels, None if c.nodes is None else id(c.nodes))
-        for c in schema.columns
-    ]
-
-
-def _are_equal(a: Affine | None, b: Affine | None) -> bool:
-    """Return whether two maps are equal."""
-    if a is None or b is None:
-        return a is b
-    return torch.equal(a.location, b.location) and torch.equal(a.scale, b.scale)
 
 
 # --- Bounds on the log marginal likelihood of the exact kernel -------------------------------------------------------
@@ -539,100 +438,3 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
         )
     model = LinearModel(prior.dense, rows, *mean_and_noise(values))
     return evidence_bounds(model, state.scaling.targets.log_jacobian(rows.count))
-
-
-# --- Options of models with one or two stationary kernels over all columns -------------------------------------------
-
-LOCAL = "local"
-"""The name of the second term."""
-
-
-def kernel_of(spectrum: spectra.Spectrum, *, ard: bool, lengthscale: Any, name: str | None = None) -> Kernel:
-    """Return the stationary kernel with a spectrum over all columns.
-
-    Args:
-        spectrum: The spectrum.
-        ard: Whether each column has its own lengthscale.
-        lengthscale: The starting lengthscale. If None, it comes from the data.
-        name: The name of the term. If None, that of its class.
-    """
-    known: dict[str, Any] = {"ard": ard, "lengthscale": lengthscale}
-    if isinstance(spectrum, spectra.Gaussian):
-        kernel: Kernel = RBF(**known)
-    elif isinstance(spectrum, spectra.Matern):
-        kernel = Matern(nu=spectrum.nu, **known)
-    elif isinstance(spectrum, spectra.RationalQuadratic):
-        kernel = RationalQuadratic(alpha=spectrum.alpha, **known)
-    else:
-        kernel = Stationary(spectrum=spectrum, **known)
-    return kernel.named(name or type(kernel).__name__.lower())
-
-
-def stationary_model(
-    spectrum: str | spectra.Spectrum,
-    approximation: Approximation,
-    local: str | None = None,
-    local_approximation: Approximation | None = None,
-    *,
-    ard: bool = True,
-    standardize: bool = True,
-    lengthscale: Any = None,
-    outputscale: float | None = None,
-    noise: float | None = None,
-    local_lengthscale: Any = None,
-    local_outputscale: float | None = None,
-    likelihood: Any = "gaussian",
-    inference: str | None = None,
-    priors: Mapping[str, Hyperprior | None] | None = None,
-    seed: Any = None,
-    dtype: torch.dtype | None = None,
-) -> ModelOptions:
-    """Return the options of a model with a stationary kernel, or a sum of two.
-
-    The kernels are over all columns.
-
-    Args:
-        spectrum: The spectrum of the first kernel, or its name.
-        approximation: The approximation of the first term.
-        local: The second kernel by name. If None, there is one term.
-        local_approximation: The approximation of the second term. If None, that of the first.
-        ard: Whether each column has its own lengthscale. The default is True.
-        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1. The default is True.
-        lengthscale: Starting lengthscale of the first term. If None, it comes from the data.
-        outputscale: Starting output scale of the first term. If None, it comes from the data.
-        noise: Starting noise variance. If None, it comes from the data.
-        local_lengthscale: Starting lengthscale of the second term. If None, it comes from the data.
-        local_outputscale: Starting output scale of the second term. If None, it comes from the data.
-        likelihood: The likelihood, or its name.
-        inference: "laplace" or "variational". If None, the default of the likelihood.
-        priors: Log densities by dotted name or unique suffix. Names without a term are those of the first.
-        seed: The random seed. If None, the system's entropy is used.
-        dtype: The dtype of the rows. If None, that of the data.
-
-    Raises:
-        InvalidArgumentError: If a name is unknown, or a starting value is for a second term that does not exist.
-    """
-    main = kernel_of(read_spectrum(spectrum), ard=ard, lengthscale=lengthscale)
-    name = str(main.terms()[0].name)
-    kernel, approximations = main, {name: approximation}
-    starts = {f"{name}.outputscale": outputscale, "noise": noise}
-    if local is not None and local not in KINDS:
-        raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {local!r}.")
-    if local is None and not (local_lengthscale is None and local_outputscale is None):
-        raise InvalidArgumentError("local_lengthscale and local_outputscale require a second term, got local=None.")
-    if local is not None:
-        kernel = main + kernel_of(spectrum_of(local), ard=ard, lengthscale=local_lengthscale, name=LOCAL)
-        approximations[LOCAL] = approximation if local_approximation is None else local_approximation
-        starts[f"{LOCAL}.outputscale"] = local_outputscale
-    of_first = () if local is None else ("lengthscale", "outputscale")
-    return ModelOptions(
-        kernel,
-        likelihood,
-        approximations,
-        inference,
-        standardize=standardize,
-        start={path: value for path, value in starts.items() if value is not None},
-        priors={f"{name}.{path}" if path in of_first else path: prior for path, prior in (priors or {}).items()},
-        seed=seed,
-        dtype=dtype,
-    )

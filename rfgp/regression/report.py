@@ -241,6 +241,10 @@ class SelectionReport:
 # --- Reports of fits -------------------------------------------------------------------------------------------------
 
 
+TIME_OVER = "the time limit passed"
+"""The message of a search that a time limit ended."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage of a fit.

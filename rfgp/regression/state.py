@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp import random, solvers
+from rfgp import solvers
 from rfgp.blocks import Prior
-from rfgp.counts import check_count, counted
+from rfgp.columns import ColumnKind
+from rfgp.counts import counted
 from rfgp.errors import (
     ConstantTargetWarning,
     DataError,
@@ -23,7 +24,7 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.inference import sites
-from rfgp.inference.distributions import MarginalDistribution, ResultCache, prior_kernel
+from rfgp.inference.distributions import MarginalDistribution, ResultCache
 from rfgp.inference.mixture import (
     ConditionedGP,
     MixtureDistribution,
@@ -60,7 +61,6 @@ from rfgp.rows import (
 from rfgp.rows.arrays import OutputFormat, arranged, constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
-from rfgp.torch_context import with_torch_defaults
 
 # --- Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows ------------------------------
 
@@ -79,7 +79,7 @@ def summary_of(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> tuple
     Raises:
         DataError: If there are several outputs, or a target is not a valid observation.
     """
-    summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
+    summary, likelihood = spec.in_own_units(given.summary(spec.standardize)), spec.options.likelihood
     if spec.is_gaussian:
         return spec, summary
     targets = summary.targets
@@ -111,7 +111,7 @@ def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]
         spec: The specification.
         summary: The summary of the data.
     """
-    likelihood, keys = spec.options.likelihood, spec.inputs.numeric_columns
+    likelihood, keys = spec.options.likelihood, spec.numeric_columns
     has_units = spec.is_gaussian or likelihood.is_standardized
     for outliers in summary.outliers:
         if outliers.column not in keys if outliers.column is not None else not has_units:
@@ -139,26 +139,6 @@ def constant_targets(spec: ModelSpec, given: TrainingArrays | TrainingSource) ->
     if isinstance(given, TrainingArrays) and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
         low, high = torch.aminmax(given.chunk.y / given.chunk.noise.to(given.chunk.y), dim=0)
     return constant_message(low, high, count)
-
-
-def check_targets_vary(spec: ModelSpec, given: TrainingArrays | TrainingSource) -> None:
-    """Check that a fit knows the scale of its targets.
-
-    Counts and labels in memory may be constant, because they have a posterior at the starting values.
-
-    Args:
-        spec: The specification.
-        given: The training data as read, not standardized.
-
-    Raises:
-        DataError: If a target is constant. The message names its value, and its output if there are several.
-    """
-    message = constant_targets(spec, given)
-    if message is not None and not (spec.options.likelihood.is_discrete and isinstance(given, TrainingArrays)):
-        raise DataError(
-            f"{message}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
-            "given hyperparameters."
-        )
 
 
 def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
@@ -223,7 +203,7 @@ def likelihood_quantities(spec: ModelSpec, summary: DataSummary) -> dict[str, Hy
     of_noise = {}
     noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(noise_spec.inputs.quantities())
+        of_noise = dict(noise_spec.quantities())
         bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
         scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
@@ -248,21 +228,6 @@ def latent_mean_and_likelihood(state: "GPState") -> tuple[Tensor, Likelihood, di
     learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
     unit = float(state.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
-
-
-def observed_inference(state: "GPState", rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from rows, with gradients if required.
-
-    Args:
-        state: The state of the model.
-        rows: The standardized rows.
-        warm_start: The start of the search for the posterior, from `Inference.warm_start`.
-    """
-    spec = state.spec
-    inference = inference_of(spec, rows)
-    assert inference is not None
-    priors = priors_of(spec, state.hyperparameters)
-    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), inference, warm_start)
 
 
 def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
@@ -294,22 +259,6 @@ def bound_likelihood(state: "GPState") -> Likelihood:
         return likelihood.at(learned)
 
 
-def left_out_observations(state: "GPState", rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return leave-one-out distributions of observations, in user units. They are approximate unless Gaussian.
-
-    Args:
-        state: The state of the model.
-        rows: The data.
-        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
-    """
-    with torch.no_grad():
-        observed, y = left_out_prediction(state, rows, inference)
-        # an average of models has the density of the normal distribution with its moments
-        is_normal = state.spec.is_gaussian and observed.scales is None
-        log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
-        return LeaveOneOut(observed.mean, observed.variance, log_prob)
-
-
 def left_out_prediction(
     state: "GPState", rows: Rows, inference: Inference | None = None
 ) -> tuple[Prediction, Tensor]:  # y (n,) or (n, k)
@@ -321,11 +270,8 @@ def left_out_prediction(
         inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
     """
     units = state.scaling.targets
-    location, scale, zero = (
-        units.location.double(),
-        units.scale.double(),
-        units.scale.new_zeros((), dtype=torch.float64),
-    )
+    location, scale = units.location.double(), units.scale.double()
+    zero = scale.new_zeros(())
     columns = [(block.targets, block.log_exposure()) for block in rows.blocks(2**16)]
     targets, offset = (torch.cat(column) for column in zip(*columns, strict=True))
     y = units.inverse(targets if scale.ndim else targets[:, 0])
@@ -381,7 +327,7 @@ def space_of(spec: ModelSpec, summary: DataSummary, approximation: str | None) -
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
-    quantities = dict(spec.inputs.quantities())
+    quantities = dict(spec.quantities())
     variance, narrow = ((deviation**2 / unit).mean() for deviation in (summary.deviation, summary.narrow))
     for name, quantity in quantities.items():
         if quantity.is_variance:
@@ -496,7 +442,8 @@ class GPState:
             warm_start: The warm start of the same rows at similar hyperparameters. The default is empty.
         """
         if not self.spec.is_gaussian:
-            return observed_inference(self, rows, warm_start)
+            priors, inference = priors_of(self.spec, self.hyperparameters), inference_of(self.spec, rows) or ""
+            return sites.infer(priors, rows, *latent_mean_and_likelihood(self), inference, warm_start)
         members = self.spec.members(self.hyperparameters)
         if len(members) > 1:
             return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
@@ -555,13 +502,25 @@ class GPState:
         """
         return ConditionedGP(self.posterior, memory=self.spec.options.memory)
 
-    def leave_one_out(self) -> LeaveOneOut:
+    def leave_one_out(self, rows: Rows | None = None, inference: Inference | None = None) -> LeaveOneOut:
         """Return the leave-one-out distributions of observations, in the user's units.
+
+        They are approximate unless the likelihood is Gaussian.
+
+        Args:
+            rows: The data. If None, those of the state.
+            inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
 
         Raises:
             NotFittedError: If there are no rows.
         """
-        return left_out_observations(self, self.require_rows(purpose="leave_one_out"))
+        rows = self.require_rows(purpose="leave_one_out") if rows is None else rows
+        with torch.no_grad():
+            observed, y = left_out_prediction(self, rows, inference)
+            # an average of models has the density of the normal distribution with its moments
+            is_normal = self.spec.is_gaussian and observed.scales is None
+            log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
+            return LeaveOneOut(observed.mean, observed.variance, log_prob)
 
     # --- predictions -----------------------------------------------------------------------------
 
@@ -574,18 +533,9 @@ class GPState:
         Raises:
             DataError: If the inputs do not match the training data.
         """
-        inputs, output_format = self.spec.inputs.read(arranged(X, self.scaling.columns))
+        inputs, output_format = self.spec.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), output_format
-
-    def predict(self, X: Any, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at inputs.
-
-        Args:
-            X: The inputs.
-            derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
-        """
-        return self.predict_at(*self.points_or_blocks(X), derivative)
 
     def points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
         """Return standardized inputs (n, d), in blocks if X is a source, and their output format.
@@ -593,58 +543,12 @@ class GPState:
         Args:
             X: The inputs in the user's units.
         """
-        source = inputs_source(self.spec.inputs, X)
+        source = inputs_source(self.spec, X)
         if source is None:
             return self.points(X)
         like = self.scaling.targets.scale.new_empty(0)
-        inputs = SourceInputs(source, self.scaling, self.spec.inputs.dtype)
+        inputs = SourceInputs(source, self.scaling, self.spec.dtype)
         return inputs, OutputFormat(not isinstance(X, Tensor), like)
-
-    def predict_at(self, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at standardized inputs.
-
-        Args:
-            inputs: The standardized inputs, (n, d) or in blocks.
-            output_format: The type of the results.
-            derivative: As for `predict`.
-        """
-        prediction = predicted(self, inputs, output_format)
-        return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
-
-    def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw s posterior functions, which map inputs to values (s, n) or (s, n, k).
-
-        Args:
-            num_samples: The number s of draws.
-            seed: The random seed. If None, the system's entropy is used.
-
-        Raises:
-            InvalidArgumentError: If `num_samples` is not a positive integer, or the posterior cannot draw functions.
-        """
-        num_samples = check_count("num_samples", num_samples)
-        generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
-        mean, scale, _ = _units(self)
-        with torch.no_grad():
-            drawn = self.posterior.sample_functions(num_samples, generator)
-
-        @with_torch_defaults()
-        def functions(X: Any) -> Any:
-            inputs, output_format = self.points(X)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
-                values = mean + scale * drawn(inputs)
-            values = (values if mean.ndim else values[..., 0]).to(output_format.like)
-            return values.cpu().numpy() if output_format.is_numpy else values
-
-        return functions
-
-    def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance at X in the user's units, (n, n) or (n, n, k)."""
-        inputs, _ = self.points(X)
-        members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
-        memory = self.spec.options.memory
-        first, *others = (member.weight * prior_kernel(member.prior, inputs, memory) for member in members)
-        kernel: Tensor = sum(others, start=first)
-        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def __repr__(self) -> str:
         return f"GPState({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
@@ -679,18 +583,22 @@ def begin(spec: ModelSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
         OutlierWarning: If the unit of a column or of the targets comes from its robust scale.
     """
     spec, data = spec.with_data(data)
-    given = read_training(spec.inputs, data, spec.options.seed)
+    given = read_training(spec, data, spec.options.seed)
     del data  # its columns are copies
-    if is_fit:
-        check_targets_vary(spec, given)
+    constant, likelihood = constant_targets(spec, given), spec.options.likelihood
+    has_posterior = likelihood.is_discrete and isinstance(given, TrainingArrays)  # at the starting values
+    if is_fit and constant is not None and not has_posterior:
+        raise DataError(
+            f"{constant}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
+            "given hyperparameters."
+        )
     spec, summary = summary_of(spec, given)
     for warning in outlier_warnings(spec, summary):
         warnings.warn(warning, stacklevel=4)
-    spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
-    state, constant = initial_state(spec, summary, rows), constant_targets(spec, given)
-    if constant is not None and (spec.is_gaussian or spec.options.likelihood.is_standardized):
+    state = initial_state(spec, summary, rows)
+    if constant is not None and (spec.is_gaussian or likelihood.is_standardized):
         unknown = [variance.name for variance in state.spec.variances if variance.name not in state.spec.options.starts]
         if unknown:
             message = f"{constant}, so that its scale is unknown. Give {arguments('start')} for {', '.join(unknown)}."
@@ -729,82 +637,62 @@ def at_starting_values(state: GPState, spec: ModelSpec) -> GPState:
     """
     given = TrainingArrays(*in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
-    spec, summary = spec.with_data_summary(summary)
     return initial_state(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Prediction:
-    """Return the posterior of the latent function at standardized inputs.
+def predicted(state: GPState, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
+    """Return the posterior of the latent function, or of its derivative in a column, at standardized inputs.
 
     Args:
         state: The model state.
-        inputs: The standardized inputs.
+        inputs: The standardized inputs, (n, d) or in blocks.
         output_format: The type of the results.
+        derivative: The key of a column of numbers. If None, the function itself.
+
+    Raises:
+        InvalidArgumentError: If there is no such column, or no derivative in it.
     """
-    mean, scale, noise = _units(state)
-    process = state.process
+    spec, values = state.spec, state.hyperparameters
+    with torch.no_grad():
+        mean, scale = values.value("mean").double(), state.scaling.targets.scale.double()
+        noise = spec.observation_noise(values) if spec.is_gaussian else mean.new_zeros(())
+    process, scales = state.process, None
     latent = process.at(inputs)
-    likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
-    of_observations = (
-        None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
-    )
-    scales = None
+    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
+    more: dict[str, Any] = {"inputs": inputs, "is_small": is_small}
+    if not spec.is_gaussian:
+        options: dict[str, Any] = {"likelihood": bound_likelihood(state), "is_per_unit": state.has_exposures}
+        more["of_observations"] = partial(observations, **options)
     if state.scale_model is not None:
         with torch.no_grad():
-            center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
-            own_noise = state.hyperparameters.standardized("noise").double()
-        scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
+            center = values.standardized("mean").reshape(-1)[0].double()
+            own_noise = values.standardized("noise").double()
+        more["scales"] = scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
         latent = scales.scaled()
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
-    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
-    more: dict[str, Any] = {"of_observations": of_observations, "is_small": is_small, "scales": scales}
     if isinstance(latent, MixtureDistribution):
-        return MixturePrediction(*parts, inputs=inputs, **more)
-    return Prediction(*parts, process=process, inputs=inputs, **more)
+        prediction: Prediction = MixturePrediction(*parts, **more)
+    else:
+        prediction = Prediction(*parts, process=process, **more)
+    return prediction if derivative is None else _differentiated(prediction, state, derivative)
 
 
-def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the index of a column of numbers, and its unit, 0-d.
-
-    Raises:
-        InvalidArgumentError: If there is no such column of numbers.
-    """
-    maps = state.scaling.inputs
-    assert maps is not None
-    index = state.spec.inputs.column_index(key)
-    return index, maps.scale[index]
-
-
-def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Prediction:
-    """Return the posterior of the derivative of the latent function in a column.
-
-    Args:
-        prediction: The posterior of the function.
-        column: The index of the column.
-        unit: The standardized unit of the column in the user's units, 0-d.
+def _differentiated(prediction: Prediction, state: GPState, key: Any) -> Prediction:
+    """Return the posterior of the derivative of the latent function in a column of numbers.
 
     Raises:
-        InvalidArgumentError: If there are several processes, or the function has no derivative.
+        InvalidArgumentError: If there is no such column, there are several processes, or the function has no
+            derivative.
     """
-    if prediction.process is None:
+    column, maps = state.spec.schema.column_of(key, ColumnKind.NUMBER), state.scaling.inputs
+    if prediction.process is None or maps is None:
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
     process = prediction.process.differentiated(column)
-    latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
-    changes: dict[str, Any] = {
-        "latent": latent,
-        "process": process,
-        "location": zero,
-        "scale": prediction.scale / unit.double(),
+    changes: dict[str, Any] = {"latent": process.at(prediction.inputs), "process": process, "scales": None}
+    changes |= {
+        "location": torch.zeros_like(prediction.location),
+        "scale": prediction.scale / maps.scale[column].double(),
     }
-    return dataclasses.replace(prediction, **changes, of_observations=NO_OBSERVED_DERIVATIVE, scales=None)
-
-
-def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and scale of the targets, and the standardized noise."""
-    with torch.no_grad():
-        mean = state.hyperparameters.value("mean").double()
-        normal = state.spec.is_gaussian
-        noise = state.spec.observation_noise(state.hyperparameters) if normal else mean.new_zeros(())
-    return mean, state.scaling.targets.scale.double(), noise
+    return dataclasses.replace(prediction, **changes, of_observations=NO_OBSERVED_DERIVATIVE)

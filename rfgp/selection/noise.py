@@ -423,7 +423,7 @@ def with_noise(
         return state, report
     left_out, name = scored
     assert spec.schema is not None
-    numeric, seed = list(spec.inputs.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
+    numeric, seed = list(spec.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
     resolution = resolution_of(left_out.targets)
     choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
     if choice.is_accepted:
