@@ -27,7 +27,7 @@ from rfgp.fitting.neighbor_fit import MAX_CHECKED, MIN_GAIN_OF_SUBSET_FIT, MIN_R
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import learnable_basis, with_learned
+from rfgp.regression.state import learnable_basis, with_learned
 from rfgp.rows import gathered
 from rfgp.threads import in_one_thread
 

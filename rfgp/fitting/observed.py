@@ -23,9 +23,8 @@ from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import with_basis_of
 from rfgp.regression.spec import inference_of
-from rfgp.regression.state import at_starting_values
+from rfgp.regression.state import at_starting_values, with_basis_of
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices

@@ -21,8 +21,8 @@ from rfgp.fitting.scales import (
 )
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
+from rfgp.regression.inputs import repetitions
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.starts import repetitions
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 

@@ -40,10 +40,17 @@ from rfgp.regression import (
     reduced,
     solved_if_read,
 )
-from rfgp.regression.changes import approximated, each_changed, exact_evidence_bounds, largest, parts_of_average
 from rfgp.regression.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
 from rfgp.regression.spec import ModelOptions, ModelSpec
-from rfgp.regression.state import constant_warnings, predicted
+from rfgp.regression.state import (
+    approximated,
+    averaged,
+    constant_warnings,
+    exact_evidence_bounds,
+    largest,
+    parts_of_average,
+    predicted,
+)
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
@@ -197,7 +204,13 @@ class GP:
             selects_noise=selects_noise,
         )
         if is_auto:
-            options = options.changed(search_space=auto_space(options, time_limit, validate))
+            if isinstance(options.approximations, Mapping):
+                raise InvalidArgumentError(
+                    'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of '
+                    "terms. Give the kernel too."
+                )
+            space = AutoSpace(options, Budget.of(time_limit, options.memory), validate)
+            options = options.changed(search_space=space)
         elif validate is not None:
             raise InvalidArgumentError('validate requires kernel="auto", whose candidates it scores.')
         seconds = None if time_limit is None else read_seconds("time_limit", time_limit)
@@ -236,10 +249,6 @@ class GP:
     def fit_report(self) -> FitReport | None:
         """The report of the last fit, or None before a fit."""
         return None if self._fitted is None else self._fitted.report
-
-    @fit_report.setter
-    def fit_report(self, report: FitReport | None) -> None:
-        self._fitted = replace(_needed(self), report=report)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -712,7 +721,9 @@ class GP:
             >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
             Exact()
         """
-        return self._with(each_changed(self.state, lambda member: approximated(member, Exact())))
+        members = [(share, approximated(member, Exact())) for share, member in parts_of_average(self.state)]
+        (weight, first), *others = members
+        return self._with(averaged(first, weight, others) if others else first)
 
     @computed
     def evidence_bounds(self) -> EvidenceBounds:
@@ -831,25 +842,6 @@ class GP:
         kind: Any = type(self) if self.approximation_class is Approximation else GP
         model: Self = kind.of(state)
         return model
-
-
-def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:
-    """Return the search space of a model whose kernel is selected.
-
-    Args:
-        options: The options of the model.
-        time_limit: The time limit of the selection and the final fit, as for `GP`.
-        validate: The validation rows, as for `GP`. The default is None.
-
-    Raises:
-        InvalidArgumentError: If approximations are given by term name, but the terms are not known yet.
-    """
-    if isinstance(options.approximations, Mapping):
-        raise InvalidArgumentError(
-            'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of terms. '
-            "Give the kernel too."
-        )
-    return AutoSpace(options, Budget.of(time_limit, options.memory), validate)
 
 
 def _needed(model: GP) -> _Fitted:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 import graphs
-from rfgp import errors, random
+from rfgp import errors
 from rfgp.approximations import (
     Approximation,
     EquispacedFourier,
@@ -31,11 +31,11 @@ from rfgp.kernels.role import label_of
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import listed, short_repr
 from rfgp.parameters import ParameterValues
-from rfgp.regression.changes import with_rows
+from rfgp.regression.inputs import sampled
 from rfgp.regression.report import TIME_OVER, FitReport
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.state import GPState
-from rfgp.rows import Block, Rows, ends_of, gathered, is_read_in_blocks, rows_in_memory
+from rfgp.regression.state import GPState, with_rows
+from rfgp.rows import Block, Rows, ends_of, gathered, is_read_in_blocks
 
 # --- Warnings about a model and a fit --------------------------------------------------------------------------------
 
@@ -407,8 +407,7 @@ def _warnings_of_features(state: GPState, report: FitReport) -> Iterator[Warning
     is_compared = has_features and is_known and spec.is_gaussian and is_searched and not is_named
     if not is_compared or report.leave_one_out is None or rows is None or is_read_in_blocks(rows):
         return
-    order = torch.randperm(len(rows), generator=random.generator(spec.options.seed, random.Role.SAMPLE))
-    some = gathered(rows).take(order[:MAX_ROWS])
+    some = sampled(rows, spec.options.seed, MAX_ROWS)
     if not some.is_homoscedastic:
         return
     with torch.no_grad():
@@ -520,7 +519,7 @@ def term_reports(state: GPState) -> dict[str, TermReport]:
     spec = state.spec
     shares, freedom = dict[str, float](), dict[str, float]()
     if state.rows is not None:
-        spec, points = with_rows(spec, state.rows), _some_points(state.rows, spec.options.seed)
+        spec, points = with_rows(spec, state.rows), sampled(state.rows, spec.options.seed, MAX_POINTS).inputs.detach()
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
             shares = _shares(state, points)
             freedom = degrees_of_freedom(state, points) if spec.is_gaussian else {}
@@ -538,13 +537,6 @@ def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Appro
     for data_of_term, term, prior in zip(data, kernel.terms(), spec.term_priors, strict=True):
         chosen = spec.approximations[data_of_term.term.name]
         yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost(data_of_term, prior)
-
-
-def _some_points(rows: Rows, seed: int) -> Tensor:
-    """Return the inputs (n, D) of all rows, or of a random sample of them."""
-    pool = rows_in_memory(rows)
-    order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
-    return pool.take(order[:MAX_POINTS]).inputs.detach()
 
 
 def _shares(state: GPState, points: Tensor) -> dict[str, float]:

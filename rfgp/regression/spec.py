@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphs.checks import machine_memory
 from rfgp import random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.equispaced_fourier import with_shared_lattices
@@ -18,28 +17,14 @@ from rfgp.approximations.planning import AUTO, assign, names_sharing_budget, rea
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import (
-    Indicators,
-    count_levels,
-    keys_of_many_levels,
-    learn_indicators,
-    with_indicators,
-)
+from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
 from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
 from rfgp.inference.observed import check_exposure
 from rfgp.kernels import Group, Kernel, Sum
 from rfgp.kernels.kernel import transformed
-from rfgp.kernels.role import (
-    BoundTerm,
-    ColumnSummary,
-    Key,
-    bind,
-    check_points,
-    hyperparameters_of,
-    requests_of,
-)
+from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points, hyperparameters_of, requests_of
 from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
@@ -47,29 +32,28 @@ from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, Parame
 from rfgp.paths import find_path
 from rfgp.priors import HalfNormalDeviation
 from rfgp.regression.inputs import (
+    FREEDOM,
+    NARROWER,
     CodedPartitions,
     CodedSource,
     check_columns,
+    check_memory,
     check_near,
     factors_of,
     first_table,
     graph_of,
+    kernel_starts,
     keys_of_levels,
     levels_of_source,
-    open_keys,
-    table_of,
-    with_all_levels,
-    without_missing,
-)
-from rfgp.regression.starts import (
-    FREEDOM,
-    NARROWER,
-    kernel_starts,
     mean_variance,
+    open_keys,
     parameters_of_nodes,
     repetitions,
     sampled,
     shares_of,
+    table_of,
+    with_all_levels,
+    without_missing,
 )
 from rfgp.rows import (
     Block,
@@ -281,8 +265,6 @@ NORMALIZED_ROWS = 2000
 """The number of rows over which prior variances of terms are averaged for starting output scales."""
 NOISE_START = 0.1
 """The starting noise, in variances of the target."""
-MEMORY_SHARE = 0.8
-"""The default memory limit of a model, as a fraction of the machine's memory."""
 _UNKNOWN: Any = None
 """The schema, kernel and columns before there are data."""
 
@@ -833,29 +815,6 @@ class ModelSpec:
         """Return data of each term for its approximation, at values and a number of rows."""
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
-
-
-def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData], limit: float | None) -> None:
-    """Check that terms fit into memory, before anything is allocated.
-
-    Args:
-        chosen: The approximations of all terms by name.
-        terms: The terms.
-        limit: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
-
-    Raises:
-        InvalidArgumentError: If they do not. The message names the largest term, its memory and a remedy.
-    """
-    allowed = MEMORY_SHARE * machine_memory() if limit is None else limit
-    costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}
-    total = sum(cost.memory for cost in costs.values())
-    if total > allowed:
-        name = max(costs, key=lambda term: costs[term].memory)
-        raise InvalidArgumentError(
-            f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} "
-            f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such "
-            "as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
-        )
 
 
 def _over_rows(columns: ColumnSummary, rows: Rows) -> ColumnSummary:

@@ -27,8 +27,7 @@ from rfgp.inference.distributions import NODES, MarginalMixture
 from rfgp.inference.scales import ScaleBasis, ScaleModel, members_of
 from rfgp.limits import limits
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.changes import largest
-from rfgp.regression.state import at_starting_values, left_out_prediction
+from rfgp.regression.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
