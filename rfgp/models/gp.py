@@ -25,31 +25,24 @@ from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.parameters import Hyperprior
-from rfgp.regression import (
-    Budget,
-    Calibration,
-    FitReport,
-    GPState,
-    SelectionReport,
-    begin,
-    calibrated_ends,
-    calibration,
-    conditioned,
-    extended,
-    integrated,
-    reduced,
-    solved_if_read,
-)
 from rfgp.regression.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
+from rfgp.regression.report import Budget, Calibration, FitReport, SelectionReport, calibrated_ends, calibration
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.regression.state import (
+    GPState,
     approximated,
     averaged,
+    begin,
+    conditioned,
     constant_warnings,
     exact_evidence_bounds,
+    extended,
+    integrated,
     largest,
     parts_of_average,
     predicted,
+    reduced,
+    solved_if_read,
 )
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
@@ -226,12 +219,17 @@ class GP:
         """
         model = cls.__new__(cls)
         model._begin(state.spec)
-        model._fitted = _Fitted(state, Hyperparameters(state.hyperparameters), report)
+        model._hold(state, report)
         return model
 
     def _begin(self, spec: ModelSpec) -> None:
         self._spec, self._fitted = spec, cast(_Fitted | None, None)
         self.metadata: dict[str, Any] = {}
+
+    def _hold(self, state: GPState, report: FitReport | None = None) -> None:
+        """Replace the state, with its posterior if its rows cannot be read again."""
+        state = state if state.given is not None else solved_if_read(state)
+        self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters), report)
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -387,8 +385,7 @@ class GP:
             with opened as checkpoint_log, Reporter(callback, progress) as reporter:
                 plan = Plan(names, max_iterations, reporter, checkpoint_log, deadline=deadline)
                 state, report = fit_model(begun, plan)
-            state = solved_if_read(state)
-            self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters), report)
+            self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
         for warning in found:
             warnings.warn(warning, stacklevel=3)
@@ -414,8 +411,7 @@ class GP:
         """
         data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
-            state = solved_if_read(begin(self._spec, data))
-            self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters))
+            self._hold(begin(self._spec, data))
         else:
             self._fitted = replace(fitted, state=conditioned(fitted.now(), data))
         with in_one_thread(self.is_small):
@@ -838,7 +834,6 @@ class GP:
 
     def _with(self, state: GPState) -> Self:
         """Return a model that holds another state of the same rows."""
-        state = state if state.given is not None else solved_if_read(state)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
         model: Self = kind.of(state)
         return model

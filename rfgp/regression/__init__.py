@@ -8,15 +8,8 @@ from rfgp.regression.report import Score as Score
 from rfgp.regression.report import SelectionReport as SelectionReport
 from rfgp.regression.report import Stage as Stage
 from rfgp.regression.report import Trial as Trial
-from rfgp.regression.report import calibrated_ends as calibrated_ends
-from rfgp.regression.report import calibration as calibration
 from rfgp.regression.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec import mean_and_noise as mean_and_noise
 from rfgp.regression.state import GPState as GPState
 from rfgp.regression.state import begin as begin
-from rfgp.regression.state import conditioned as conditioned
-from rfgp.regression.state import extended as extended
 from rfgp.regression.state import initial_state as initial_state
-from rfgp.regression.state import integrated as integrated
-from rfgp.regression.state import reduced as reduced
-from rfgp.regression.state import solved_if_read as solved_if_read
