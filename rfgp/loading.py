@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from rfgp.errors import ModelFileError
-from rfgp.models.fitted import Fitted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 from rfgp.models.presets import ExactGP, SparseSpectrumGP
@@ -52,7 +51,7 @@ def load(path: str | Path) -> Any:
         first = next(iter(spec.approximations.values()))
         if not isinstance(first, kind.approximation_class):
             raise ValueError(f"the approximation is not that of a {saved.kind}")
-        model = kind.of(spec, Fitted.of(saved.state, saved.report))
+        model = kind.of(saved.state, saved.report)
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here

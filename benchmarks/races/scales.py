@@ -116,7 +116,6 @@ def race(name: str, seed: int, folder: Path | None) -> list[dict[str, Any]]:
     import torch
 
     import rfgp
-    from rfgp.models.fitted import Fitted
     from rfgp.selection.noise import resolution_of
 
     torch.set_num_threads(1)
@@ -134,7 +133,7 @@ def race(name: str, seed: int, folder: Path | None) -> list[dict[str, Any]]:
     about |= {"choice": None if noise is None else noise.chosen.name, "weighted": "weighted" in gp.selection.reason}
     about |= {"choosing": 0.0 if noise is None else noise.seconds, "validation": gp.selection.validation}
     about |= {"gain": [] if noise is None else [noise.trials[0].last.difference, noise.trials[0].last.difference_error]}
-    plain = type(gp).of(gp.spec, Fitted.of(gp.state.replace(scale_model=None)))
+    plain = type(gp).of(gp.state.replace(scale_model=None))
     results = {"default": gp.predict(Z), "gaussian": plain.predict(Z)}
     return [{**about, "racer": racer, **figures(p, w, resolution)} for racer, p in results.items()]
 

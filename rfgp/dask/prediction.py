@@ -12,6 +12,7 @@ from distributed import Client
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
 from rfgp.models.gp import GP
 from rfgp.regression import GPState
+from rfgp.regression.state import predicted
 
 M = TypeVar("M", bound=GP)
 
@@ -128,6 +129,6 @@ def _moment(name: str, observed: bool, state: GPState, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
     if not len(X):
         return np.empty((0, *_tail(state)))
-    p = state.predict(X)
+    p = predicted(state, *state.points_or_blocks(X))
     p = p.observed() if observed else p
     return np.asarray(getattr(p, name), dtype=float)

@@ -21,7 +21,7 @@ from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.starts import free_lengthscales, ranked_multipliers, scaled
 from rfgp.fitting.subsets import grow, learn_basis, message_of, optimize, sizes
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import with_learned
+from rfgp.regression.state import with_learned
 
 TRIED_MULTIPLIERS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""

@@ -33,7 +33,7 @@ from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
-from rfgp.regression.changes import block_scales, learnable_basis
+from rfgp.regression.state import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 

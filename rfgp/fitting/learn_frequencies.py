@@ -43,8 +43,8 @@ from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
-from rfgp.regression.changes import some_terms, values_of_terms, with_basis_of, with_learned
-from rfgp.regression.options import NOISE_BOUNDS
+from rfgp.regression.spec import NOISE_BOUNDS
+from rfgp.regression.state import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1

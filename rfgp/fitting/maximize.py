@@ -21,6 +21,7 @@ from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, Stage
+from rfgp.regression.report import TIME_OVER as TIME_OVER
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
@@ -30,8 +31,6 @@ _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
 _ROUNDING = 1e-6
 """The smallest gain, in nats per observation, of a restart after a failed line search."""
-TIME_OVER = "the time limit passed"
-"""The end of a search, in the message of its report, when time was over."""
 
 clock = time.monotonic
 """The clock of time limits."""

@@ -23,9 +23,8 @@ from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.changes import with_basis_of
 from rfgp.regression.spec import inference_of
-from rfgp.regression.state import at_starting_values, left_out_observations
+from rfgp.regression.state import at_starting_values, with_basis_of
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
@@ -212,7 +211,7 @@ def _with_posterior_and_report(
     state, report = conditioned(state, inference, report.merged_with(reports))
     if is_read_in_blocks(rows):
         return state, report
-    predicted = left_out_observations(state, rows, inference)
+    predicted = state.leave_one_out(rows, inference)
     report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
     if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
         size, zscore = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))

@@ -10,8 +10,8 @@ from rfgp.fitting.context import TermFit, left_out_log_prob
 from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_likelihood
 from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
-from rfgp.regression.changes import block_scales, variance_paths
-from rfgp.regression.starvation import best_noise
+from rfgp.regression.diagnostics import best_noise
+from rfgp.regression.state import block_scales, variance_paths
 from rfgp.rows import Block
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import (

@@ -20,8 +20,8 @@ from rfgp.fitting.scales import (
     scale_profile_likelihood,
 )
 from rfgp.parameters import ParameterValues
+from rfgp.regression.inputs import repetitions
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.starts import repetitions
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 

@@ -28,8 +28,8 @@ from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
 from rfgp.limits import limits
 from rfgp.regression import FitReport
-from rfgp.regression.changes import learnable_basis, with_learned
-from rfgp.regression.starvation import degrees_of_freedom
+from rfgp.regression.diagnostics import degrees_of_freedom
+from rfgp.regression.state import learnable_basis, with_learned
 from rfgp.rows import Block
 
 GROWTH, MAX_ROWS = 4, 2**16

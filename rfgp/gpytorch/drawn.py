@@ -20,8 +20,7 @@ from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import Key, check_points, requests_of
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.options import ModelOptions
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 

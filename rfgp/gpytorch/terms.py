@@ -22,7 +22,7 @@ from rfgp.gpytorch.kernels import LINEAR_STRATEGY, from_bytes
 from rfgp.kernels import Kernel
 from rfgp.kernels.role import unused
 from rfgp.paths import find_path, find_paths
-from rfgp.regression.options import ModelOptions
+from rfgp.regression.spec import ModelOptions
 from rfgp.torch_context import with_torch_defaults
 
 

@@ -2,61 +2,79 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
-from rfgp.counts import counted, read_bytes, read_seconds
-from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError, OutlierWarning
+from rfgp.counts import check_count, counted, read_bytes, read_seconds
+from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.hyperparameters import Hyperparameters
+from rfgp.inference.distributions import prior_kernel
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
-from rfgp.models.fitted import (
-    Fitted,
-    TermReport,
-    fit_warnings,
-    forecast_warnings,
-    shown_arguments,
-    term_reports,
-    validate_inputs,
-    warn_of_targets,
-)
 from rfgp.parameters import Hyperprior
-from rfgp.regression import (
-    Budget,
-    Calibration,
-    FitReport,
+from rfgp.regression.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
+from rfgp.regression.report import Budget, Calibration, FitReport, SelectionReport, calibrated_ends, calibration
+from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.state import (
     GPState,
-    SelectionReport,
+    approximated,
+    averaged,
     begin,
-    calibrated_ends,
-    calibration,
     conditioned,
+    constant_warnings,
+    exact_evidence_bounds,
     extended,
     integrated,
+    largest,
+    parts_of_average,
+    predicted,
     reduced,
     solved_if_read,
 )
-from rfgp.regression.changes import approximated, each_changed, exact_evidence_bounds, largest, parts_of_average
-from rfgp.regression.options import ModelOptions
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.starvation import starvation_warnings
-from rfgp.regression.state import constant_warnings
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
 from rfgp.threads import computed, in_one_thread
 from rfgp.torch_context import unlisted, with_torch_defaults
+
+_SHOWN = 60
+"""The maximum number of characters of one argument in the repr of a model."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """The state of a model with data. The model replaces it as one object.
+
+    Attributes:
+        state: The state that computes results.
+        live: Its hyperparameters, which users may change.
+        report: The report of the fit. If None, there was no fit.
+    """
+
+    state: GPState
+    live: Hyperparameters
+    report: FitReport | None = None
+
+    def now(self) -> GPState:
+        """Return the state at the live hyperparameters, which is cached until they change."""
+        recent: GPState = vars(self).get("_recent", self.state)
+        now = recent.at(self.live.values)
+        if now is not recent and now.rows is not None:
+            object.__setattr__(self, "_recent", now)
+        return now
 
 
 @unlisted("of", "spec", "state", "diagnosed", "is_small")
@@ -179,22 +197,39 @@ class GP:
             selects_noise=selects_noise,
         )
         if is_auto:
-            options = options.changed(search_space=auto_space(options, time_limit, validate))
+            if isinstance(options.approximations, Mapping):
+                raise InvalidArgumentError(
+                    'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of '
+                    "terms. Give the kernel too."
+                )
+            space = AutoSpace(options, Budget.of(time_limit, options.memory), validate)
+            options = options.changed(search_space=space)
         elif validate is not None:
             raise InvalidArgumentError('validate requires kernel="auto", whose candidates it scores.')
         seconds = None if time_limit is None else read_seconds("time_limit", time_limit)
         self._begin(ModelSpec(options.changed(time_limit=seconds)))
 
     @classmethod
-    def of(cls, spec: ModelSpec, fitted: Fitted | None = None) -> Self:
-        """Return a model of a specification, without calling `__init__`."""
+    def of(cls, state: GPState, report: FitReport | None = None) -> Self:
+        """Return a model that holds a state, without calling `__init__`.
+
+        Args:
+            state: The state.
+            report: The report of the fit. If None, there was no fit.
+        """
         model = cls.__new__(cls)
-        model._begin(spec, fitted)
+        model._begin(state.spec)
+        model._hold(state, report)
         return model
 
-    def _begin(self, spec: ModelSpec, fitted: Fitted | None = None) -> None:
-        self._spec, self._fitted = spec, fitted
+    def _begin(self, spec: ModelSpec) -> None:
+        self._spec, self._fitted = spec, cast(_Fitted | None, None)
         self.metadata: dict[str, Any] = {}
+
+    def _hold(self, state: GPState, report: FitReport | None = None) -> None:
+        """Replace the state, with its posterior if its rows cannot be read again."""
+        state = state if state.given is not None else solved_if_read(state)
+        self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters), report)
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -212,10 +247,6 @@ class GP:
     def fit_report(self) -> FitReport | None:
         """The report of the last fit, or None before a fit."""
         return None if self._fitted is None else self._fitted.report
-
-    @fit_report.setter
-    def fit_report(self, report: FitReport | None) -> None:
-        self._fitted = replace(_needed(self), report=report)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -347,8 +378,7 @@ class GP:
         """
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        warn_of_targets(self._spec, y)
-        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
+        begun = begin(self._spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations))
@@ -356,8 +386,8 @@ class GP:
             with Reporter(callback, progress) as reporter:
                 plan = Plan(names, max_iterations, reporter, record, deadline=deadline)
                 state, report = fit_model(begun, plan)
-            self._fitted = Fitted.of(solved_if_read(state), report)
-            found = (*constant, *fit_warnings(state, report, names), *self.diagnosed(report))
+            self._hold(state, report)
+            found = (*constant, *self.diagnosed(report, names))
         for warning in found:
             warnings.warn(warning, stacklevel=3)
         return self
@@ -380,10 +410,9 @@ class GP:
         Raises:
             DataError: If the data cannot be used. The message names the place.
         """
-        warn_of_targets(self._spec, y)
-        data, fitted = validate_inputs(self._spec, X, y, noise, sample_weight, exposure), self._fitted
+        data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
-            self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
+            self._hold(begin(self._spec, data))
         else:
             self._fitted = replace(fitted, state=conditioned(fitted.now(), data))
         with in_one_thread(self.is_small):
@@ -406,7 +435,7 @@ class GP:
             DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = _needed(self)
-        more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
+        more = self._spec.chunk(X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
 
@@ -421,7 +450,7 @@ class GP:
             DataError: If the data cannot be used, or no row would remain.
         """
         fitted = _needed(self)
-        data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
+        data = self._spec.chunk(X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, state=reduced(fitted.now(), data))
         return self
 
@@ -508,7 +537,7 @@ class GP:
         inputs, output_format = state.points_or_blocks(X)
         for warning in forecast_warnings(state, self.fit_report, inputs):
             warnings.warn(warning, stacklevel=3)
-        prediction = state.predict_at(inputs, output_format, derivative)
+        prediction = predicted(state, inputs, output_format, derivative)
         if derivative is not None:
             return prediction
         return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))
@@ -568,7 +597,21 @@ class GP:
                 functions: an exact kernel on a table, nearest neighbors, or inducing points with method "fitc"
                 (the default if the likelihood is Gaussian) or "vfe".
         """
-        return self.state.sample_functions(num_samples, seed)
+        state, num_samples = self.state, check_count("num_samples", num_samples)
+        generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
+        with torch.no_grad():
+            mean, scale = state.hyperparameters.value("mean").double(), state.scaling.targets.scale.double()
+            drawn = state.posterior.sample_functions(num_samples, generator)
+
+        @with_torch_defaults()
+        def functions(X: Any) -> Any:
+            inputs, output_format = state.points(X)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
+                values = mean + scale * drawn(inputs)
+            values = (values if mean.ndim else values[..., 0]).to(output_format.like)
+            return values.cpu().numpy() if output_format.is_numpy else values
+
+        return functions
 
     @computed
     def prior_covariance(self, X: Any) -> Tensor:
@@ -582,7 +625,13 @@ class GP:
         Returns:
             The covariance (n, n), or (n, n, k) for k outputs, float64.
         """
-        return self.state.prior_covariance(X)
+        state = self.state
+        inputs, _ = state.points(X)
+        members, scale = state.spec.members(state.hyperparameters), state.scaling.targets.scale.double()
+        memory = state.spec.options.memory
+        first, *others = (member.weight * prior_kernel(member.prior, inputs, memory) for member in members)
+        kernel: Tensor = sum(others, start=first)
+        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     @with_torch_defaults()
     def select(
@@ -623,7 +672,7 @@ class GP:
         if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
-        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure), is_fit=True)
+        begun = begin(self._spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
 
@@ -669,7 +718,9 @@ class GP:
             >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
             Exact()
         """
-        return self._with(each_changed(self.state, lambda member: approximated(member, Exact())))
+        members = [(share, approximated(member, Exact())) for share, member in parts_of_average(self.state)]
+        (weight, first), *others = members
+        return self._with(averaged(first, weight, others) if others else first)
 
     @computed
     def evidence_bounds(self) -> EvidenceBounds:
@@ -739,18 +790,14 @@ class GP:
             )
             warnings.warn(DataSavedWarning(message), stacklevel=3)
 
-    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and too few random features.
+    def diagnosed(self, report: FitReport | None = None, fixed: tuple[str, ...] = ()) -> Iterator[Warning]:
+        """Yield warnings about the model, its rows and a fit.
 
         Args:
             report: The report of a fit. If None, there was none.
+            fixed: The names of the hyperparameters that the fit did not change.
         """
-        now = self.state
-        for warning in now.spec.diagnosed(now.hyperparameters, now.rows, report):
-            if now.scale_model is None or not isinstance(warning, OutlierWarning):  # scales model outliers
-                yield warning
-        if report is not None:
-            yield from starvation_warnings(now, report)
+        return warnings_of(self.state, report, fixed)
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known.
@@ -771,42 +818,29 @@ class GP:
             return {"kernel": AUTO, "validate": space.validate}[name]
         return getattr(options, name, default)
 
+    def _shown_arguments(self) -> Iterator[str]:
+        """Yield the arguments of the constructor that are not its defaults, as Python source."""
+        for name, parameter in signature(type(self)).parameters.items():
+            shown = " ".join(repr(self.argument(name, parameter.default)).split())
+            if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
+                yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
+
     def __repr__(self) -> str:
         name = type(self).__name__
         if self._fitted is None:
-            return f"{name}({', '.join([*shown_arguments(type(self), self.argument), 'not fitted'])})"
+            return f"{name}({', '.join([*self._shown_arguments(), 'not fitted'])})"
         others = len(self.spec.other_members)
         averaged = f", averaged with {counted(others, 'other')}" if others else ""
         return f"{name}({counted(self.num_observations, 'observation')}, {self.hyperparameters}{averaged})"
 
     def _with(self, state: GPState) -> Self:
         """Return a model that holds another state of the same rows."""
-        state = state if state.given is not None else solved_if_read(state)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        model: Self = kind.of(state.spec, Fitted.of(state))
+        model: Self = kind.of(state)
         return model
 
 
-def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:
-    """Return the search space of a model whose kernel is selected.
-
-    Args:
-        options: The options of the model.
-        time_limit: The time limit of the selection and the final fit, as for `GP`.
-        validate: The validation rows, as for `GP`. The default is None.
-
-    Raises:
-        InvalidArgumentError: If approximations are given by term name, but the terms are not known yet.
-    """
-    if isinstance(options.approximations, Mapping):
-        raise InvalidArgumentError(
-            'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of terms. '
-            "Give the kernel too."
-        )
-    return AutoSpace(options, Budget.of(time_limit, options.memory), validate)
-
-
-def _needed(model: GP) -> Fitted:
+def _needed(model: GP) -> _Fitted:
     if model._fitted is None:
         raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
     return model._fitted

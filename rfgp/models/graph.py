@@ -9,19 +9,15 @@ import graphs
 from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
-from rfgp import random
-from rfgp.approximations import (
-    Approximation,
-    Chebyshev,
-    Exact,
-    MeasuredFeatures,
-    RandomWalks,
-    RationalPrecision,
-    SparsePrecision,
-    Taylor,
-    TruncatedSpectrum,
+from rfgp import approximations, random
+from rfgp.approximations.nodes import (
+    NONZEROS_PER_WALKER,
+    NodeFeatures,
+    NodeTerm,
+    has_small_precision,
+    make_features,
+    nodes_of,
 )
-from rfgp.approximations.nodes import NONZEROS_PER_WALKER, NodeTerm, has_small_precision, make_features, nodes_of
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.fields import MeshDomain
@@ -32,7 +28,6 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graphs import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.regression.spec import ModelSpec
-from rfgp.rows import gathered
 from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 
@@ -329,7 +324,7 @@ class GraphGP(GP):
             raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
         seed = random.resolve_seed(seed)
         walk_settings = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
-        walks = RandomWalks(num_walkers, **walk_settings, **dict(walk_options or {}), seed=seed)
+        walks = approximations.RandomWalks(num_walkers, **walk_settings, **dict(walk_options or {}), seed=seed)
         nodes = Nodes(graph, kernel)
         approximation = _approximation(features, nodes, walks, degree, rank)
         start = starts(outputscale=outputscale, noise=noise)
@@ -347,11 +342,10 @@ class GraphGP(GP):
         """The name of the features in use, "auto" until data have determined them."""
         if not self.spec.term_priors:
             used = self._used
-            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= limits().max_exact_nodes:
+            if isinstance(used, approximations.MeasuredFeatures) and self.graph.num_nodes <= limits().max_exact_nodes:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(used) is kind)
-        node_features = features_of(self.spec.term_priors[0])
-        return "precision" if node_features is None else node_features.name
+        return "precision" if self._drawn is None else self._drawn.name
 
     @property
     def is_exact(self) -> bool:
@@ -359,19 +353,25 @@ class GraphGP(GP):
         return self.features in ("exact", "precision")
 
     @property
-    def approximation(self) -> Approximation:
+    def approximation(self) -> approximations.Approximation:
         """The approximation in use, which "auto" selects once there are data."""
         used = self._used
-        if not isinstance(used, MeasuredFeatures) or not self.spec.term_priors:
+        if not isinstance(used, approximations.MeasuredFeatures) or not self.spec.term_priors:
             return used
         walks = replace(used.walks, seed=used.seed)
         return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
 
     @property
-    def _used(self) -> Approximation:
+    def _used(self) -> approximations.Approximation:
         """The approximation of the term. Before the first data it is the given one."""
         spec = self.spec
         return next(iter(spec.approximations.values()), spec.options.approximations)
+
+    @property
+    def _drawn(self) -> NodeFeatures | None:
+        """The features of nodes. None before the first data, and for sparse precisions."""
+        terms = self.spec.term_priors
+        return features_of(terms[0]) if terms else None
 
     @property
     def advice(self) -> graphs.Advice | None:
@@ -387,21 +387,19 @@ class GraphGP(GP):
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
-        return None if node_features is None else node_features.walks
+        return None if self._drawn is None else self._drawn.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        node_features = features_of(self.spec.term_priors[0]) if self.spec.term_priors else None
-        return {} if node_features is None else node_features.size_options
+        return {} if self._drawn is None else self._drawn.size_options
 
     @property
-    def walk_options(self) -> RandomWalks:
+    def walk_options(self) -> approximations.RandomWalks:
         """The options of random walks. For features of another kind, the defaults."""
         used = self._used
-        used = used.walks if isinstance(used, MeasuredFeatures) else used
-        return used if isinstance(used, RandomWalks) else RandomWalks()
+        used = used.walks if isinstance(used, approximations.MeasuredFeatures) else used
+        return used if isinstance(used, approximations.RandomWalks) else approximations.RandomWalks()
 
     @property
     def fitted_kernel(self) -> GraphKernel:
@@ -418,7 +416,7 @@ class GraphGP(GP):
         if its factor is small enough. Otherwise all eigenvectors are computed, for up to 20,000 nodes.
         """
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
-        return self.with_approximation(SparsePrecision() if is_sparse else Exact())
+        return self.with_approximation(approximations.SparsePrecision() if is_sparse else approximations.Exact())
 
     @computed
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
@@ -433,25 +431,22 @@ class GraphGP(GP):
         Raises:
             NotFittedError: If there are no data.
         """
-        now = self.state
-        rows = gathered(now.require_rows(purpose="a diagnosis"))
-        return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
+        return check_features(self.state, seed)
 
-    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and poor features.
+    def diagnosed(self, report: FitReport | None = None, fixed: tuple[str, ...] = ()) -> Iterator[Warning]:
+        """Yield warnings about the model, its rows, a fit and poor features.
 
         Args:
             report: The report of a fit. If None, there was none.
+            fixed: The names of the hyperparameters that the fit did not change.
         """
-        yield from super().diagnosed(report)
-        features = features_of(self.spec.term_priors[0])
-        if features is None:
-            return
-        features.check(self.fitted_kernel)
-        if report is None or features.is_exact or self.state.rows is None:
-            return
-        check = self.diagnose()
-        if check.is_poor:
+        yield from super().diagnosed(report, fixed)
+        features, check = self._drawn, None
+        if features is not None:
+            features.check(self.fitted_kernel)
+            if report is not None and not features.is_exact and self.state.rows is not None:
+                check = self.diagnose()
+        if check is not None and check.is_poor:
             yield PoorFeaturesWarning(
                 f"The features are poor for {self.fitted_kernel} and this noise. {check}. Use more of them "
                 f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures them), or the "
@@ -472,21 +467,21 @@ def nodes_kernel(model: GP) -> Nodes:
 
 
 _KINDS = {
-    "auto": MeasuredFeatures,
-    "walks": RandomWalks,
-    "chebyshev": Chebyshev,
-    "taylor": Taylor,
-    "spectrum": TruncatedSpectrum,
-    "exact": Exact,
-    "precision": SparsePrecision,
-    "rational": RationalPrecision,
+    "auto": approximations.MeasuredFeatures,
+    "walks": approximations.RandomWalks,
+    "chebyshev": approximations.Chebyshev,
+    "taylor": approximations.Taylor,
+    "spectrum": approximations.TruncatedSpectrum,
+    "exact": approximations.Exact,
+    "precision": approximations.SparsePrecision,
+    "rational": approximations.RationalPrecision,
 }
 """Approximations by the names of features."""
 
 
 def _approximation(
-    features: str, nodes: Nodes, walks: RandomWalks, degree: int | None, rank: int | None
-) -> Approximation:
+    features: str, nodes: Nodes, walks: approximations.RandomWalks, degree: int | None, rank: int | None
+) -> approximations.Approximation:
     """Return the approximation of features by name, checked for the graph.
 
     Raises:
@@ -496,16 +491,16 @@ def _approximation(
     budget = walks.max_nonzeros or NONZEROS_PER_WALKER * int(walks.num_walkers)
     if features in ("auto", "walks"):
         graphs.sample_walks(graph, [], seed=0, kernel=kernel, **{**walks.options, "max_nonzeros": budget})
-        return walks if features == "walks" else MeasuredFeatures(walks, degree, rank, seed=walks.seed)
+        return walks if features == "walks" else approximations.MeasuredFeatures(walks, degree, rank, seed=walks.seed)
     if features in ("chebyshev", "taylor"):
         chosen = graphs.max_series_degree(graph, budget) if degree is None else degree
-        return (Chebyshev if features == "chebyshev" else Taylor)(chosen, seed=walks.seed)
+        return (approximations.Chebyshev if features == "chebyshev" else approximations.Taylor)(chosen, seed=walks.seed)
     if features == "spectrum":
-        return TruncatedSpectrum(min(budget, graph.num_nodes) if rank is None else rank)
+        return approximations.TruncatedSpectrum(min(budget, graph.num_nodes) if rank is None else rank)
     if features == "rational":
         make_features("rational", graph, kernel, 0, {"degree": degree})
-        return RationalPrecision(degree, seed=walks.seed)
+        return approximations.RationalPrecision(degree, seed=walks.seed)
     if features == "precision":
         precision_order(kernel)
-        return SparsePrecision()
-    return Exact()
+        return approximations.SparsePrecision()
+    return approximations.Exact()

@@ -6,55 +6,107 @@ from typing import Any
 import torch
 
 from rfgp import couplings, random, spectra
-from rfgp.approximations import Exact, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, Exact, RandomFeatures, Vecchia
 from rfgp.approximations.role import FeatureMap
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import RBF, Kernel, Matern, RationalQuadratic, Stationary
 from rfgp.likelihoods import Likelihood
-from rfgp.local.kinds import kind_of
+from rfgp.local.kinds import KINDS, kind_of, read_spectrum, spectrum_of
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
-from rfgp.regression.changes import stationary_model
-from rfgp.regression.spec import ModelSpec
 from rfgp.torch_context import with_torch_defaults
 
-_SHARED = (
-    "ard",
-    "standardize",
-    "lengthscale",
-    "outputscale",
-    "noise",
-    "local_lengthscale",
-    "local_outputscale",
-    "likelihood",
-    "inference",
-    "priors",
-    "dtype",
-)
-"""The arguments that both classes have."""
+LOCAL = "local"
+"""The name of the second term."""
 
 
-def _argument(model: GP, name: str, default: Any) -> Any:
-    """Return an argument of the constructor, or the default if it is not known.
+class _StationaryGP(GP):
+    """A Gaussian process with one stationary kernel over all columns, or a sum of two."""
 
-    Args:
-        model: The model.
-        name: The name of the argument.
-        default: The default.
-    """
-    options = model.spec.options
-    first, *others = options.kernel.terms()
-    factor, used = first.factors[0], options.approximations
-    known = {
-        **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
-        "spectrum": factor.measure,
-        "outputscale": options.start.get(f"{first.name}.outputscale"),
-        "noise": options.start.get("noise"),
-        "local": next((kind_of(term.factors[0].measure) for term in others), None),
-    }
-    own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
-    return known.get(name, getattr(options, name, own))
+    def _set_terms(
+        self,
+        spectrum: str | spectra.Spectrum,
+        approximations: tuple[Approximation, Approximation],
+        starts: tuple[Any, float | None, float | None],
+        local: tuple[str | None, Any, float | None],
+        ard: bool,
+        priors: Mapping[str, Hyperprior | None] | None,
+        likelihood: str | Likelihood,
+        **options: Any,
+    ) -> None:
+        """Set the terms and the other options.
+
+        Args:
+            spectrum: The spectrum of the first kernel, or its name.
+            approximations: The approximations of both terms.
+            starts: The starting lengthscale and variance of the first term, and the starting noise. Those that are None
+                come from the data.
+            local: The second kernel by name, or None, and its starting lengthscale and variance.
+            ard: Whether each column has its own lengthscale.
+            priors: Log densities by dotted name or unique suffix. Names without a term are those of the first.
+            likelihood: The likelihood, or its name.
+            **options: Other options of `rfgp.GP`.
+
+        Raises:
+            InvalidArgumentError: If a name is unknown, or a starting value is for a second term that does not exist.
+        """
+        (lengthscale, outputscale, noise), (kind, local_lengthscale, local_outputscale) = starts, local
+        kernel = _kernel_of(read_spectrum(spectrum), ard, lengthscale)
+        name = str(kernel.terms()[0].name)
+        if kind is not None and kind not in KINDS:
+            raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {kind!r}.")
+        if kind is None and not (local_lengthscale is None and local_outputscale is None):
+            raise InvalidArgumentError("local_lengthscale and local_outputscale require a second term, got local=None.")
+        of_first: tuple[str, ...] = ()
+        if kind is not None:
+            kernel += _kernel_of(spectrum_of(kind), ard, local_lengthscale, LOCAL)
+            of_first = "lengthscale", "outputscale"
+        given = {f"{name}.outputscale": outputscale, "noise": noise, f"{LOCAL}.outputscale": local_outputscale}
+        super().__init__(
+            kernel,
+            likelihood,
+            dict(zip((term.name for term in kernel.terms()), approximations, strict=False)),
+            start={path: value for path, value in given.items() if value is not None},
+            priors={f"{name}.{path}" if path in of_first else path: prior for path, prior in (priors or {}).items()},
+            **options,
+        )
+
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument of the constructor, or the default if it is not known.
+
+        Args:
+            name: The name of the argument.
+            default: The default.
+        """
+        options = self.spec.options
+        first, *others = options.kernel.terms()
+        factor, used = first.factors[0], options.approximations
+        known = {
+            **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
+            "spectrum": factor.measure,
+            "outputscale": options.start.get(f"{first.name}.outputscale"),
+            "noise": options.start.get("noise"),
+            "local": next((kind_of(term.factors[0].measure) for term in others), None),
+        }
+        own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
+        return known.get(name, getattr(options, name, own))
 
 
-class SparseSpectrumGP(GP):
+def _kernel_of(spectrum: spectra.Spectrum, ard: bool, lengthscale: Any, name: str | None = None) -> Kernel:
+    """Return the stationary kernel with a spectrum over all columns, by default with the name of its class."""
+    known: dict[str, Any] = {"ard": ard, "lengthscale": lengthscale}
+    if isinstance(spectrum, spectra.Gaussian):
+        kernel: Kernel = RBF(**known)
+    elif isinstance(spectrum, spectra.Matern):
+        kernel = Matern(nu=spectrum.nu, **known)
+    elif isinstance(spectrum, spectra.RationalQuadratic):
+        kernel = RationalQuadratic(alpha=spectrum.alpha, **known)
+    else:
+        kernel = Stationary(spectrum=spectrum, **known)
+    return kernel.named(name or type(kernel).__name__.lower())
+
+
+class SparseSpectrumGP(_StationaryGP):
     """A Gaussian process with a stationary kernel by random features.
 
     It is `GP` with `rfgp.RandomFeatures` for one term, named after its kernel, such as "rbf". With `local` there is a
@@ -98,7 +150,6 @@ class SparseSpectrumGP(GP):
     """
 
     approximation_class = RandomFeatures
-    argument = _argument
 
     @with_torch_defaults()
     def __init__(
@@ -126,13 +177,13 @@ class SparseSpectrumGP(GP):
         inference: str | None = None,
     ) -> None:
         seed = random.resolve_seed(seed)
-        named = locals()
         first = RandomFeatures(
             num_frequencies, kind=kind, coupling=coupling, learn_frequencies=learn_frequencies, seed=seed
         )
-        second = Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
-        shared = {name: named[name] for name in (*_SHARED, "seed")}
-        self._begin(ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
+        approximations = first, Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
+        starts, second = (lengthscale, outputscale, noise), (local, local_lengthscale, local_outputscale)
+        options: dict[str, Any] = {"inference": inference, "standardize": standardize, "seed": seed, "dtype": dtype}
+        self._set_terms(spectrum, approximations, starts, second, ard, priors, likelihood, **options)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -145,7 +196,7 @@ class SparseSpectrumGP(GP):
         return feature_map
 
 
-class ExactGP(GP):
+class ExactGP(_StationaryGP):
     """An exact Gaussian process with a stationary kernel over all columns.
 
     It is `GP` with `rfgp.Exact` for one term, named after its kernel, such as "rbf". It takes O(n^3) time and O(n^2)
@@ -179,7 +230,6 @@ class ExactGP(GP):
     """
 
     approximation_class = Exact
-    argument = _argument
 
     @with_torch_defaults()
     def __init__(
@@ -199,6 +249,6 @@ class ExactGP(GP):
         likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
     ) -> None:
-        named = locals()
-        shared = {name: named[name] for name in _SHARED}
-        self._begin(ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
+        starts, second = (lengthscale, outputscale, noise), (local, local_lengthscale, local_outputscale)
+        options: dict[str, Any] = {"inference": inference, "standardize": standardize, "seed": 0, "dtype": dtype}
+        self._set_terms(spectrum, (Exact(), Exact()), starts, second, ard, priors, likelihood, **options)

@@ -1,15 +1,8 @@
 """Immutable states of models: rows under a prior at given hyperparameters, and specifications."""
 
 from rfgp.inference.mixture import Member as Member
-from rfgp.regression.calibration import Calibration as Calibration
-from rfgp.regression.calibration import calibrated_ends as calibrated_ends
-from rfgp.regression.calibration import calibration as calibration
-from rfgp.regression.calibration import integrated as integrated
-from rfgp.regression.changes import conditioned as conditioned
-from rfgp.regression.changes import extended as extended
-from rfgp.regression.changes import reduced as reduced
-from rfgp.regression.changes import solved_if_read as solved_if_read
 from rfgp.regression.report import Budget as Budget
+from rfgp.regression.report import Calibration as Calibration
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Score as Score
 from rfgp.regression.report import SelectionReport as SelectionReport

@@ -7,7 +7,6 @@ twice the divergence of each from the exact process, because expectations of sma
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,11 +32,10 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
 from rfgp.linalg import cholesky
-from rfgp.parameters import ParameterValues
 from rfgp.regression.report import ERROR, FLOPS_PER_SECOND, Budget, Score, SelectionReport, Trial
-from rfgp.regression.spec import ModelSpec
-from rfgp.rows import Block
-from rfgp.scaling import Scaling
+from rfgp.regression.spec import ModelSpec, mean_and_noise
+from rfgp.regression.state import GPState
+from rfgp.rows import Block, gathered
 from rfgp.solvers import solver_for
 
 # --- Diagnosis of features by an independent draw and held-out nodes, without the exact process ----------------------
@@ -114,45 +112,46 @@ class FeatureCheck:
         return f"{self.features}: " + ("; ".join(parts) or "exact")
 
 
-def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
+def check_features(state: GPState, seed: int) -> FeatureCheck:
     """Return a diagnosis of the features of a model of one kernel on nodes.
 
     Args:
-        spec: The specification.
-        values: The hyperparameters.
-        rows: The model's data, standardized.
-        scaling: The maps to standardized units.
+        state: The state of the model.
         seed: The seed of the selection of nodes.
+
+    Raises:
+        NotFittedError: If the rows are not known.
     """
-    values, (term,) = values.detached(), spec.term_priors
-    (data,), known = spec.term_data(values, len(rows)), {name: values.standardized(name) for name in values.space.names}
+    spec, values = state.spec, state.hyperparameters.detached()
+    rows = gathered(state.require_rows(purpose="a diagnosis"))
+    (term,), (data,) = spec.term_priors, spec.term_data(values, len(rows))
     graph, kernel, _ = nodes_of(data)
     features, other_features = features_of(term), _other_draw(spec, data, term)
-    is_deterministic = features is not None and not features.is_exact and other_features is None
-    error = _kernel_error(graph, kernel, features) if features is not None and is_deterministic else None
-    bound = None if features is None else features.spectral_error(kernel)
-    name = features.name if features is not None else "precision"
+    name, error, bound = "precision", None, None
+    if features is not None:
+        name, bound = features.name, features.spectral_error(kernel)
+        error = _kernel_error(graph, kernel, features) if not features.is_exact and other_features is None else None
     if not spec.is_gaussian:  # only Gaussian observations are compared
         rows = rows.take(slice(0))
     ((_, (column,), _),) = spec.terms[0].parts()
     used, held_out = split(graph, rows.inputs[:, column].long().numpy(), seed)
     if len(held_out) == 0:
         return FeatureCheck(name, None, None, None, error, bound, None, None, len(used), 0)
-    mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
-    seen, observed = rows.take(used), rows.take(held_out)
-    assert spec.columns is not None
+    seen, observed, (mean, noise) = rows.take(used), rows.take(held_out), mean_and_noise(values)
     with torch.no_grad():
-        priors = [prior_term.at(known, spec.columns) for prior_term in (term, other_features) if prior_term is not None]
+        known = {name: values.standardized(name) for name in values.space.names}
+        terms = [term] if other_features is None else [term, other_features]
+        priors = [one.at(known, spec.columns) for one in terms]
         moments = [_moments(prior, seen, observed, mean, noise) for prior in priors]
-    noise_diag = _noise_diag(observed, noise)
+    noise_diag = observed.noise_diag(noise).expand(len(observed))
     residual, variance = observed.targets - mean - moments[0][0], moments[0][1].diagonal() + noise_diag
     squares = residual.square() / variance[:, None]
-    log_scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
+    log_scale = -state.scaling.targets.log_jacobian(1) / rows.num_outputs
     log_prob = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
     divergence = shift = own_variance = None
     if other_features is not None:
         divergence, shift = _between(moments[0], moments[1], noise_diag)
-        own_variance = _walk_variance(priors[0], priors[1], seen) / float(_noise_diag(seen, noise).mean())
+        own_variance = _walk_variance(priors[0], priors[1], seen) / float(seen.noise_diag(noise).mean())
     figures = (float(squares.mean()), -float(log_prob), len(used), len(held_out))
     return FeatureCheck(name, divergence, own_variance, shift, error, bound, *figures)
 
@@ -162,10 +161,6 @@ def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor)
     posterior = solver_for(prior, rows, mean, noise).posterior()
     projected = posterior.project(new.inputs)
     return posterior.mean(projected), posterior.covariance(new.inputs, projected)
-
-
-def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
-    return rows.noise_diag(noise.detach().double()).expand(len(rows))
 
 
 def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
@@ -261,7 +256,6 @@ _SOLVED = ("precision", "rational", "exact")
 """Features with a factorization as solver, instead of conjugate gradients."""
 _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
 """Evaluations of a fit, products with a sparse matrix in each, and bytes of a non-zero with its column index."""
-_NONE = Budget()
 
 
 def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
@@ -273,14 +267,15 @@ def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
     if len(spec.term_priors) != 1:
         return None
     (prior,), (approximation,) = spec.term_priors, spec.approximations.values()
-    features = features_of(prior)
-    if features is None or not isinstance(approximation, MeasuredFeatures):
+    if not isinstance(prior, NodeTerm) or not isinstance(approximation, MeasuredFeatures):
         return None
     graph = spec.terms[0].term.factors[0].nodes
-    if features.name == "exact":
-        return exact_selection(graph)
-    assert isinstance(prior, NodeTerm)
-    return None if prior.advice is None else selection_of(prior.advice, graph, len(sample_of(graph)), features.name)
+    if prior.basis.name == "exact":
+        N = graph.num_nodes
+        trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / FLOPS_PER_SECOND, 24.0 * N**2)
+        reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
+        return SelectionReport(0, (trial,), reason, ERROR, rate=FLOPS_PER_SECOND)
+    return None if prior.advice is None else selection_of(prior.advice, graph, len(sample_of(graph)), prior.basis.name)
 
 
 def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> SelectionReport:
@@ -303,18 +298,6 @@ def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | 
     )
 
 
-def exact_selection(graph: graphs.Graph) -> SelectionReport:
-    """Return the report for a graph that is small enough for the exact kernel.
-
-    Args:
-        graph: The graph.
-    """
-    N = graph.num_nodes
-    trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / FLOPS_PER_SECOND, 24.0 * N**2)
-    reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
-    return SelectionReport(0, (trial,), reason, ERROR, rate=FLOPS_PER_SECOND)
-
-
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
     """Return the trial of a candidate.
 
@@ -323,26 +306,17 @@ def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
     N, nonzeros = graph.num_nodes, candidate.nonzeros
     products = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
-    options: dict[str, Any] = {"features": candidate.features, **candidate.options}
-    scores = (Score(sampled, float(candidate.error), 0.0),)
-    seconds, memory = _EVALUATIONS * products * N / FLOPS_PER_SECOND, _BYTES * nonzeros * N
-    return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, scores)
-
-
-def plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options as numbers, texts and booleans.
-
-    Args:
-        options: The options of features, by name.
-    """
-    return {
+    options = {"features": candidate.features} | {
         name: value if isinstance(value, str | bool | int | float | None) else str(value)
-        for name, value in options.items()
+        for name, value in candidate.options.items()
     }
+    seconds, memory = _EVALUATIONS * products * N / FLOPS_PER_SECOND, _BYTES * nonzeros * N
+    scores = (Score(sampled, float(candidate.error), 0.0),)
+    return Trial(f"{candidate.features}({shown})", options, seconds, memory, scores)
 
 
 def advised_selection(
-    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Budget = _NONE
+    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Budget | None = None
 ) -> SelectionReport:
     """Return the recommendation of `graphs.advise` within the limits, as a report.
 
@@ -351,34 +325,24 @@ def advised_selection(
         kernel: The kernel.
         max_nonzeros: The maximal number of non-zeros of a row of the feature matrix.
         seed: The seed of the sample of nodes.
-        limits: The limits of time and memory. If no candidate is within them, the cheapest one is selected. By default
+        limits: The limits of time and memory. If no candidate is within them, the cheapest one is selected. If None,
             there are none.
     """
-    advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
-    selection = selection_of(advice, graph, min(128, graph.num_nodes))
-    return selection if limits is _NONE else _within(selection, limits)
-
-
-def _within(selection: SelectionReport, limits: Budget) -> SelectionReport:
-    """Return the selection among candidates within the limits, or the cheapest if there are none."""
-    most = math.inf if limits.time_limit is None else limits.time_limit
-    trials = tuple(replace(trial, status=_over_limit(trial, most, limits.memory)) for trial in selection.trials)
+    selection = selection_of(graphs.advise(graph, kernel, max_nonzeros, seed=seed), graph, min(128, graph.num_nodes))
+    if limits is None:
+        return selection
+    most, trials = math.inf if limits.time_limit is None else limits.time_limit, []
+    for trial in selection.trials:
+        status = f"its predicted time exceeds the limit of {most:.3g} s" if trial.seconds > most else ""
+        if trial.memory > limits.memory:
+            status = f"{trial.memory:.2g} bytes exceed the limit of {limits.memory:.2g}"
+        trials.append(replace(trial, status=status))
     allowed = [number for number, trial in enumerate(trials) if not trial.status]
     best, reason = selection.best, selection.reason
     if best not in allowed:
         numbers = allowed or range(len(trials))
-        best = min(numbers, key=lambda number: _error(trials[number]) if allowed else trials[number].seconds)
+        best = min(numbers, key=lambda i: trials[i].scores[-1].value if allowed else trials[i].seconds)
         choice = "the best within the limits" if allowed else "the cheapest, because none is within the limits"
         reason = f"{trials[best].name}: {choice}; without limits {reason}"
-    seconds = 0.0 if limits.time_limit is None else limits.time_limit
-    return replace(selection, trials=trials, best=best, reason=reason, time_limit=seconds, memory=limits.memory)
-
-
-def _over_limit(trial: Trial, seconds: float, memory: float) -> str:
-    if trial.memory > memory:
-        return f"{trial.memory:.2g} bytes exceed the limit of {memory:.2g}"
-    return f"its predicted time exceeds the limit of {seconds:.3g} s" if trial.seconds > seconds else ""
-
-
-def _error(trial: Trial) -> float:
-    return math.inf if trial.last is None else trial.last.value
+    seconds = limits.time_limit or 0.0
+    return replace(selection, trials=tuple(trials), best=best, reason=reason, time_limit=seconds, memory=limits.memory)

@@ -1,73 +1,271 @@
-"""The specification of a model: kernel, approximations, likelihood, and hyperparameters before data."""
+"""The specification of a model: the user's options, and kernel, columns and bases once there are data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from functools import reduce
+from operator import add
+from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.approximations.planning import assign, names_sharing_budget, with_budget
-from rfgp.approximations.role import Approximation, TermData, TermPrior
+from rfgp import random
+from rfgp.approximations import Approximation, Exact
+from rfgp.approximations.equispaced_fourier import with_shared_lattices
+from rfgp.approximations.planning import AUTO, assign, names_sharing_budget, read_approximation, with_budget
+from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import with_indicators
-from rfgp.errors import InvalidArgumentError
+from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
+from rfgp.counts import check_count, counted
+from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
-from rfgp.kernels import Kernel, Sum
+from rfgp.inference.observed import check_exposure
+from rfgp.kernels import Group, Kernel, Sum
 from rfgp.kernels.kernel import transformed
-from rfgp.kernels.role import BoundTerm, ColumnSummary, bind, hyperparameters_of, requests_of
-from rfgp.likelihoods import Gaussian
+from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points, hyperparameters_of, requests_of
+from rfgp.lattices.design import LatticeDesign
+from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
-from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
+from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.diagnostics import (
-    check_memory,
-    fit_warnings,
-    identity_of,
-    latent_warnings,
-    lattice_warnings,
-    misfit_warnings,
-    term_warnings,
-    warnings_of_places,
-)
+from rfgp.priors import HalfNormalDeviation
 from rfgp.regression.inputs import (
-    ModelInputs,
+    FREEDOM,
+    NARROWER,
+    CodedPartitions,
+    CodedSource,
+    check_columns,
+    check_memory,
+    check_near,
+    factors_of,
     first_table,
     graph_of,
+    kernel_starts,
+    keys_of_levels,
+    levels_of_source,
+    mean_variance,
     open_keys,
+    parameters_of_nodes,
+    repetitions,
+    sampled,
+    shares_of,
     table_of,
     with_all_levels,
-    with_levels_of,
     without_missing,
 )
-from rfgp.regression.options import NOISE_BOUNDS, ModelOptions, by_process, noise_kernel, with_least_noise
-from rfgp.regression.report import FitReport
-from rfgp.regression.starts import (
-    columns_of_lattices,
-    kernel_starts,
-    latent_priors,
-    plain_value,
-    prior_of_factor,
-    priors_on_new_lattices,
-    priors_with_basis,
-    renewed_priors,
-    shares_of,
-    summary_of,
-    variance_of,
-    with_mean_variances,
+from rfgp.rows import (
+    Block,
+    Chunk,
+    DataSummary,
+    DistributedSource,
+    Rows,
+    RowSource,
+    as_source,
+    is_read_in_blocks,
+    parts_of,
+    rows_in_memory,
+    typical_noise,
 )
-from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, is_read_in_blocks, parts_of, rows_in_memory
+from rfgp.rows.arrays import OutputFormat, warn_of_booleans
 from rfgp.scaling import Affine, Scaling
-from rfgp.torch_context import CachedWithoutLock
+from rfgp.spectra.spectrum import positive
+from rfgp.torch_context import outside_inference_mode
 
-# --- The base class of specifications: prior, likelihood and hyperparameters of a model before data ------------------
+# --- Options of a model ----------------------------------------------------------------------------------------------
+
+MEANS = ("constant", "zero")
+"""Mean functions."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options of `rfgp.GP`.
+
+    Attributes:
+        kernel: The kernel.
+        likelihood: The likelihood, or its name.
+        approximations: "auto", an approximation, or a dict by the names of terms.
+        inference: "laplace" or "variational". If None, the default of the likelihood.
+        mean: "constant", or "zero".
+        standardize: Whether numbers and targets are standardized.
+        start: Starting values by dotted name or unique suffix, in the user's units.
+        priors: Log densities by dotted name or unique suffix.
+        seed: The random seed.
+        dtype: The dtype of the rows. If None, that of the data.
+        budget: The number of features that the terms with random features share. If None, they share none.
+        memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
+        time_limit: The time limit of a fit in seconds. If None, there is none. It is not part of a saved model.
+        alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
+            If empty, the fit keeps `kernel`.
+        search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
+            None, the fit keeps `kernel`.
+        selects_noise: Whether a fit chooses the noise after the kernel, from scales of residuals.
+        indicators: The levels of columns that are read as indicators, by key. Known with data if the kernel is
+            selected.
+        starts: Starting values by dotted name. Known with data.
+        hyperpriors: Log densities by dotted name. Known with data.
+
+    Raises:
+        InvalidArgumentError: If an option has a wrong type or value.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> ModelOptions(k.RBF(), seed=3).seed
+        3
+    """
+
+    kernel: Kernel
+    likelihood: Any = "gaussian"
+    approximations: Any = "auto"
+    inference: str | None = None
+    mean: str = "constant"
+    standardize: bool = True
+    start: Mapping[str, Any] = field(default_factory=dict)
+    priors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
+    seed: Any = None
+    dtype: torch.dtype | None = None
+    budget: int | None = None
+    memory: float | None = None
+    time_limit: float | None = None
+    alternatives: Mapping[str, Kernel] = field(default_factory=dict)
+    search_space: Any = None
+    selects_noise: bool = False
+    indicators: Indicators = field(default_factory=dict)
+    starts: Mapping[str, Any] = field(default_factory=dict)
+    hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise InvalidArgumentError(f'kernel must be a kernel such as k.RBF(), or "auto", got {self.kernel!r}.')
+        object.__setattr__(self, "likelihood", by_name(self.likelihood))
+        if isinstance(self.likelihood, Gaussian) and self.likelihood.noise is not None:
+            raise InvalidArgumentError(
+                f"likelihood must not have a noise, got {self.likelihood!r}. Use noise= of the model."
+            )
+        noise_kernel, known = self.likelihood.noise_kernel, self.likelihood.approximations
+        if noise_kernel is not None and not isinstance(noise_kernel, Kernel):
+            raise InvalidArgumentError(
+                f"The kernel of the noise must be a kernel such as k.RBF(), got {noise_kernel!r}."
+            )
+        if self.inference is not None and self.inference not in known:
+            ways = " or ".join(map(repr, known)) if known else "None"
+            raise InvalidArgumentError(f"inference must be {ways} for {self.likelihood!r}, got {self.inference!r}.")
+        object.__setattr__(self, "approximations", read_approximation(self.approximations))
+        if self.mean not in MEANS:
+            raise InvalidArgumentError(f"mean must be one of {', '.join(MEANS)}, got {self.mean!r}.")
+        for name in ("start", "priors"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise InvalidArgumentError(
+                    f"{name} must be a dict by the dotted names of hyperparameters, got {value!r}."
+                )
+        if self.budget is not None:
+            object.__setattr__(self, "budget", check_count("budget", self.budget))
+        if self.memory is not None:
+            object.__setattr__(self, "memory", positive("memory", self.memory))
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether the user requested exact terms only, as `rfgp.ExactGP` does."""
+        given = self.approximations
+        return all(isinstance(one, Exact) for one in (given.values() if isinstance(given, Mapping) else [given]))
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the options with some changed."""
+        return replace(self, **changes)
+
+
+# --- The kernel of the logarithm of the noise, approximations of its terms, and bounds of the noise ------------------
+
+NOISE_BOUNDS = (1e-6, 1e2)
+"""The bounds of the noise variance, in variances of the targets."""
+PREFIX = "noise."
+"""The prefix of the terms of the noise, and of the dotted names of their hyperparameters."""
+
+
+def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) -> Kernel | None:
+    """Return the kernel of the noise with explicit columns and prefixed names.
+
+    Args:
+        likelihood: The likelihood.
+        kernel: The kernel of the function.
+        keys: All columns but the target.
+
+    Raises:
+        InvalidArgumentError: If the name of a term of the function begins with the prefix.
+    """
+    if likelihood.noise_kernel is None:
+        return None
+    taken = [term.name for term in kernel.terms() if f"{term.name}.".startswith(PREFIX)]
+    if taken:
+        raise InvalidArgumentError(
+            f"The name of a term must not begin with {PREFIX[:-1]!r} if the noise has a kernel, got {taken[0]!r}. "
+            "Give the term another name."
+        )
+    of_noise = transformed(likelihood.noise_kernel, lambda factor: factor.expanded(keys))
+    return Sum(tuple(replace(term, name=f"{PREFIX}{term.name}") for term in of_noise.terms()))
+
+
+def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence[TermData]) -> tuple[Any, Any]:
+    """Return the approximations of the terms of the function, and those of its noise.
+
+    A single approximation applies to both, or only to the one that supports it.
+
+    Args:
+        approximation: "auto", an approximation, or a dict by the names of terms.
+        function: The terms of the function.
+        noise: The terms of the noise, possibly empty.
+    """
+    if not noise:
+        return approximation, AUTO
+    if isinstance(approximation, Mapping):
+        names = [name for name in approximation if name.startswith(PREFIX)]
+        return {n: a for n, a in approximation.items() if n not in names}, {n: approximation[n] for n in names}
+    if not isinstance(approximation, Approximation):
+        return approximation, approximation
+    supports = [any(approximation.unsupported_reason(data) is None for data in terms) for terms in (function, noise)]
+    for_function, for_noise = (
+        approximation if is_supported or not any(supports) else AUTO for is_supported in supports
+    )
+    return for_function, for_noise
+
+
+def with_least_noise(
+    values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
+) -> ParameterValues:
+    """Return values with the smallest noise that approximations of all terms allow.
+
+    Args:
+        values: The hyperparameters.
+        approximations: The approximations by the names of terms.
+        terms: The terms.
+        rows: Some of the rows. In single precision the bound is that of features.
+    """
+    if "noise" not in values.space.quantities:
+        return values
+    is_single = torch.float32 in (rows.inputs.dtype, rows.targets.dtype)
+    least = NOISE_BOUNDS[0] if is_single else max(approximations[data.term.name].least_noise(data) for data in terms)
+    noise = values.space.quantities["noise"]
+    noise = replace(noise, bounds=(noise.bounds[0] * (least / NOISE_BOUNDS[0]), noise.bounds[1]))
+    return replace(values, space=replace(values.space, quantities={**values.space.quantities, "noise": noise}))
+
+
+# --- The specification of a model, resolved on data ------------------------------------------------------------------
 
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """The bounds of the output scale, in variances of the targets."""
 MIN_LATENT = 1e-4
 """The smallest output scale under a non-Gaussian likelihood, in starting values. The largest is
 `Likelihood.widest`."""
+NORMALIZED_ROWS = 2000
+"""The number of rows over which prior variances of terms are averaged for starting output scales."""
+NOISE_START = 0.1
+"""The starting noise, in variances of the target."""
+_UNKNOWN: Any = None
+"""The schema, kernel and columns before there are data."""
 
 
 class Variance(NamedTuple):
@@ -84,19 +282,11 @@ class Variance(NamedTuple):
     bounds: tuple[float, float]
 
 
-# --- The specification of a model, resolved on data ------------------------------------------------------------------
-
-S = TypeVar("S", bound="ModelSpec")
-
-NORMALIZED_ROWS = 2000
-"""The number of rows over which prior variances of terms are averaged for starting output scales."""
-NOISE_START = 0.1
-"""The starting noise, in variances of the target."""
-
-
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
     """A kernel, approximations of its terms and a likelihood, as an immutable value.
+
+    It also reads the columns of the kernel as one matrix (n, D).
 
     Attributes:
         options: The user's options.
@@ -112,10 +302,10 @@ class ModelSpec:
     """
 
     options: ModelOptions
-    schema: Schema | None = None
-    kernel: Kernel | None = None
+    schema: Schema = _UNKNOWN
+    kernel: Kernel = _UNKNOWN
     terms: tuple[BoundTerm, ...] = ()
-    columns: ColumnSummary | None = None
+    columns: ColumnSummary = _UNKNOWN
     approximations: Mapping[str, Approximation] = field(default_factory=dict)
     term_priors: tuple[TermPrior, ...] = ()
     noise_process: "ModelSpec | None" = None
@@ -125,15 +315,15 @@ class ModelSpec:
     noise_prefix: ClassVar[str] = "noise."
     """The prefix of the hyperparameters of a noise that depends on the inputs."""
 
-    @CachedWithoutLock
-    def inputs(self) -> ModelInputs:
-        """The columns of the kernel."""
-        options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        others = [term for member in self.other_members for term in member.spec.terms]
-        arguments = self.schema, self.terms, self.columns, options.dtype, options.standardize
-        first = self.options.kernel.terms()[0].factors[0]
-        reads_all = first.columns is None and first.kind is ColumnKind.NUMBER
-        return ModelInputs(*arguments, of_noise, others, reads_all, options.indicators)
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether observations are Gaussian given the latent function."""
+        return isinstance(self.options.likelihood, Gaussian)
+
+    @property
+    def terms_with_noise(self) -> tuple[BoundTerm, ...]:
+        """The terms of the function and of its noise."""
+        return self.terms if self.noise_process is None else (*self.terms, *self.noise_process.terms)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -143,10 +333,22 @@ class ModelSpec:
         scales = [Variance(term.outputscale, shares[term.name], bounds) for term in self.terms if term.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
-    @property
-    def is_gaussian(self) -> bool:
-        """Whether observations are Gaussian given the latent function."""
-        return isinstance(self.options.likelihood, Gaussian)
+    def quantities(self) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters of the kernel by dotted name.
+
+        Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
+        start at different lengthscales.
+        """
+        share = max(shares_of(self.terms).values(), default=1.0)
+        parameters = {
+            path: replace(parameter, start=share * parameter.start) if parameter.is_variance else parameter
+            for path, parameter in hyperparameters_of(self.terms, self.columns).items()
+        }
+        for name, count in repetitions(self.terms).items():
+            path = f"{name}.lengthscale"
+            if count and path in parameters:
+                parameters[path] = replace(parameters[path], start=NARROWER**count * parameters[path].start)
+        return parameters
 
     def prior(self, values: ParameterValues) -> Prior:
         """Return the prior of all terms, of the standardized function over standardized inputs.
@@ -155,7 +357,6 @@ class ModelSpec:
             values: The hyperparameters.
         """
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
-        assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.term_priors])
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
@@ -178,13 +379,154 @@ class ModelSpec:
 
     def with_options(self, options: ModelOptions) -> Self:
         """Return the specification with other options for the same schema, without rows."""
-        assert self.schema is not None
         every = self.schema.columns
         expanded = transformed(options.kernel, lambda own: own.expanded([c.key for c in every if c.kind is own.kind]))
         terms = bind(expanded.terms(), self.schema.column_of)
         return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
 
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""
+        yield repr(self.options.kernel)
+        options = sorted(vars(self.options).items())
+        yield from (f"{name}={value!r}" for name, value in options if name not in ("priors", "time_limit"))
+        for factor in factors_of(self.options.kernel):
+            if factor.domain is not None:
+                yield from factor.domain.identity()
+            if factor.nodes is not None:
+                matrix = factor.nodes.adjacency
+                yield factor.nodes.laplacian
+                yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
+        for member in self.other_members:
+            yield repr(member.weight)
+            yield from member.spec.identity()
+            yield member.values.flat()
+
+    # --- the columns, as one matrix ---------------------------------------------------------------
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the rows. If None, that of the data."""
+        return self.options.dtype
+
+    @property
+    def numeric_columns(self) -> dict[int, Any]:
+        """The keys of the columns of numbers by index."""
+        return {i: column.key for i, column in enumerate(self.schema.columns) if column.kind is ColumnKind.NUMBER}
+
+    @property
+    def _read_terms(self) -> list[BoundTerm]:
+        """The terms of the function, its noise, and the other models of an average."""
+        return [*self.terms_with_noise, *(term for member in self.other_members for term in member.spec.terms)]
+
+    def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
+        """Return the columns of a table as a matrix (n, D), and the table's output format.
+
+        Args:
+            inputs: A table in any supported format.
+        """
+        table = self.named(self._table(inputs))
+        cells = self.schema.read(table)
+        cells = cells if self.dtype is None else cells.to(self.dtype)
+        check_points(self._read_terms, cells)
+        if self.columns is not None:
+            check_near(self.schema, self.columns, cells.detach())
+        return cells, OutputFormat(table.output_format.is_numpy, cells.new_empty(0))
+
+    def _table(self, inputs: Any) -> Table:
+        """Return inputs as a table, with indicators of levels."""
+        return with_indicators(table_of(inputs, graph_of(self.options.kernel)), self.options.indicators)
+
+    def named(self, table: Table) -> Table:
+        """Return a table with the training column names if one of the two has no names.
+
+        That is only possible if the first term reads all columns in order.
+
+        Args:
+            table: The table.
+
+        Raises:
+            DataError: If the first term reads all columns, and an array has another number of columns.
+        """
+        names = () if self.schema is None else tuple(self.schema.keys)
+        first = self.options.kernel.terms()[0].factors[0]
+        if not names or first.columns is not None or first.kind is not ColumnKind.NUMBER:
+            return table
+        is_array, has_names = table.source == "array", all(isinstance(name, str) for name in names)
+        is_numbered = names == tuple(range(len(names)))
+        if is_array and len(table.keys) != len(names) and (has_names or is_numbered):
+            raise DataError(
+                f"X must have {counted(len(names), 'column')}, as the training data have, got {len(table.keys)}."
+            )
+        is_renamed = has_names if is_array else is_numbered and all(isinstance(key, str) for key in table.keys)
+        if len(table.keys) != len(names) or not is_renamed:
+            return table
+        columns = {name: table.columns[key] for name, key in zip(names, table.keys, strict=True)}
+        return replace(table, keys=names, columns=columns)
+
+    def coded(self, source: RowSource) -> RowSource:
+        """Return a source whose blocks are matrices (b, D).
+
+        Args:
+            source: The source of the user's rows.
+        """
+        origin = {f"{key}={level}": key for key, levels in self.options.indicators.items() for level in levels}
+        keys = dict.fromkeys(origin.get(str(column.key), column.key) for column in self.schema.columns)
+        return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, self, tuple(keys))
+
+    def check(self, inputs: Tensor) -> None:
+        """Check rows in the format of `read` for training rows.
+
+        Args:
+            inputs: The rows, (n, D).
+
+        Raises:
+            DataError: If the shape is wrong, or a level, node or point is unknown.
+        """
+        if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
+            raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")
+        check_columns(self._read_terms, self.columns, inputs)
+
     # --- data -------------------------------------------------------------------------------------
+
+    def chunk(
+        self,
+        X: Any,
+        y: Any,  # (n,) or (n, k)
+        noise: Any,  # (n,)
+        sample_weight: Any,  # (n,)
+        exposure: Any,  # (n,)
+    ) -> Chunk:
+        """Return the user's data as a chunk, with exposures in the field of the noise.
+
+        Args:
+            X: The inputs, in any supported format.
+            y: The targets, or the name of their column.
+            noise: Known noise variances of the rows. If None, there are none.
+            sample_weight: The numbers of repetitions of the rows. If None, ones.
+            exposure: The exposures of the rows. If None, there are none.
+
+        Raises:
+            DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in
+                shape.
+            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
+        """
+        likelihood = self.options.likelihood
+        if not isinstance(likelihood, Bernoulli):
+            warn_of_booleans(y, stacklevel=5)
+        if noise is not None and not self.is_gaussian:
+            raise DataError(
+                f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows."
+            )
+        if exposure is not None:
+            if not likelihood.takes_exposure:
+                raise InvalidArgumentError(
+                    f"exposure requires a likelihood of counts or positive values, got {likelihood!r}. Leave it out."
+                )
+            shape = np.shape(check_exposure(exposure))
+            if y is None or (shape != np.shape(y) and not isinstance(y, str)):
+                raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
+            noise = exposure
+        return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
         """Return the specification with the schema of the data, and the data.
@@ -198,42 +540,93 @@ class ModelSpec:
         source = as_source(*data[:4])
         if source is not None:
             table = first_table(source)
-            spec = replace(self, options=with_levels_of(self.options, table, source)) if self.schema is None else self
-            spec = _with_columns(spec, with_indicators(table, spec.options.indicators), source)
-            return spec, Chunk(spec.inputs.coded(source))
+            spec = self._with_indicators_of(table, source)
+            spec = spec._with_columns(with_indicators(table, spec.options.indicators), source)
+            return spec, Chunk(spec.coded(source))
         data = without_missing(data, self.options.kernel)
         table, y = table_of(data.X, graph_of(self.options.kernel)).split(data.y)
-        spec = self
-        if self.schema is None:
-            spec = replace(self, options=with_levels_of(self.options, table))
-        table = spec.inputs.named(with_indicators(table, spec.options.indicators))
-        return _with_columns(spec, table), data._replace(X=table, y=y)
+        spec = self._with_indicators_of(table)
+        table = spec.named(with_indicators(table, spec.options.indicators))
+        return spec._with_columns(table), data._replace(X=table, y=y)
 
-    def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification, and the summary with the maps that it uses.
+    def _with_indicators_of(self, table: Table, source: RowSource | None = None) -> Self:
+        """Return the specification of a model that reads levels as indicators, learned from the first data.
 
-        The summary does not standardize levels, nodes and coordinates.
+        It does so if its kernel reads all columns. If the kernel is selected, it has a `Group` for each column with too
+        many levels for indicators.
         """
-        inputs, schema = summary.scaling.inputs, self.schema
-        assert inputs is not None
-        assert schema is not None
-        keep = torch.tensor(schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
+        options, kernel = self.options, self.options.kernel
+        reads_all = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in factors_of(kernel))
+        if self.schema is not None or not reads_all:
+            return self
+        counts = count_levels(table) if source is None else levels_of_source(source, table, keys_of_levels(kernel))
+        if options.search_space is not None:
+            options = options.changed(kernel=reduce(add, map(Group, keys_of_many_levels(counts)), kernel))
+        indicators = learn_indicators(table, counts, keys_of_levels(options.kernel))
+        return replace(self, options=options.changed(indicators=indicators))
+
+    def _with_columns(self, table: Table, source: RowSource | None = None) -> Self:
+        """Return the specification with the schema of a table, or of the first one of a source, or with new levels."""
+        known, levels = self.schema, self.options.indicators
+        if known is not None:
+            new = known.extended(table) if source is None else with_all_levels(known, source, levels, is_new=False)
+            return self._with_levels(new)
+        keys = open_keys(table, self.options.kernel)
+        kernel = transformed(self.options.kernel, lambda factor: factor.expanded(keys))
+        of_noise = noise_kernel(self.options.likelihood, kernel, keys)
+        terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
+        schema = Schema.fit(requests_of(terms), table)
+        if source is not None:
+            schema = with_all_levels(schema, source, levels, is_new=True)
+        spec = replace(self, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
+        return replace(spec, noise_process=_noise_spec(spec, of_noise))
+
+    def _with_levels(self, schema: Schema) -> Self:
+        """Return the specification with more levels.
+
+        Raises:
+            InvalidArgumentError: If a term has hyperparameters for each level.
+        """
+        sizes = tuple(column.num_levels for column in schema.columns)
+        if sizes == self.columns.num_levels:
+            return self
+        columns = replace(self.columns, num_levels=sizes)
+        before, after = (hyperparameters_of(self.terms, c) for c in (self.columns, columns))
+        grown = next(
+            (path for path, quantity in after.items() if quantity.start.shape != before[path].start.shape), None
+        )
+        if grown is not None:
+            raise InvalidArgumentError(
+                f"Levels must be known if {grown} has a value for each, got new ones. Fit again."
+            )
+        noise = None if self.noise_process is None else self.noise_process._with_levels(schema)
+        others = tuple(replace(member, spec=member.spec._with_levels(schema)) for member in self.other_members)
+        return replace(self, schema=schema, columns=columns, noise_process=noise, other_members=others)
+
+    def in_own_units(self, summary: DataSummary) -> DataSummary:
+        """Return a summary of data whose maps do not standardize levels, nodes and coordinates.
+
+        Args:
+            summary: The summary, with a map of all columns.
+        """
+        inputs: Any = summary.scaling.inputs
+        keep = torch.tensor(self.schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
         maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
-        return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
+        return replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows) -> Self:
-        """Return the specification alone, with its kernel resolved on standardized rows."""
-        assert self.schema is not None
-        assert self.kernel is not None
-        assert scaling.inputs is not None
-        summary = summary_of(self.schema, rows, self.options.seed, scaling.inputs)
-        noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
-        return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, other_members=())._with_paths()
+        """Return the specification alone, with its kernel resolved on a sample of standardized rows."""
+        maps: Any = scaling.inputs
+        sample, sizes = sampled(rows, self.options.seed), tuple(column.num_levels for column in self.schema.columns)
+        columns = replace(
+            ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight), location=maps.location, scale=maps.scale
+        )
+        columns = _over_rows(columns, rows)
+        noise = None if self.noise_process is None else self.noise_process._resolved(columns, {})
+        return replace(self._resolved(columns, {}), noise_process=noise, weight=1.0, other_members=()).with_paths()
 
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
         """Return the specification with the kernel resolved on rows, and with starting values by dotted name."""
-        assert self.schema is not None
-        assert self.kernel is not None
         parts = {id(factor): (indices, prefix) for term in self.terms for factor, indices, prefix in term.parts()}
 
         def change(factor: Kernel) -> Kernel:
@@ -244,26 +637,35 @@ class ModelSpec:
         kernel = transformed(self.kernel, change)
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
-    def _with_paths(self) -> Self:
+    def _paths(self) -> list[str]:
+        """Return the dotted names of the hyperparameters of the terms, and of the noise if it is one number."""
+        return [*self.quantities(), *(variance.name for variance in self.variances)]
+
+    def with_paths(self) -> Self:
         """Return the specification with full dotted names of starting values and priors."""
-        assert self.columns is not None
-        noise, paths = self.noise_process, _paths_of(self)
-        if noise is not None:
-            paths += _paths_of(noise)
-        elif self.options.likelihood.has_noise_process:
+        likelihood, paths = self.options.likelihood, self._paths()
+        if self.noise_process is not None:
+            paths += self.noise_process._paths()
+        elif likelihood.has_noise_process:
             paths += [f"{self.noise_prefix}{path}" for path in paths]
-        paths += ["mean", *(parameter.name for parameter in self.options.likelihood.parameters)]
-        starts = dict(kernel_starts(self.terms if noise is None else (*self.terms, *noise.terms)))
+        paths += ["mean", *(parameter.name for parameter in likelihood.parameters)]
+        starts = dict(kernel_starts(self.terms_with_noise))
         starts |= {find_path(name, paths, "start"): value for name, value in self.options.start.items()}
         if self.options.mean == "zero":
             starts["mean"] = 0.0
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
         has_locations = self.is_gaussian and kinds & {ColumnKind.NODE, ColumnKind.COORDINATE}
-        hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_locations else {}
-        hyperpriors |= latent_priors(self.terms, self.options.likelihood)
-        hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
-        hyperpriors |= {find_path(name, paths, "priors"): prior for name, prior in self.options.priors.items()}
-        return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
+        priors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_locations else {}
+        if likelihood.latent_deviation is not None:
+            scales = [term.outputscale for term in self.terms if term.outputscale]
+            priors |= {scale: HalfNormalDeviation(likelihood.latent_deviation) for scale in scales}
+        unit = torch.ones((), dtype=torch.float64)
+        of_factor = torch.distributions.LogNormal(FREEDOM**2 * unit, FREEDOM * unit)  # its mode is 1
+        priors |= {path: of_factor for path in paths if path.rpartition(".")[2].startswith("factor_")}
+        priors |= {find_path(name, paths, "priors"): prior for name, prior in self.options.priors.items()}
+        return replace(self, options=self.options.changed(starts=starts, hyperpriors=priors))
+
+    # --- approximations and their bases -----------------------------------------------------------
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the specification with approximations, and starting output scales.
@@ -284,9 +686,21 @@ class ModelSpec:
             values: The hyperparameters.
             rows: The rows over which variances are averaged.
         """
+        changed, on_nodes = {}, () if self.is_gaussian else parameters_of_nodes(self.terms)
         with torch.no_grad():
-            fixed = self.prior(values), self.terms, self.options.starts
-            return with_mean_variances(*fixed, values, rows, is_gaussian=self.is_gaussian)
+            prior = self.prior(values)
+            for term in self.terms:
+                path = term.outputscale
+                is_stationary = all(factor.measure is not None for factor in term.term.factors)
+                if path is None or is_stationary or path in self.options.starts:
+                    continue
+                size = mean_variance(prior, term, values, rows)
+                if size > 0 and torch.isfinite(size):
+                    low, high = (bound.double() for bound in values.space.quantities[path].bounds)
+                    unit = size if path in on_nodes else 1.0  # their bounds are of mean variances
+                    scale = values.standardized(path).double() / size
+                    changed[path] = scale.clamp(low / unit, high / unit).log()
+        return values.replaced(changed)
 
     def with_approximations(
         self,
@@ -314,13 +728,14 @@ class ModelSpec:
         others = [] if noise is None else noise.term_data(values, num_rows)
         approximations, of_noise = by_process(approximations, data, others)
         chosen = assign(approximations, data, in_blocks=in_blocks)
-        if self.options.budget is not None and not shares:
-            shares = dict.fromkeys(names_sharing_budget(self.options.approximations, chosen), 1.0)
-        chosen = with_budget(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
+        if self.options.budget is not None:
+            shares = shares or dict.fromkeys(names_sharing_budget(self.options.approximations, chosen), 1.0)
+            chosen = with_budget(self.options.budget, chosen, data, shares) if shares else chosen
         noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
-        priors = priors_with_basis(data, chosen, self.options.seed)
-        return replace(self, approximations=chosen, term_priors=priors, noise_process=noise)
+        priors = [chosen[one.term.name].build(one, self._seed(number)) for number, one in enumerate(data)]
+        priors_with_lattices = with_shared_lattices(priors, data, chosen)
+        return replace(self, approximations=chosen, term_priors=priors_with_lattices, noise_process=noise)
 
     def with_new_basis(self, values: ParameterValues, num_rows: int) -> Self:
         """Return the specification with bases for new hyperparameters, or itself.
@@ -329,8 +744,7 @@ class ModelSpec:
             values: The hyperparameters.
             num_rows: The number of rows.
         """
-        noise, data = self.noise_process, self.term_data(values, num_rows)
-        priors = renewed_priors(self.term_priors, data, self.approximations, self.options.seed)
+        priors, noise = self._rebuilt(values, num_rows), self.noise_process
         noise = None if noise is None else noise.with_new_basis(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.term_priors, strict=True))
         return self if is_same else replace(self, term_priors=priors, noise_process=noise)
@@ -341,106 +755,67 @@ class ModelSpec:
         Args:
             values: The hyperparameters.
             rows: All standardized rows.
+
+        Raises:
+            InvalidArgumentError: If a lattice would have too many features.
         """
-        columns = None if self.columns is None else columns_of_lattices(self.columns, self.term_priors, rows)
-        if columns is None:
+        if not any(isinstance(prior.basis, LatticeDesign) for prior in self.term_priors):
             return self
-        spec = replace(self, columns=columns)
-        data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
-        priors = priors_on_new_lattices(self.term_priors, data, *fixed)
+        spec = replace(self, columns=_over_rows(self.columns, rows))
+        priors = spec._rebuilt(values, len(rows), only_lattices=True)
         return self if priors == self.term_priors else replace(spec, term_priors=priors)
 
+    def _rebuilt(self, values: ParameterValues, num_rows: int, *, only_lattices: bool = False) -> tuple[TermPrior, ...]:
+        """Return the priors with bases for hyperparameters and a number of rows."""
+        data, priors = self.term_data(values, num_rows), list(self.term_priors)
+        for number, (term_data, prior) in enumerate(zip(data, self.term_priors, strict=True)):
+            if not only_lattices or isinstance(prior.basis, LatticeDesign):
+                chosen = self.approximations[term_data.term.name]
+                priors[number] = chosen.rebuild(term_data, self._seed(number), prior)
+                if only_lattices and priors[number] is not prior:
+                    chosen.check(term_data)
+        return with_shared_lattices(priors, data, self.approximations)
+
+    def _seed(self, number: int) -> int:
+        """Return the seed of the term with an index."""
+        return random.child_seed(self.options.seed, random.Role.TERMS, number)
+
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
-        """Return the kernel with given hyperparameters as starting values."""
-        starts = {path: plain_value(values.value(path)) for path in values.space.names}
-        assert self.columns is not None
-        kernel = self._resolved(self.columns, starts).kernel
-        assert kernel is not None
-        variances = (None if term.outputscale is None else variance_of(values, term.outputscale) for term in self.terms)
-        pairs = zip(kernel.terms(), variances, strict=True)
-        return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
+        """Return the kernel with given hyperparameters as starting values.
 
-    def diagnosed(self, values: ParameterValues, rows: Rows | None, report: FitReport | None) -> Iterator[Warning]:
-        """Yield warnings about undetermined terms, and domains with parts without rows."""
-        assert self.columns is not None
-        known = {name: values.standardized(name).detach() for name in values.space.quantities}
-        terms = (*self.terms, *self.inputs.noise_terms)
-        yield from term_warnings(terms, self.columns, known)
-        if rows is not None and not is_read_in_blocks(rows):
-            yield from warnings_of_places(terms, self.columns, rows)
-        if report is not None and rows is not None:
-            yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
-        if report is not None:
-            yield from latent_warnings(values, self.terms, self.options.likelihood)
-            yield from misfit_warnings(report)
-        if report is not None and rows is not None and self.is_gaussian and self.schema is not None:
-            yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys, len(rows))
-
-    def identity(self) -> Iterator[str | Tensor]:
-        """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""
-        yield repr(self.options.kernel)
-        options = sorted(vars(self.options).items())
-        yield from (f"{name}={value!r}" for name, value in options if name not in ("priors", "time_limit"))
-        yield from identity_of(self.options.kernel.terms())
-        for member in self.other_members:
-            yield repr(member.weight)
-            yield from member.spec.identity()
-            yield member.values.flat()
+        Several outputs share output scales in standardized units.
+        """
+        numbers = {path: values.value(path).detach().tolist() for path in values.space.names}
+        starts = {path: tuple(number) if isinstance(number, list) else number for path, number in numbers.items()}
+        summands = []
+        for own, term in zip(self.terms, self._resolved(self.columns, starts).kernel.terms(), strict=True):
+            path, variance = own.outputscale, None
+            if path is not None:
+                variance = float(values.standardized(path) if values.value(path).ndim else values.value(path))
+            summands.append(replace(term, variance=variance))
+        return Sum(tuple(summands))
 
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
         """Return data of each term for its approximation, at values and a number of rows."""
-        assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
 
 
-def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
+def _over_rows(columns: ColumnSummary, rows: Rows) -> ColumnSummary:
+    """Return a summary with the range and the noise of rows."""
+    low, high = rows.ends
+    return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
+
+
+def _noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
     """Return the specification of the logarithm of the noise, or None.
 
     It is on the columns of the function. Its bases have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None
-    assert spec.schema is not None
     terms = bind(kernel.terms(), spec.schema.column_of)
     return ModelSpec(spec.options.changed(kernel=kernel), spec.schema, kernel, terms, spec.columns)
-
-
-def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
-    """Return a specification with the schema of a table, or of the first one of a source, or with new levels."""
-    known, levels = spec.schema, spec.options.indicators
-    if known is not None:
-        schema = known.extended(table) if source is None else with_all_levels(known, source, levels, is_new=False)
-        return _with_levels(spec, schema)
-    keys = open_keys(table, spec.options.kernel)
-    kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
-    of_noise = noise_kernel(spec.options.likelihood, kernel, keys)
-    terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
-    schema = Schema.fit(requests_of(terms), table)
-    if source is not None:
-        schema = with_all_levels(schema, source, levels, is_new=True)
-    spec = replace(spec, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
-    return replace(spec, noise_process=noise_spec(spec, of_noise))
-
-
-def _with_levels(spec: S, schema: Schema) -> S:
-    """Return a specification with more levels.
-
-    Raises:
-        InvalidArgumentError: If a term has hyperparameters for each level.
-    """
-    assert spec.columns is not None
-    sizes = tuple(column.num_levels for column in schema.columns)
-    if sizes == spec.columns.num_levels:
-        return spec
-    columns = replace(spec.columns, num_levels=sizes)
-    before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
-    grown = next((path for path, parameter in after.items() if parameter.start.shape != before[path].start.shape), None)
-    if grown is not None:
-        raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
-    noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    others = tuple(replace(member, spec=_with_levels(cast(S, member.spec), schema)) for member in spec.other_members)
-    return replace(spec, schema=schema, columns=columns, noise_process=noise, other_members=others)
 
 
 def restored(
@@ -457,12 +832,7 @@ def restored(
     """
     terms = bind(kernel.terms(), schema.column_of)
     spec = ModelSpec(options, schema, kernel, terms, columns)
-    return replace(spec, noise_process=noise_spec(spec, noise))._with_paths()
-
-
-def _paths_of(spec: ModelSpec) -> list[str]:
-    """Return the dotted names of the hyperparameters of the terms, and of the noise if it is one number."""
-    return [*spec.inputs.quantities(), *(variance.name for variance in spec.variances)]
+    return replace(spec, noise_process=_noise_spec(spec, noise)).with_paths()
 
 
 def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:

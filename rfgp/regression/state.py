@@ -1,9 +1,9 @@
-"""The immutable state of a model: rows under a prior at given hyperparameters."""
+"""The immutable state of a model: rows under a prior at given hyperparameters, and states made from others."""
 
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -11,48 +11,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp import random, solvers
+from rfgp import errors, solvers
+from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
-from rfgp.counts import check_count, counted
-from rfgp.errors import (
-    ConstantTargetWarning,
-    DataError,
-    InvalidArgumentError,
-    NotFittedError,
-    OutlierWarning,
-    arguments,
-)
-from rfgp.inference import sites
+from rfgp.columns import ColumnKind
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError, NotFittedError, arguments
+from rfgp.inference import mixture, sites
 from rfgp.inference.distributions import (
     Distribution,
     InputBlocks,
     LatentDistribution,
     MarginalDistribution,
     ResultCache,
-    prior_kernel,
-)
-from rfgp.inference.mixture import (
-    MixtureDistribution,
-    MixtureInference,
-    MixturePosterior,
-    MixturePrediction,
-    latent_distribution,
-    saved_tensors,
-    tensors_by_prefix,
 )
 from rfgp.inference.observed import LeaveOneOut, observations
-from rfgp.inference.prediction import NO_OBSERVED_DERIVATIVE, Prediction
+from rfgp.inference.prediction import NO_OBSERVED_DERIVATIVE, NO_OBSERVED_INTEGRAL, Prediction
 from rfgp.inference.scales import PointScales, ScaleModel
+from rfgp.kernels import Sum
+from rfgp.kernels.role import hyperparameters_of
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.limits import limits
 from rfgp.messages import listed
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
-from rfgp.regression.spec import ModelSpec, inference_of, priors_of
+from rfgp.regression.inputs import sampled
+from rfgp.regression.spec import ModelSpec, by_process, check_blocks, inference_of, mean_and_noise, priors_of
 from rfgp.rows import (
     ArrayRows,
     Chunk,
     DataSummary,
+    JoinedRows,
     Rows,
     SourceInputs,
     TrainingData,
@@ -61,12 +50,14 @@ from rfgp.rows import (
     in_memory,
     is_numpy_input,
     is_read_in_blocks,
+    parts_of,
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat, constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
-from rfgp.torch_context import with_torch_defaults
+from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, LowRankPosterior, evidence_bounds, update_gram
+from rfgp.solvers.onepass import SeriesPosterior
 
 # --- Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows ------------------------------
 
@@ -85,7 +76,7 @@ def summary_of(spec: ModelSpec, given: TrainingData) -> tuple[ModelSpec, DataSum
     Raises:
         DataError: If there are several outputs, or a target is not a valid observation.
     """
-    summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
+    summary, likelihood = spec.in_own_units(given.summary(spec.options.standardize)), spec.options.likelihood
     if spec.is_gaussian:
         return spec, summary
     targets = summary.targets
@@ -117,7 +108,7 @@ def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]
         spec: The specification.
         summary: The summary of the data.
     """
-    likelihood, keys = spec.options.likelihood, spec.inputs.numeric_columns
+    likelihood, keys = spec.options.likelihood, spec.numeric_columns
     has_units = spec.is_gaussian or likelihood.is_standardized
     for outliers in summary.outliers:
         if outliers.column not in keys if outliers.column is not None else not has_units:
@@ -125,7 +116,7 @@ def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]
         what = "y" if outliers.column is None else f"column {keys[outliers.column]!r}"
         robust = " or use likelihood='student-t'" if outliers.column is None and spec.is_gaussian else ""
         rows = [str(row) for row in outliers.rows]
-        yield OutlierWarning(
+        yield errors.OutlierWarning(
             f"The standard deviation of {what} should be at most {MAX_RATIO:g} robust scales (interquartile range / "
             f"1.35), got {outliers.deviation:.3g} with a robust scale of {outliers.scale:.3g}. Units and bounds come "
             f"from the robust scale. {counted(len(rows), 'row')} ({listed(rows)}; such as {outliers.extreme:.6g}) may "
@@ -147,26 +138,6 @@ def constant_targets(spec: ModelSpec, given: TrainingData) -> str | None:
     return constant_message(low, high, count)
 
 
-def check_targets_vary(spec: ModelSpec, given: TrainingData) -> None:
-    """Check that a fit knows the scale of its targets.
-
-    Counts and labels in memory may be constant, because they have a posterior at the starting values.
-
-    Args:
-        spec: The specification.
-        given: The training data as read, not standardized.
-
-    Raises:
-        DataError: If a target is constant. The message names its value, and its output if there are several.
-    """
-    message = constant_targets(spec, given)
-    if message is not None and not (spec.options.likelihood.is_discrete and given.source is None):
-        raise DataError(
-            f"{message}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
-            "given hyperparameters."
-        )
-
-
 def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
     """Yield a warning if counts or labels are constant, so that a fit keeps the starting values.
 
@@ -177,7 +148,7 @@ def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
     if spec.options.likelihood.is_discrete and not is_read_in_blocks(rows):
         message = constant_targets(spec, in_memory(rows, "a fit"))
         if message is not None:
-            yield ConstantTargetWarning(
+            yield errors.ConstantTargetWarning(
                 f"{message}, so that hyperparameters cannot be learned and keep their starting values. Check the "
                 f"column, or give other values by {arguments('start')}."
             )
@@ -229,7 +200,7 @@ def likelihood_quantities(spec: ModelSpec, summary: DataSummary) -> dict[str, Hy
     of_noise = {}
     noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(noise_spec.inputs.quantities())
+        of_noise = dict(noise_spec.quantities())
         bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
         scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
@@ -256,21 +227,6 @@ def latent_mean_and_likelihood(state: "GPState") -> tuple[Tensor, Likelihood, di
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
-def observed_inference(state: "GPState", rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from rows, with gradients if required.
-
-    Args:
-        state: The state of the model.
-        rows: The standardized rows.
-        warm_start: The start of the search for the posterior, from `Inference.warm_start`.
-    """
-    spec = state.spec
-    inference = inference_of(spec, rows)
-    assert inference is not None
-    priors = priors_of(spec, state.hyperparameters)
-    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), inference, warm_start)
-
-
 def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior with saved tensors.
 
@@ -282,11 +238,11 @@ def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Ten
     with torch.no_grad():
         if not spec.is_gaussian:
             return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
-        members, parts = spec.members(values), tensors_by_prefix(tensors)
+        members, parts = spec.members(values), mixture.tensors_by_prefix(tensors)
         if len(members) == 1:
             return solvers.restore(members[0].prior, tensors)
         posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
-        return MixturePosterior.from_members(members, posteriors)
+        return mixture.MixturePosterior.from_members(members, posteriors)
 
 
 def bound_likelihood(state: "GPState") -> Likelihood:
@@ -300,22 +256,6 @@ def bound_likelihood(state: "GPState") -> Likelihood:
         return likelihood.at(learned)
 
 
-def left_out_observations(state: "GPState", rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return leave-one-out distributions of observations, in user units. They are approximate unless Gaussian.
-
-    Args:
-        state: The state of the model.
-        rows: The data.
-        inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
-    """
-    with torch.no_grad():
-        observed, y = left_out_prediction(state, rows, inference)
-        # an average of models has the density of the normal distribution with its moments
-        is_normal = state.spec.is_gaussian and observed.scales is None
-        log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
-        return LeaveOneOut(observed.mean, observed.variance, log_prob)
-
-
 def left_out_prediction(
     state: "GPState", rows: Rows, inference: Inference | None = None
 ) -> tuple[Prediction, Tensor]:  # y (n,) or (n, k)
@@ -327,11 +267,8 @@ def left_out_prediction(
         inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
     """
     units = state.scaling.targets
-    location, scale, zero = (
-        units.location.double(),
-        units.scale.double(),
-        units.scale.new_zeros((), dtype=torch.float64),
-    )
+    location, scale = units.location.double(), units.scale.double()
+    zero = scale.new_zeros(())
     columns = [(block.targets, block.log_exposure()) for block in rows.blocks(2**16)]
     targets, offset = (torch.cat(column) for column in zip(*columns, strict=True))
     y = units.inverse(targets if scale.ndim else targets[:, 0])
@@ -350,8 +287,8 @@ def left_out_prediction(
     prediction = Prediction(latents[0], location, scale, *last)
     if len(members) > 1:
         zeros, weights = [zero] * len(members), [member.weight for member in members]
-        mixture = MixtureDistribution(latents, weights, [zero[None]] * len(members), zeros)
-        prediction = MixturePrediction(mixture, location, scale, *last)
+        average = mixture.MixtureDistribution(latents, weights, [zero[None]] * len(members), zeros)
+        prediction = mixture.MixturePrediction(average, location, scale, *last)
     if state.scale_model is None:
         return prediction, y
     model = state.scale_model
@@ -387,7 +324,7 @@ def space_of(spec: ModelSpec, summary: DataSummary, approximation: str | None) -
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
-    quantities = dict(spec.inputs.quantities())
+    quantities = dict(spec.quantities())
     variance, narrow = ((deviation**2 / unit).mean() for deviation in (summary.deviation, summary.narrow))
     for name, quantity in quantities.items():
         if quantity.is_variance:
@@ -485,11 +422,6 @@ class GPState:
             "save it with data=True."
         )
 
-    @property
-    def inference(self) -> str | None:
-        """The posterior approximation, "laplace" or "variational", or None if it is exact."""
-        return None if self.rows is None else inference_of(self.spec, self.rows)
-
     def prior(self) -> Prior:
         """Return the prior at these hyperparameters, with their gradients."""
         return self.spec.prior(self.hyperparameters)
@@ -502,10 +434,13 @@ class GPState:
             warm_start: The warm start of the same rows at similar hyperparameters. The default is empty.
         """
         if not self.spec.is_gaussian:
-            return observed_inference(self, rows, warm_start)
+            priors, inference = priors_of(self.spec, self.hyperparameters), inference_of(self.spec, rows) or ""
+            return sites.infer(priors, rows, *latent_mean_and_likelihood(self), inference, warm_start)
         members = self.spec.members(self.hyperparameters)
         if len(members) > 1:
-            return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
+            return mixture.MixtureInference(
+                members, lambda member: solver_for(member.prior, rows, member.mean, member.noise)
+            )
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -552,7 +487,7 @@ class GPState:
         """The posterior, or None if it has not been computed yet."""
         return vars(self).get("posterior", self.given)
 
-    def latent(self, inputs: Tensor | InputBlocks) -> LatentDistribution | MixtureDistribution:
+    def latent(self, inputs: Tensor | InputBlocks) -> LatentDistribution | mixture.MixtureDistribution:
         """Return the distribution of the standardized latent function at points given the rows, without its mean.
 
         Args:
@@ -561,15 +496,27 @@ class GPState:
         Raises:
             NotFittedError: If there are neither rows nor a posterior.
         """
-        return latent_distribution(self.posterior, inputs, self.spec.options.memory)
+        return mixture.latent_distribution(self.posterior, inputs, self.spec.options.memory)
 
-    def leave_one_out(self) -> LeaveOneOut:
+    def leave_one_out(self, rows: Rows | None = None, inference: Inference | None = None) -> LeaveOneOut:
         """Return the leave-one-out distributions of observations, in the user's units.
+
+        They are approximate unless the likelihood is Gaussian.
+
+        Args:
+            rows: The data. If None, those of the state.
+            inference: The inference from these rows under a likelihood that is not Gaussian. If None, it is computed.
 
         Raises:
             NotFittedError: If there are no rows.
         """
-        return left_out_observations(self, self.require_rows(purpose="leave_one_out"))
+        rows = self.require_rows(purpose="leave_one_out") if rows is None else rows
+        with torch.no_grad():
+            observed, y = left_out_prediction(self, rows, inference)
+            # an average of models has the density of the normal distribution with its moments
+            is_normal = self.spec.is_gaussian and observed.scales is None
+            log_prob = Prediction.log_prob(observed, y) if is_normal else observed.log_prob(y)
+            return LeaveOneOut(observed.mean, observed.variance, log_prob)
 
     # --- predictions -----------------------------------------------------------------------------
 
@@ -582,17 +529,8 @@ class GPState:
         Raises:
             DataError: If the inputs do not match the training data.
         """
-        inputs, output_format = self.spec.inputs.read(X)
+        inputs, output_format = self.spec.read(X)
         return self.scaling.standardize(inputs), output_format
-
-    def predict(self, X: Any, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at inputs.
-
-        Args:
-            X: The inputs.
-            derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
-        """
-        return self.predict_at(*self.points_or_blocks(X), derivative)
 
     def points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
         """Return standardized inputs (n, d), in blocks if X is a source, and their output format.
@@ -604,54 +542,8 @@ class GPState:
         if source is None:
             return self.points(X)
         like = self.scaling.targets.scale.new_empty(0)
-        inputs = SourceInputs(self.spec.inputs.coded(source), self.scaling)
+        inputs = SourceInputs(self.spec.coded(source), self.scaling)
         return inputs, OutputFormat(not isinstance(X, Tensor), like)
-
-    def predict_at(self, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at standardized inputs.
-
-        Args:
-            inputs: The standardized inputs, (n, d) or in blocks.
-            output_format: The type of the results.
-            derivative: As for `predict`.
-        """
-        prediction = predicted(self, inputs, output_format)
-        return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
-
-    def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw s posterior functions, which map inputs to values (s, n) or (s, n, k).
-
-        Args:
-            num_samples: The number s of draws.
-            seed: The random seed. If None, the system's entropy is used.
-
-        Raises:
-            InvalidArgumentError: If `num_samples` is not a positive integer, or the posterior cannot draw functions.
-        """
-        num_samples = check_count("num_samples", num_samples)
-        generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
-        mean, scale, _ = _units(self)
-        with torch.no_grad():
-            drawn = self.posterior.sample_functions(num_samples, generator)
-
-        @with_torch_defaults()
-        def functions(X: Any) -> Any:
-            inputs, output_format = self.points(X)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
-                values = mean + scale * drawn(inputs)
-            values = (values if mean.ndim else values[..., 0]).to(output_format.like)
-            return values.cpu().numpy() if output_format.is_numpy else values
-
-        return functions
-
-    def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance at X in the user's units, (n, n) or (n, n, k)."""
-        inputs, _ = self.points(X)
-        members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
-        memory = self.spec.options.memory
-        first, *others = (member.weight * prior_kernel(member.prior, inputs, memory) for member in members)
-        kernel: Tensor = sum(others, start=first)
-        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def __repr__(self) -> str:
         return f"GPState({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
@@ -661,7 +553,7 @@ class GPState:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**state, "given": None if self.given is None else saved_tensors(self.given)}
+        return {**state, "given": None if self.given is None else mixture.saved_tensors(self.given)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -686,22 +578,26 @@ def begin(spec: ModelSpec, data: Chunk, *, is_fit: bool = False) -> GPState:
         OutlierWarning: If the unit of a column or of the targets comes from its robust scale.
     """
     spec, data = spec.with_data(data)
-    given = read_training(spec.inputs, data, spec.options.seed)
+    given = read_training(spec, data, spec.options.seed)
     del data  # its columns are copies
-    if is_fit:
-        check_targets_vary(spec, given)
+    constant, likelihood = constant_targets(spec, given), spec.options.likelihood
+    has_posterior = likelihood.is_discrete and given.source is None  # at the starting values
+    if is_fit and constant is not None and not has_posterior:
+        raise DataError(
+            f"{constant}; there is nothing to learn. Check the column, or call condition(X, y) for the posterior at "
+            "given hyperparameters."
+        )
     spec, summary = summary_of(spec, given)
     for warning in outlier_warnings(spec, summary):
         warnings.warn(warning, stacklevel=4)
-    spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
-    state, constant = initial_state(spec, summary, rows), constant_targets(spec, given)
-    if constant is not None and (spec.is_gaussian or spec.options.likelihood.is_standardized):
+    state = initial_state(spec, summary, rows)
+    if constant is not None and (spec.is_gaussian or likelihood.is_standardized):
         unknown = [variance.name for variance in state.spec.variances if variance.name not in state.spec.options.starts]
         if unknown:
             message = f"{constant}, so that its scale is unknown. Give {arguments('start')} for {', '.join(unknown)}."
-            warnings.warn(ConstantTargetWarning(message), stacklevel=4)
+            warnings.warn(errors.ConstantTargetWarning(message), stacklevel=4)
     return state
 
 
@@ -736,80 +632,509 @@ def at_starting_values(state: GPState, spec: ModelSpec) -> GPState:
     """
     given = in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood")
     spec, summary = summary_of(spec, given)
-    spec, summary = spec.with_data_summary(summary)
     return initial_state(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Prediction:
-    """Return the posterior of the latent function at standardized inputs.
+def predicted(state: GPState, inputs: Any, output_format: OutputFormat, derivative: Any = None) -> Prediction:
+    """Return the posterior of the latent function, or of its derivative in a column, at standardized inputs.
 
     Args:
         state: The model state.
-        inputs: The standardized inputs.
+        inputs: The standardized inputs, (n, d) or in blocks.
         output_format: The type of the results.
+        derivative: The key of a column of numbers. If None, the function itself.
+
+    Raises:
+        InvalidArgumentError: If there is no such column, or no derivative in it.
     """
-    mean, scale, noise = _units(state)
+    spec, values = state.spec, state.hyperparameters
+    with torch.no_grad():
+        mean, scale = values.value("mean").double(), state.scaling.targets.scale.double()
+        noise = spec.observation_noise(values) if spec.is_gaussian else mean.new_zeros(())
     latent: Distribution = state.latent(inputs)
-    likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
-    of_observations = (
-        None if likelihood is None else partial(observations, likelihood=likelihood, is_per_unit=state.has_exposures)
-    )
     scales = None
+    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
+    more: dict[str, Any] = {"is_small": is_small}
+    if not spec.is_gaussian:
+        options: dict[str, Any] = {"likelihood": bound_likelihood(state), "is_per_unit": state.has_exposures}
+        more["of_observations"] = partial(observations, **options)
     if state.scale_model is not None:
         with torch.no_grad():
-            center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
-            own_noise = state.hyperparameters.standardized("noise").double()
-        scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
+            center = values.standardized("mean").reshape(-1)[0].double()
+            own_noise = values.standardized("noise").double()
+        more["scales"] = scales = PointScales(state.scale_model, latent, inputs, center, own_noise)
         latent = scales.scaled()
     parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
-    is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
-    more: dict[str, Any] = {"of_observations": of_observations, "is_small": is_small, "scales": scales}
-    kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
-    return kind(*parts, **more)
+    kind = mixture.MixturePrediction if isinstance(latent, mixture.MixtureDistribution) else Prediction
+    prediction = kind(*parts, **more)
+    return prediction if derivative is None else _differentiated(prediction, state, derivative)
 
 
-def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the index of a column of numbers, and its unit, 0-d.
-
-    Raises:
-        InvalidArgumentError: If there is no such column of numbers.
-    """
-    maps = state.scaling.inputs
-    assert maps is not None
-    index = state.spec.inputs.column_index(key)
-    return index, maps.scale[index]
-
-
-def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Prediction:
-    """Return the posterior of the derivative of the latent function in a column.
-
-    Args:
-        prediction: The posterior of the function.
-        column: The index of the column.
-        unit: The standardized unit of the column in the user's units, 0-d.
+def _differentiated(prediction: Prediction, state: GPState, key: Any) -> Prediction:
+    """Return the posterior of the derivative of the latent function in a column of numbers.
 
     Raises:
-        InvalidArgumentError: If there are several processes, or the function has no derivative.
+        InvalidArgumentError: If there is no such column, there are several processes, or the function has no
+            derivative.
     """
+    column, maps = state.spec.schema.column_of(key, ColumnKind.NUMBER), state.scaling.inputs
     latent = prediction.unscaled.latent
-    if not isinstance(latent, LatentDistribution):
+    if not isinstance(latent, LatentDistribution) or maps is None:
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
-    return dataclasses.replace(
+    return replace(
         prediction,
         latent=latent.differentiated(column),
         location=torch.zeros_like(prediction.location),
-        scale=prediction.scale / unit.double(),
+        scale=prediction.scale / maps.scale[column].double(),
         of_observations=NO_OBSERVED_DERIVATIVE,
         scales=None,
     )
 
 
-def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and scale of the targets, and the standardized noise."""
+# --- Integrals of the latent function over boxes, in the user's units ------------------------------------------------
+
+
+def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
+    """Return the joint distribution of integrals of the latent function over m boxes.
+
+    Args:
+        state: The state of the model.
+        low: The lower corners, (m, d).
+        high: The upper corners, (m, d).
+        columns: The keys of the columns to integrate over. If None, those in which some corners differ.
+
+    Raises:
+        DataError: If the corners do not match the data or each other.
+        InvalidArgumentError: If there is no such column of numbers, or a box has too many lengthscales.
+    """
+    (first, output_format), (last, _) = state.points(low), state.points(high)
+    maps = state.scaling.inputs
+    if first.shape != last.shape or maps is None:
+        raise DataError(
+            f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
+            "each box."
+        )
+    indices = _places(state.spec, first, last, columns)
+    priors = [member.prior for member in state.spec.members(state.hyperparameters)]
+    nodes, weights = mixture.box_rule(priors, torch.stack([first, last], dim=1), indices)
+    prediction = predicted(state, nodes.flatten(0, 1), output_format).unscaled
+    shift, unit = (prediction.location / prediction.scale).reshape(-1), maps.scale.double()[list(indices)].prod()
+    return replace(
+        prediction,
+        latent=mixture.integrals(prediction.latent, unit * weights, shift),
+        location=0 * prediction.location,
+        of_observations=NO_OBSERVED_INTEGRAL,
+    )
+
+
+def _places(spec: ModelSpec, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
+    """Return the indices of the columns over which boxes with corners (m, D) extend.
+
+    Raises:
+        DataError: If corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: If there is no such column of numbers.
+    """
+    numbers, differ = spec.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
+    if columns is None:
+        indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
+    else:
+        given = [columns] if isinstance(columns, str | int) else columns
+        indices = [*dict.fromkeys(spec.schema.column_of(key, ColumnKind.NUMBER) for key in given)]
+    if not indices and not differ:
+        raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
+    other = next((index for index in differ if index not in indices), None)
+    if other is not None:
+        row, column = int((low[:, other] != high[:, other]).nonzero()[0]), "a column of levels or places"
+        raise DataError(
+            "low and high must agree in columns that are not integrated over, got two values in "
+            f"{repr(numbers[other]) if other in numbers else column} of row {row}. Give one box for each value."
+        )
+    wrong = (low > high)[:, indices].nonzero()
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise InvalidArgumentError(
+            f"low must be at most high, got a larger one in the column {numbers[indices[column]]!r} of row {row}. "
+            "Exchange the two."
+        )
+    return tuple(indices)
+
+
+# --- States with other rows: new ones, additional ones, or fewer -----------------------------------------------------
+
+
+def conditioned(state: GPState, data: Chunk) -> GPState:
+    """Return a state with other data.
+
+    Rows of a source are processed immediately, because the source may be unavailable later.
+
+    Args:
+        state: The state of the model.
+        data: The data that replace the present ones.
+
+    Raises:
+        DataError: If the data cannot be used. The message names the row and the column.
+    """
+    (spec, data), scaling = state.spec.with_data(data), state.scaling
+    rows = read_training(spec, data, spec.options.seed, 1).rows(scaling)
+    check_rows(spec, rows)
+    spec = spec.extended_to_range(state.hyperparameters, rows)
+    changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
+    scales = _with_weights(state, rows)
+    return solved_if_read(
+        state.replace(**changes, scale_model=scales, has_forgotten=False, has_exposures=has_exposures(spec, rows))
+    )
+
+
+def extended(state: GPState, data: Chunk) -> GPState:
+    """Return a state with additional data.
+
+    If the present posterior can be updated without the old rows, only the new rows are read.
+
+    Args:
+        state: The state of the model.
+        data: The additional data.
+
+    Raises:
+        DataError: If the data cannot be used. The message names the row and the column.
+        NotFittedError: If the old rows are needed but not known.
+    """
+    posterior = state.present_posterior if state.spec.is_gaussian else None
+    posterior = posterior if posterior is not None and posterior.can_update else None
+    weights = None if state.scale_model is None else state.scale_model.row_weights
+    posterior = posterior if weights is None else None
+    spec, data = state.spec.with_data(data)
+    posterior = posterior if spec is state.spec else None  # new levels add weights
+    if posterior is None:
+        state.require_rows(purpose="update")
+    more = read_training(spec, data, spec.options.seed, 1).rows(state.scaling)
+    check_rows(spec, more)
+    if posterior is not None and _needs_all(state, posterior, more):
+        posterior, _ = None, state.require_rows(purpose="new rows outside the range of the old ones")
+    grown = None if posterior is None else _updated(state, posterior, more)
+    rows = None if state.rows is None else JoinedRows([*parts_of(state.rows), more])
+    count = state.num_observations + len(more)
+    spec = spec if rows is None or grown is not None else spec.extended_to_range(state.hyperparameters, rows)
+    exposed = state.has_exposures or has_exposures(spec, more)
+    scales = _with_weights(state, more)
+    if scales is not None and scales.row_weights is not None and weights is not None:
+        scales = dataclasses.replace(scales, row_weights=torch.cat([weights, scales.row_weights]))
+    changes = {"spec": spec, "rows": rows, "given": grown, "num_observations": count, "scale_model": scales}
+    new = state.replace(**changes, has_exposures=exposed)
+    return new if isinstance(more, ArrayRows) else solved_if_read(new)
+
+
+def reduced(state: GPState, data: Chunk) -> GPState:
+    """Return a state without some of its rows, by subtraction of sums over them.
+
+    The new state stores no rows.
+
+    Args:
+        state: The state of the model.
+        data: The rows to remove.
+
+    Raises:
+        DataError: If the data cannot be used, or no rows would remain.
+        InvalidArgumentError: If the posterior has no sums over rows.
+    """
+    posterior = state.posterior if state.spec.is_gaussian else None
+    if not (isinstance(posterior, SeriesPosterior) and posterior.can_update):
+        raise InvalidArgumentError(
+            "forget requires a Gaussian likelihood and fixed features in all terms, some by EquispacedFourier(), got "
+            "another model. Call condition(X, y) with the remaining rows."
+        )
+    spec, data = state.spec.with_data(data)
+    rows = read_training(spec, data, spec.options.seed, 1).rows(state.scaling)
+    check_rows(spec, rows)
+    count = state.num_observations - len(rows)
+    left = posterior.with_rows(rows, sign=-1)
+    return state.replace(rows=None, given=left, num_observations=count, has_forgotten=True)
+
+
+def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:
+    """Return the model of scales, with weights of new rows by the present prediction if the old ones have weights."""
+    model = state.scale_model
+    if model is None or model.row_weights is None or is_read_in_blocks(rows):
+        return None if model is None else dataclasses.replace(model, row_weights=None, row_nodes=None)
+    block = gathered(rows)
     with torch.no_grad():
-        mean = state.hyperparameters.value("mean").double()
-        normal = state.spec.is_gaussian
-        noise = state.spec.observation_noise(state.hyperparameters) if normal else mean.new_zeros(())
-    return mean, state.scaling.targets.scale.double(), noise
+        prediction = predicted(state, block.inputs, OutputFormat(False, block.targets.new_empty(0)))
+        shares, means, variances = prediction.scales.members()
+        mean, variance = shares @ means, shares @ variances
+        weights = model.weights_of(block.targets[:, 0].double().cpu(), block.inputs.cpu(), mean, variance)
+        return dataclasses.replace(model, row_weights=weights, row_nodes=None)
+
+
+MANY = 4
+"""The growth factor of the number of rows after which an update recomputes lattices, if the old rows are known."""
+
+
+def _needs_all(state: GPState, posterior: Posterior, rows: Rows) -> bool:
+    """Return whether lattices do not cover the new rows, so that all are needed."""
+    if not isinstance(posterior, SeriesPosterior):
+        return False
+    if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
+        return True
+    before = state.num_observations
+    return state.rows is not None and before + len(rows) > MANY * before
+
+
+def solved_if_read(state: GPState) -> GPState:
+    """Return a state, with its posterior if rows are read in blocks.
+
+    Args:
+        state: The state of the model. The source of its rows may disappear.
+
+    Raises:
+        InvalidArgumentError: If rows are read in blocks, and a term needs them in memory.
+    """
+    if state.rows is None or not is_read_in_blocks(state.rows):
+        return state
+    check_blocks(state.spec, state.hyperparameters, state.rows)
+    return state.replace(given=state.posterior)
+
+
+def _updated(state: GPState, posterior: Posterior, more: Rows) -> Posterior:
+    """Return the posterior with additional rows."""
+    if isinstance(posterior, SeriesPosterior):
+        return posterior.with_rows(more)
+    assert isinstance(posterior, LowRankPosterior)
+    with torch.no_grad():
+        model = LinearModel(state.prior().dense, more, *mean_and_noise(state.hyperparameters))
+        return update_gram(model, posterior)[0]
+
+
+# --- Specifications with other approximations or bases ---------------------------------------------------------------
+
+
+def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
+    """Return the parts of bases that a fit may learn, by dotted name.
+
+    Args:
+        spec: The specification.
+
+    Returns:
+        Frequencies (m, d) and inducing points (m, d) by dotted name.
+    """
+    learnable = {path: tensor for term in spec.term_priors for path, tensor in term.learnable.items()}
+    return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
+
+
+def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
+    """Return the specification with other parts (...) of bases, by dotted name.
+
+    Args:
+        spec: The specification.
+        basis: The parts (...) that change, as `learnable_basis` returns them.
+    """
+    noise = None if spec.noise_process is None else with_learned(spec.noise_process, basis)
+    return replace(spec, term_priors=tuple(term.with_learned(basis) for term in spec.term_priors), noise_process=noise)
+
+
+def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
+    """Return dotted names of variances that together scale the whole prior, or none.
+
+    Args:
+        spec: The specification.
+    """
+    paths: list[str] = []
+    for term in spec.terms:
+        prefixes = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
+        if term.outputscale is None and len(prefixes) != 1:
+            return ()
+        paths.append(f"{prefixes[0]}variance" if term.outputscale is None else term.outputscale)
+    return tuple(dict.fromkeys(paths))
+
+
+def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
+    """Return the dotted name of the variance of each weight block of a prior.
+
+    Names are in the order of blocks. There are none if blocks share a variance.
+
+    Args:
+        spec: The specification.
+        prior: The prior.
+    """
+    paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
+    names = [block.name for block in prior.weights]
+    is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)
+    has_all = is_own and all(block.variance is not None for block in prior.weights)
+    return [paths[name] for name in names] if has_all else []
+
+
+def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
+    """Return the specification of some terms, with their approximations and bases.
+
+    Args:
+        spec: The specification.
+        names: The names of the terms.
+    """
+    pairs = [pair for pair in zip(spec.terms, spec.term_priors, strict=True) if pair[0].name in names]
+    terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
+    used = {term.name: spec.approximations[term.name] for term in terms}
+    kernel = Sum(tuple(term.term for term in terms))
+    return replace(spec, kernel=kernel, terms=terms, term_priors=priors, approximations=used)
+
+
+def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
+    """Return the specification with the bases of another one, by the names of terms.
+
+    Args:
+        spec: The specification.
+        other: The specification whose bases are used.
+    """
+    priors = {term.name: prior for term, prior in zip(other.terms, other.term_priors, strict=True)}
+    pairs = zip(spec.terms, spec.term_priors, strict=True)
+    return replace(spec, term_priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
+
+
+def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
+    """Return those hyperparameters that belong to the terms of a specification.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters, of more terms.
+    """
+    kept = {*hyperparameters_of(spec.terms, spec.columns), *(term.outputscale for term in spec.terms)}
+    kept |= {name for name in values.space.quantities if "." not in name}
+    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in kept}
+    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in kept or name == "mean"}
+    space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
+    return ParameterValues(space, {name: values.raw[name] for name in space.names})
+
+
+def data_summary(state: GPState) -> DataSummary:
+    """Return the data summary of a state without the targets, for another model.
+
+    Args:
+        state: The state of the model.
+    """
+    mean = state.hyperparameters.space.mean
+    return DataSummary(state.scaling, mean.location, mean.scale, mean.scale, mean.location)
+
+
+# --- Averages of the posteriors of several models of the same rows ---------------------------------------------------
+
+Share = tuple[float, GPState]
+"""The weight of a model in an average, and the model."""
+
+
+def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
+    """Return the average of models, all conditioned on the rows of the first one.
+
+    Args:
+        state: The model with the largest weight.
+        weight: Its weight. All weights sum to one.
+        others: Weights and other models with the same columns and scaling, fitted to some of these rows.
+    """
+    shared: dict[str, Any] = {"schema": state.spec.schema, "columns": state.spec.columns}
+    members = tuple(
+        mixture.Member(
+            share,
+            replace(member.spec, **shared, weight=1.0, other_members=()),
+            member.hyperparameters.detached(),
+        )
+        for share, member in others
+    )
+    return state.replace(spec=replace(state.spec, weight=weight, other_members=members))
+
+
+def parts_of_average(state: GPState) -> list[Share]:
+    """Return the models of an average, each with its weight and posterior.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
+    members = state.spec.members(state.hyperparameters)
+    if len(members) == 1:
+        return [(1.0, state)]
+    posterior, shares = state.present_posterior, list[Share]()
+    for number, member in enumerate(members):
+        given = posterior.members[number] if isinstance(posterior, mixture.MixturePosterior) else None
+        changes = {"spec": member.spec, "hyperparameters": member.values, "given": given}
+        shares.append((member.weight, state.replace(**changes)))
+    return shares
+
+
+def largest(state: GPState) -> GPState:
+    """Return the model with the largest weight in an average, or a single model.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
+    return parts_of_average(state)[0][1]
+
+
+def approximated(state: GPState, approximation: Any) -> GPState:
+    """Return a state with other approximations.
+
+    Only the model with the largest weight of an average remains.
+
+    Args:
+        state: The state, with its rows.
+        approximation: An approximation, or a dict by the names of terms.
+
+    Raises:
+        NotFittedError: If there are no rows.
+        InvalidArgumentError: If the name of a term is unknown, or a term does not support an approximation.
+    """
+    rows, first = state.require_rows(purpose="with_approximation"), largest(state)
+    spec, values = with_rows(first.spec, rows), first.hyperparameters
+    data, noise = spec.term_data(values, len(rows)), spec.noise_process
+    of_noise = noise.term_data(values, len(rows)) if noise else []
+    for_function, for_noise = by_process(approximation, data, of_noise)
+    chosen = assign(for_function, data, spec.approximations)
+    chosen |= assign(for_noise, of_noise, noise.approximations) if noise else {}
+    spec = spec.with_approximations(chosen, values, len(rows))
+    return first.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
+
+
+def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
+    """Return a specification with a sample of rows, which a loaded one lacks.
+
+    Args:
+        spec: The specification.
+        rows: The rows.
+    """
+    if len(spec.columns.sample):
+        return spec
+    noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
+    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed).inputs.detach())
+    return replace(spec, columns=columns, noise_process=noise)
+
+
+# --- Bounds on the log marginal likelihood of the exact kernel -------------------------------------------------------
+
+
+def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
+    """Return bounds on the log marginal likelihood of the exact kernel, in user units.
+
+    Args:
+        state: The state of the model, with rows.
+
+    Raises:
+        NotFittedError: If there are no rows.
+        InvalidArgumentError: If the likelihood is not Gaussian, or a term has no bounds.
+    """
+    spec, rows = state.spec, state.require_rows(purpose="evidence_bounds")
+    if not spec.is_gaussian:
+        raise InvalidArgumentError(
+            f"evidence_bounds requires a Gaussian likelihood, got {spec.options.likelihood!r}. Compare "
+            "log_marginal_likelihood() with that of exact() on some of the rows."
+        )
+    pairs = zip(spec.terms, spec.term_priors, strict=True)
+    bounding = {term.name: spec.approximations[term.name].vfe_counterpart(prior) for term, prior in pairs}
+    kept = tuple(prior for prior in bounding.values() if prior is not None)
+    values = state.hyperparameters.detached()
+    prior = replace(spec, term_priors=kept).prior(values)
+    wrong = [name for name, prior in bounding.items() if prior is None]
+    wrong += [name for block in prior.blocks if block not in prior.weights for name in block.names]
+    if wrong:
+        raise InvalidArgumentError(
+            "evidence_bounds requires inducing points, or exact terms of finitely many functions, got "
+            f"{spec.approximations[wrong[0]]!r} for the term {wrong[0]!r}. Use "
+            "with_approximation(rfgp.InducingPoints())."
+        )
+    model = LinearModel(prior.dense, rows, *mean_and_noise(values))
+    return evidence_bounds(model, state.scaling.targets.log_jacobian(rows.count))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp.models.gp import GP
 from rfgp.palette import COLORS
+from rfgp.regression.state import predicted
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.rows import gathered, is_read_in_blocks
@@ -50,8 +51,8 @@ def _pictures(model: GP) -> Iterator[Block]:
         return
     inputs = gathered(state.rows).inputs
     inputs = inputs[torch.from_numpy(figures.thin(len(inputs), _POINTS))]
-    observed: Any = state.predict_at(inputs, OutputFormat(True, torch.empty(0, dtype=torch.float64))).observed()
-    deviations, maps, keys = np.asarray(observed.std), state.scaling.inputs, state.spec.inputs.numeric_columns
+    observed: Any = predicted(state, inputs, OutputFormat(True, torch.empty(0, dtype=torch.float64))).observed()
+    deviations, maps, keys = np.asarray(observed.std), state.scaling.inputs, state.spec.numeric_columns
     arguments = {"the predicted mean": np.asarray(observed.mean)}
     if maps is not None:
         columns = maps.inverse(inputs.detach()).double().cpu().numpy()

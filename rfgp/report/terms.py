@@ -3,8 +3,8 @@
 from rfgp.counts import counted
 from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale, effects_of, scale_of
 from rfgp.effects.variables import CATEGORY
-from rfgp.models.fitted import TermReport
 from rfgp.models.gp import GP
+from rfgp.regression.diagnostics import TermReport
 from rfgp.report import figures
 from rfgp.report.effect_figures import effect_figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text

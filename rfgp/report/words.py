@@ -16,7 +16,7 @@ from rfgp.effects.variables import CATEGORY, DATE, NUMBER, as_dates
 from rfgp.likelihoods import Bernoulli
 from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 from rfgp.regression import FitReport
-from rfgp.regression.calibration import MAX_LEFT_OUT
+from rfgp.regression.report import MAX_LEFT_OUT
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study

@@ -3,6 +3,7 @@
 Other models of an average have these and their hyperparameters, and share the columns and objects.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.role import constants_of, of_prefix
 from rfgp.parameters import ParameterValues
 from rfgp.regression import Member
-from rfgp.regression.changes import check_average, check_shares
 from rfgp.regression.spec import ModelSpec, restored
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
@@ -30,6 +30,8 @@ from rfgp.scaling import Scaling
 
 NOISE = "noise."
 """The prefix of the tensors of the noise, if it has its own kernel."""
+ROUNDING = 1e-9
+"""The tolerance for the sum of the weights of an average."""
 MEMBERS = "members."
 """The prefix of the tensors of other models in an average, before their number."""
 
@@ -160,18 +162,27 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     Raises:
         InvalidArgumentError: If the weights are invalid, or a model cannot be in an average.
     """
-    check_average(spec, columns.scaling)
     others = list[Member]()
     for number, entry in enumerate(average["members"]):
         member_tensors = part(tensors, f"{MEMBERS}{number}.")
         member_spec = _model(entry["options"], member_tensors, columns)
-        check_average(member_spec, columns.scaling)
         known = part(member_tensors, "hyperparameters.")
         values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec)
         check_levels(member_spec, values)
         others.append(Member(entry["weight"], member_spec, values))
-    check_shares([average["weight"], *(member.weight for member in others)])
+    _check_average(
+        [spec, *(member.spec for member in others)], [average["weight"], *(m.weight for m in others)], columns
+    )
     return replace(spec, weight=average["weight"], other_members=tuple(others))
+
+
+def _check_average(specs: Sequence[ModelSpec], weights: Sequence[Any], columns: _Columns) -> None:
+    """Check the models of an average, and that their weights are positive and sum to one."""
+    are_positive = all(isinstance(weight, float) and weight > 0 for weight in weights)
+    if len(weights) < 2 or not are_positive or not abs(math.fsum(weights) - 1) <= ROUNDING:
+        raise ValueError(f"the weights of an average must be positive and sum to one, got {weights}")
+    if not all(spec.is_gaussian for spec in specs) or columns.scaling.targets.scale.numel() > 1:
+        raise ValueError("averages must have a Gaussian likelihood and one output")
 
 
 def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) -> ModelSpec:
@@ -230,7 +241,7 @@ def _with_draws(spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors,
     """Return the specification with its approximations and draws."""
     assert spec.columns is not None
     constants_of(spec.terms, spec.columns)  # checks origins and levels
-    quantities = spec.inputs.quantities()
+    quantities = spec.quantities()
     values = {name: quantity.start for name, quantity in quantities.items()}
     values |= {variance.name: torch.ones((), dtype=torch.float64) for variance in spec.variances}
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]
@@ -255,7 +266,7 @@ def check_levels(spec: ModelSpec, values: ParameterValues) -> None:
         ValueError: If the levels of a term have none.
     """
     assert spec.columns is not None
-    terms = (*spec.terms, *spec.inputs.noise_terms)
+    terms = spec.terms_with_noise
     known = {name: values.standardized(name) for name in values.space.quantities}
     known |= constants_of(terms, spec.columns)
     for term in terms:

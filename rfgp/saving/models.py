@@ -178,7 +178,7 @@ def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> Row
     _check_inputs(inputs, targets, scaling)
     if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():
         raise ValueError("the data must have the outputs of the model")
-    spec.inputs.check(inputs)
+    spec.check(inputs)
     noise, weight = (
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
@@ -203,7 +203,7 @@ def _check_posterior(posterior: Posterior, given: Tensors, state: GPState) -> No
     for name, tensor in tensors.items():
         if name.rpartition(".")[2] == "inputs":
             _check_inputs(tensor, range(state.num_observations), state.scaling)
-            state.spec.inputs.check(tensor)
+            state.spec.check(tensor)
         elif tuple(tensor.shape) != expected[name] or tensor.dtype != torch.float64:
             raise ValueError(
                 f"predictor.{name} must be {expected[name]}, got {tensor.dtype} of shape {tuple(tensor.shape)}"

@@ -15,7 +15,7 @@ from rfgp.likelihoods import Gaussian
 from rfgp.limits import limits
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
 from rfgp.regression import Budget
-from rfgp.regression.options import ModelOptions
+from rfgp.regression.spec import ModelOptions
 
 MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""

@@ -27,8 +27,7 @@ from rfgp.inference.distributions import MarginalMixture
 from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel, members_of, scaled_mixture
 from rfgp.limits import limits
 from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.changes import largest
-from rfgp.regression.state import at_starting_values, left_out_prediction
+from rfgp.regression.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
@@ -423,7 +422,7 @@ def with_noise(
         return state, report
     left_out, name = scored
     assert spec.schema is not None
-    numeric, seed = list(spec.inputs.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
+    numeric, seed = list(spec.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
     resolution = resolution_of(left_out.targets)
     choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
     if choice.is_accepted:

@@ -11,8 +11,8 @@ from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
-from rfgp.regression.changes import averaged
 from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
+from rfgp.regression.state import averaged
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.kernels import fit_kernels

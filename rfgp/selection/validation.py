@@ -28,8 +28,7 @@ from rfgp.fitting.context import observation_log_prob, of_observations
 from rfgp.limits import limits
 from rfgp.local import nearest
 from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
-from rfgp.regression.changes import data_summary
-from rfgp.regression.state import left_out_observations, predicted
+from rfgp.regression.state import data_summary, predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import Candidate
@@ -311,7 +310,7 @@ class Validation:
     def _left_out(self, state: GPState) -> ScoredRows:
         """Return the standardized log densities of each row given all others, and the moments."""
         if not state.spec.is_gaussian:
-            return _as_standardized(state, left_out_observations(state, self.rows).log_prob), None
+            return _as_standardized(state, state.leave_one_out(self.rows).log_prob), None
         noise = state.hyperparameters.standardized("noise").double()
         left_out = state.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return _with_moments(self.rows, *of_observations(left_out, self.rows, noise))
