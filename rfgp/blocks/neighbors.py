@@ -251,111 +251,43 @@ class VecchiaBlock(LatentBlock):
         rows = self.read(a).double()
         return torch.stack([kernel.diagonal(rows) for kernel in self.kernels]).sum(0)
 
+    def jitter(self, x: Tensor) -> Tensor:
+        """Return the noise (n,) of latent values at rows (n, D), without gradients. It bounds their weights."""
+        return JITTER * self.diagonal(x).detach()
+
     def latent_root(
         self,
         x: Tensor,  # (n, D)
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> LatentRoot:
-        """Return the root L of the prior covariance L L^T at ordered rows, without noise.
+        """Return the root L of the prior covariance L L^T at ordered rows, without noise and without gradients.
 
         Args:
             x: The rows.
             pattern: The neighbors of the rows.
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
-        return LatentRoot(self.root_entries(x, JITTER * self.diagonal(x).detach(), pattern, phi).numpy(), pattern)
+        with torch.no_grad():
+            return LatentRoot(self.process(x, phi).root_entries(self.jitter(x), pattern).numpy(), pattern)
 
-    def inverse_factor(
+    def process(
         self,
         x: Tensor,  # (n, D)
-        noise: Tensor,  # (n,)
-        pattern: EntryPattern,  # (r, n)
-        phi: Tensor,  # (n, F)
-    ) -> Tensor:  # (nnz,)
-        """Return the entries (nnz,) of the sparse inverse factor V of g + noise.
-
-        Args:
-            x: The rows.
-            noise: The noise variance of each row.
-            pattern: The neighbors of each row, with the row itself as the last.
-            phi: The features of the weights whose residual the block is. Otherwise not used.
-        """
-        return self._process(x, phi).inverse_factor(noise, pattern)
-
-    def latent_factor(
-        self,
-        x: Tensor,  # (n, D)
-        pattern: SparsityPattern,  # (n, n)
-        phi: Tensor,  # (n, F)
-    ) -> Tensor:  # (nnz,)
-        """Return the entries (nnz,) of the sparse inverse factor of g.
-
-        A jitter is added to g.
-
-        Args:
-            x: The rows, (n, D).
-            pattern: The neighbors of each row, with the row itself as the last.
-            phi: The features of the weights whose residual the block is. Otherwise not used.
-        """
-        return self.inverse_factor(x, JITTER * self.diagonal(x).detach(), pattern, phi)
-
-    def log_prob(
-        self,
-        x: Tensor,  # (n, D)
-        noise: Tensor,  # (n,)
-        residual: Tensor,  # (n, k)
-        output_weights: Tensor,  # (k,)
-        pattern: EntryPattern,  # (r, n)
-    ) -> Tensor | None:
-        """Return the log density of g + noise, with its gradient, by one pass over the rows.
-
-        Args:
-            x: The rows.
-            noise: The noise variance of each row.
-            residual: The observations of g + noise.
-            output_weights: The weight of each output.
-            pattern: The neighbors of each row, with the row itself as the last.
-
-        Returns:
-            The log density, 0-d, or None without compiled loops and for the residual of features.
-        """
-        if self.kind is None or self.is_residual:
-            return None
-        return self._stationary(self.kind, x, x[:, :0]).log_prob(noise, residual, output_weights, pattern)
-
-    def root_entries(
-        self,
-        x: Tensor,  # (n, D)
-        noise: Tensor,  # (n,)
-        pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
         flags: Tensor | None = None,  # (n, T)
-    ) -> Tensor:  # (nnz,)
-        """Return the weights of the neighbors of rows, then their conditional deviations without noise.
+    ) -> StationaryProcess | BatchedProcess:
+        """Return g at ordered rows, which computes entries of sparse factors.
 
         Args:
             x: The rows.
-            noise: The noise variance of each row as a neighbor.
-            pattern: The neighbors of each row, with the row itself as the last.
             phi: The features of the weights whose residual the block is. Otherwise not used.
             flags: Whether each term is in the values of each row. If None, all are.
         """
-        with torch.no_grad():
-            return self._process(x, phi, flags).root_entries(noise, pattern)
-
-    def _stationary(self, kind: str, x: Tensor, phi: Tensor) -> StationaryProcess:
-        """Return the process at rows (n, D), without a part of features (n, F), for compiled loops."""
-        lengthscale, variance = (parameter.double() for parameter in self.parameters)
-        return StationaryProcess(columns_of(x, self.columns), lengthscale, variance, KINDS[kind], phi)
-
-    def _process(self, x: Tensor, phi: Tensor, flags: Tensor | None = None) -> StationaryProcess | BatchedProcess:
-        """Return the process at rows (n, D) with features (n, F).
-
-        Each row is the sum of the terms with a flag (n, T).
-        """
         if self.kind is not None:
-            return self._stationary(self.kind, x, phi if self.is_residual else phi[:, :0])
+            lengthscale, variance = (parameter.double() for parameter in self.parameters)
+            explained = phi if self.is_residual else phi[:, :0]
+            return StationaryProcess(columns_of(x, self.columns), lengthscale, variance, KINDS[self.kind], explained)
         inputs = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:

@@ -299,7 +299,9 @@ def _conditioned(
     pattern = pattern_of(indices, count + np.arange(len(points)), count + len(points))
     both, no_noise = torch.cat([x[used].double(), points.double()]), torch.zeros(len(points), dtype=torch.float64)
     phi, flags = explained_features(prior, both), torch.cat([flags[used], predicted])
-    entries = block.root_entries(both, torch.cat([noise[used].double(), no_noise]), pattern, phi, flags).numpy()
+    with torch.no_grad():
+        process, noise = block.process(both, phi, flags), torch.cat([noise[used].double(), no_noise])
+        entries = process.root_entries(noise, pattern).numpy()
     is_weight = np.ones(len(entries), dtype=bool)
     is_weight[pattern.indptr[1:] - 1] = False
     starts = np.concatenate([[0], is_neighbor.sum(1).cumsum()])
@@ -419,7 +421,8 @@ class NeighborsField(MarkovField):
         """Return the entries (nnz,) of V at parameters (p,), for a variance of 1."""
         prior = self._process.prior(values)
         phi = explained_features(prior, self.positions)
-        return neighbors_of(prior).latent_factor(self.positions, self._neighbors, phi)
+        block = neighbors_of(prior)
+        return block.process(self.positions, phi).inverse_factor(block.jitter(self.positions), self._neighbors)
 
     def inverse_root(
         self,

@@ -47,7 +47,7 @@ from rfgp.blocks.precision import solved_forms
 from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.linalg import covariance_root
-from rfgp.local import spatial_blocks, used, whitened, whitened_transpose
+from rfgp.local import StationaryProcess, spatial_blocks, used, whitened, whitened_transpose
 from rfgp.rows import Block
 from rfgp.solvers.bordered.solver import (
     BorderedProjection,
@@ -114,7 +114,7 @@ class Whitener:
             pattern: The neighbors of each row, with the row itself as the last.
         """
         columns = explained_columns(prior, phi)
-        return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, columns), pattern)
+        return cls(neighbors_of(prior).process(x, columns).inverse_factor(noise, pattern), pattern)
 
     def times(self, dense: Tensor) -> Tensor:
         """Return V B, (r, c), float64.
@@ -553,9 +553,9 @@ class WhitenedSolver(Solver):
         """Return the log marginal likelihood, 0-d."""
         white = self._white
         if not white.blocks and not white.phi.shape[1] and self._prior.wants_gradients:
-            rows, block = self._rows, neighbors_of(self._prior)
-            value = block.log_prob(rows.inputs, self._noise, self._residual, rows.output_weights, self._pattern)
-            if value is not None:
+            rows, process = self._rows, neighbors_of(self._prior).process(self._rows.inputs, white.phi)
+            if isinstance(process, StationaryProcess):
+                value = process.log_prob(self._noise, self._residual, rows.output_weights, self._pattern)
                 return value + self._other_terms
         of_fields = [tensor.double() for block in white.blocks for tensor in (block.values, block.variance)]
         value = with_gradient(self._value, white.projector.values, *white.whitened, *of_fields)

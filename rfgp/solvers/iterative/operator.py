@@ -444,7 +444,8 @@ class CGOperator:
         Args:
             v: The vectors v, (n, p).
         """
-        return v + self.covariance_times(v / self.deviation[:, None]) / self.deviation[:, None]
+        scale = 1 / self.deviation[:, None]
+        return torch.addcmul(v, self.covariance_times(v * scale), scale)
 
     def solve(self, right: Tensor, tolerance: float, max_iterations: int = MAX_ITERATIONS) -> Tensor:
         """Return C^-1 right, (n, p).

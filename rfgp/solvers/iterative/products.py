@@ -108,7 +108,7 @@ class Term(Matrix):
         Args:
             u: The vectors u, (columns, p).
         """
-        return self.scale * u
+        return u if self.scale == 1.0 else self.scale * u
 
     def t_latent(self, z: Tensor) -> Tensor:
         """Return R^T z, (columns, p).
@@ -116,7 +116,7 @@ class Term(Matrix):
         Args:
             z: The vectors z, (N, p).
         """
-        return self.scale * z
+        return z if self.scale == 1.0 else self.scale * z
 
     def latent_covariance(self, z: Tensor) -> Tensor:
         """Return R R^T z, (N, p).
@@ -554,15 +554,15 @@ class WalkTerm(Term):
         self.matrix = Sparse(self._features.matrix())
         self._used = torch.from_numpy(np.flatnonzero(np.bincount(self.matrix.matrix.indices)))
         self.num_columns = len(self._used)
-        self._compact = Sparse(self.matrix.matrix[:, self._used.numpy()])
+        self._root = Sparse(self.scale * self.matrix.matrix[:, self._used.numpy()])
 
     def times(self, u: Tensor) -> Tensor:
         """Return s phi u, (rows, p)."""
-        return self.scale * self._compact.times(u)
+        return self._root.times(u)
 
     def t_times(self, v: Tensor) -> Tensor:
         """Return s phi^T v, (columns, p)."""
-        return self.scale * self._compact.t_times(v)
+        return self._root.t_times(v)
 
     def sample_coordinates(self, standard: Tensor, seed: int) -> Tensor:
         """Return s u, (N, p), with u in single precision."""
