@@ -38,21 +38,23 @@ from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import OnePassSolver, has_lattices, residual_variance_of, scale_of
 
 SUBSET_FEATURES = 2000
-"""The maximum number of features of a term in the search on a subset."""
-SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
-"""The maximum number of rows, features and steps of the searches from several starts."""
+"""The maximum number of features of a term in the search on a subset, whose steps take F^3 operations."""
+SCREENED_ROWS, SCREENED_FEATURES = 4000, 600
+"""The maximum number of rows and features of the searches from several starts, a small part of the time of a fit."""
 MULTIPLIERS = (1.0, 1 / 4, 1 / 16, 1 / 64)
 """The factors of the usual starting lengthscales at which these searches start."""
 FIRST_STEPS, ROUNDS = 8, 6
-"""The maximum number of steps on one set of lattices while lengthscales change, and the maximum number of sets."""
+"""The maximum number of steps on one set of lattices while lengthscales change, and the maximum number of sets.
+
+Most searches on a set end after fewer steps."""
 MOVED = 0.15
-"""The change of the logarithm of a lengthscale at which lattices are rebuilt."""
+"""The change of the logarithm of a lengthscale at which lattices are rebuilt, below that of `SLACK`."""
 MIN_DEVIATION = 1e-150
-"""The prior standard deviation below which a weight is treated as constant in the hyperparameters."""
+"""The prior standard deviation below which a weight is treated as constant, so that its logarithm is finite."""
 MAX_LACKING = 0.1
 """The largest share of the variance that modes may omit after a short search, if it is not modeled as noise."""
 PASSES = 2
-"""The maximum number of passes over all rows."""
+"""The maximum number of passes over all rows. Lengthscales that move in the first pass need a second lattice."""
 
 
 def fit_lattices(
@@ -197,7 +199,7 @@ def with_best_start(fit: TermFit) -> TermFit:
         if ends and fit.plan.is_over():
             break
         initial = with_lattices(fit.at(scaled(fit.values, names, multiplier)), len(rows), SCREENED_FEATURES)
-        end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
+        end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", FIRST_STEPS)
         value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
         ends.append((-math.inf if lacks_modes(end) else value, end))
     best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]

@@ -349,11 +349,9 @@ ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
 
 Rough kernels would otherwise need periods several times as long, and as many more modes in each column."""
 SLACK = 1.25
-"""The factor by which lengthscales may change before a new lattice is planned."""
+"""The factor by which lengthscales may change before a new lattice is planned, which takes another pass over rows."""
 _MAX_DISTANCE = 1e4
-"""The largest distance in lengthscales in the search for a correlation."""
-_MAX_CELLS = 4_000_000
-"""The maximum number of points of a lattice that are ranked by their spectral density."""
+"""The largest distance in lengthscales in the search for a correlation, for tails that decay slowly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,11 +542,10 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 def _within(half_widths: Integers, most: int) -> Integers:
     """Return half-widths of a lattice of limited size.
 
-    It has at most `_MAX_CELLS` points, and at most 64 times the maximum number of features.
+    It has at most 64 times the maximum number of features, all of which are ranked by their spectral density.
     """
     widths = half_widths.copy()
-    cells = min(_MAX_CELLS, 64 * most)
-    while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
+    while np.prod(2.0 * widths + 1) > 64 * most and (widths > 1).any():
         widths = np.maximum(1, (widths * 0.9).astype(np.int64))
     return widths
 
@@ -558,7 +555,7 @@ def _within(half_widths: Integers, most: int) -> Integers:
 Complex = NDArray[np.complex128]
 
 PRECISION = 1e-13
-"""The relative error of a transform."""
+"""The relative error of a transform, near that of rounding: sums are subtracted from each other, as by `forget`."""
 
 
 def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]) -> Complex:
@@ -689,11 +686,12 @@ class LatticeDesign:
         missing = (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
         if inputs is None:
             return missing
-        out, rows = missing.repeat(len(inputs)), self.is_outside(inputs).nonzero()[:, 0]
-        if len(rows):
-            slopes = input_derivatives(lambda x: self.features(x, *parameters), inputs[rows], column)
-            out[rows] = (total - slopes.square().sum(1)).clamp_min(0)
-        return out
+
+        def beyond(x: Tensor) -> Tensor:
+            slopes = input_derivatives(lambda z: self.features(z, *parameters), x, column)
+            return (total - slopes.square().sum(1)).clamp_min(0)
+
+        return self._with_outside(inputs, missing.expand(len(inputs)), beyond)
 
     def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, n) of the derivative of r in a column, 0 for points in the box.
@@ -731,12 +729,9 @@ class LatticeDesign:
             x: The rows, (n, D). Outside the box, f is conditioned on its values at near points of the box.
             parameters: The hyperparameters in the order of `names`.
         """
-        points, outside = self.lattice.columns(x), self.is_outside(x).nonzero()[:, 0]
-        out = self.modes.features(points)
-        if len(outside):
-            conditioned = self._conditioned(points[outside], parameters, self.modes.features)
-            out = out.index_put((outside,), conditioned)
-        return out * self.scale(*parameters)
+        inside = self.fixed_features(x)
+        phi = self._with_outside(x, inside, lambda rows: self._conditioned(rows, parameters, self.modes.features))
+        return phi * self.scale(*parameters)
 
     def is_outside(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) are outside the box, (n,).
@@ -745,6 +740,11 @@ class LatticeDesign:
             x: The rows, (n, D).
         """
         return ~self.lattice.contains(self.lattice.columns(x).detach())
+
+    def _with_outside(self, x: Tensor, inside: Tensor, outside: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return values (n, ...) of rows (n, D): those given for rows in the box, and a function of the others."""
+        rows = self.is_outside(x).nonzero()[:, 0]
+        return inside.index_put((rows,), outside(x[rows])) if len(rows) else inside
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of features and missing modes at rows (n, D).
@@ -755,8 +755,8 @@ class LatticeDesign:
             x: The rows, (n, D).
             parameters: The hyperparameters in the order of `names`.
         """
-        out, rows = self.variance(*parameters).expand(len(x)), self.is_outside(x).nonzero()[:, 0]
-        return out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1)) if len(rows) else out
+        inside = self.variance(*parameters).expand(len(x))
+        return self._with_outside(x, inside, lambda rows: self.features(rows, *parameters).square().sum(1))
 
     def between(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of r between rows a (n, D) and b (m, D) outside the box.
@@ -790,12 +790,12 @@ class LatticeDesign:
             functions: Maps points (n, d) to the values of the functions, (n, F).
             parameters: The hyperparameters.
         """
-        points, outside = self.lattice.columns(x), self.is_outside(x).nonzero()[:, 0]
-        if not len(outside):
-            return torch.zeros_like(functions(points))
-        rows = points[outside]
-        residual = functions(rows) - self._conditioned(rows, parameters, functions)
-        return residual.new_zeros(len(points), residual.shape[1]).index_put((outside,), residual)
+        none = functions(self.lattice.columns(x[:0]))
+
+        def residual(rows: Tensor) -> Tensor:
+            return functions(self.lattice.columns(rows)) - self._conditioned(rows, parameters, functions)
+
+        return self._with_outside(x, none.new_zeros(len(x), none.shape[1]), residual)
 
     def kernel(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the exact kernel (n, m) between rows a (n, D) and b (m, D).
@@ -819,13 +819,11 @@ class LatticeDesign:
         """The logarithm of the volume of a cell of the lattice."""
         return sum(map(math.log, self.lattice.spacing))
 
-    def _conditioned(
-        self, points: Tensor, parameters: tuple[Tensor, ...], functions: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """Return W phi(U) at points (n, d) outside the box, (n, F), for functions phi."""
+    def _conditioned(self, x: Tensor, parameters: tuple[Tensor, ...], functions: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return W phi(U) at rows (n, D) outside the box, (n, F), for functions phi."""
         values = self._values(parameters)
         parts = []
-        for chunk in torch.split(points, _CHUNK):
+        for chunk in torch.split(self.lattice.columns(x), _CHUNK):
             near = _near(self.lattice, chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
             inner = self.product.kernel(near, near, values)
             factor = _factors(inner)
@@ -840,7 +838,8 @@ class LatticeDesign:
 
 
 _CHUNK = 64
-"""The number of points outside the box whose conditional features are computed at once."""
+"""The number of points outside the box whose conditional features are computed at once. In three columns each has
+covariances of 125 points."""
 
 
 def _near(lattice: Lattice, points: Tensor, lengthscales: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ from rfgp.torch_context import Recent
 # --- Products of real features on lattices, and series of such products ----------------------------------------------
 
 _ENTRIES = 2**20
-"""The maximum number of entries of a covariance whose products are in memory at once, 64 MiB of indices and values."""
+"""The maximum number of entries of a covariance whose products are in memory at once, about 100 MB."""
 
 
 def real_projections(sums: Complex, modes: Modes) -> Floats:
@@ -146,7 +146,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
 # --- Sums over rows for designs without hyperparameters, in one pass -------------------------------------------------
 
 BLOCK_ROWS = 2**18
-"""The number of rows of a block, if all designs are lattices, so that its transforms take 10 MB a column."""
+"""The number of rows of a block, if all designs are lattices, so that the strengths of a transform take 4 MB."""
 ENTRIES = 2**22
 """The maximum number of entries of dense features of a block, 32 MB."""
 MAX_JOINT = 3
