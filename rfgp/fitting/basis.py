@@ -48,7 +48,7 @@ def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
 def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, FitReport]:
     """Fit with fixed frequencies, after an outcome of learning or None."""
     if not fit.free:
-        return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", True, outcome)
+        return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", outcome)
     fit, reports, words = grow(fit)
     if outcome is not None:
         if outcome.frequencies is not None:
@@ -59,8 +59,7 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
         words = f"{words}; {outcome.report.message}"
     fit, reports = learn_basis(fit, reports, fixed=learned_frequencies(fit))
-    words = message_of(reports, words)
-    return solve_scales_and_condition(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
+    return solve_scales_and_condition(fit, reports, message_of(reports, words), outcome)
 
 
 def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -74,7 +73,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     if is_over and outcome.frequencies is None:
         fit = fit.at(outcome.values)
     if (is_over or fit.plan.fixed_also_compared) and outcome.frequencies is None:
-        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.report.message, False, outcome)
+        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.report.message, outcome)
     entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
     is_sure = (
         is_over
@@ -89,7 +88,7 @@ def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) ->
     assert outcome.frequencies is not None
     learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
     reports = [*earlier, outcome.initial_report]
-    return solve_scales_and_condition(learned, reports, outcome.report.message, False, outcome)
+    return solve_scales_and_condition(learned, reports, outcome.report.message, outcome)
 
 
 def _learned(fit: TermFit) -> Outcome:

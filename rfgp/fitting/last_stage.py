@@ -28,8 +28,8 @@ _FEW_NEIGHBORS = 20
 """The minimum number of rows for a correlation of neighbors' errors."""
 
 
-_FEWEST = 50
-"""The minimum number of rows for a test of outliers. With fewer its rate of false alarms is larger."""
+FEWEST_CHECKED = 50
+"""The minimum number of rows for a test of outliers or of dispersion. With fewer its rate of false alarms is larger."""
 FALSE_ALARM = 1e-4
 """The probability that errors of well-specified data are called outliers."""
 
@@ -55,7 +55,7 @@ CHECKED_ROWS = 2000
 
 
 def solve_scales_and_condition(
-    fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
+    fit: TermFit, reports: list[FitReport], words: str, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
     """Solve for noise and variances on all rows, and compute the posterior.
 
@@ -63,14 +63,13 @@ def solve_scales_and_condition(
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
-        is_done: Whether the last search was on all rows.
         outcome: The outcome of learning frequencies. If None, learning was not tried.
 
     Returns:
         The state with its posterior, and the report.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
-    fit, inference = _solved(fit, reports, is_done, learned)
+    fit, inference = _solved(fit, reports, learned)
     converged = not reports or (reports[-1] if learned is None else learned.report).converged
     message = (f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark
     report = FitReport(converged, 0, 0, math.nan, message, _at_bounds(fit))
@@ -125,10 +124,9 @@ def conditioned(
     return state.replace(given=inference.posterior()), report
 
 
-def _solved(
-    fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
-) -> tuple[TermFit, Inference]:
-    """Find noise and variances on all rows; return the fit and its inference."""
+def _solved(fit: TermFit, reports: list[FitReport], learned: Outcome | None) -> tuple[TermFit, Inference]:
+    """Find noise and variances on all rows, unless the last search was on these; return the fit and its inference."""
+    is_done = any(stage.rows == len(fit.rows) for report in reports[-1:] for stage in report.stages[-1:])
     names = variance_paths(fit.spec) or tuple(scale for term in fit.spec.terms if (scale := term.outputscale))
     free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
     solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
@@ -229,7 +227,7 @@ def outliers_of(
         (3, 7)
     """
     e = errors.detach().cpu()
-    if e.shape[1] != 1 or len(e) < _FEWEST or not bool(torch.isfinite(e).all()):
+    if e.shape[1] != 1 or len(e) < FEWEST_CHECKED or not bool(torch.isfinite(e).all()):
         return ()
     low, middle, high = torch.quantile(e[:CHECKED_ROWS, 0], e.new_tensor([0.25, 0.5, 0.75]))
     limit = -float(torch.special.ndtri(torch.tensor(0.5 * FALSE_ALARM / len(e), dtype=torch.float64)))

@@ -34,7 +34,7 @@ from rfgp.fitting.maximize import (
     not_searched,
 )
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
-from rfgp.fitting.subsets import learn_basis, with_renewed_basis
+from rfgp.fitting.subsets import TOLERANCE, learn_basis, with_renewed_basis
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
 from rfgp.local import used
@@ -52,8 +52,6 @@ FIRST_ROWS = 2**10
 FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
 """The number of searches before starts are compared, and the log variance of weak features in variances of the
 targets."""
-MAX_RENEWALS = 3
-"""The maximum number of times that inducing points are selected again on the same rows."""
 
 MAX_ROWS_SHARED_NEIGHBORS = 2**12
 """The maximum number of rows of a search in which rows share neighbors. Up to twice as many rows are all used."""
@@ -199,7 +197,7 @@ class NeighborFit(TermFit):
         plan = self.plan
         if not is_last:
             plan = replace(plan, iteration_limit=min(ITERATIONS_PER_ROUND, plan.max_iterations))
-        held, tolerance = self.of_features if alone else (), max(MIN_GAIN / objective.count, 1e-7)
+        held, tolerance = self.of_features if alone else (), max(MIN_GAIN / objective.count, TOLERANCE)
         has_few_features = self.num_features <= FEW_FEATURES
         with in_one_thread(has_few_features):  # most time goes into loops over rows, which have their own threads
             values, report = maximize(
@@ -313,9 +311,7 @@ def _search(begin: NeighborFit) -> SearchEnd:
     is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_continued
     if is_residual:
         least = MIN_ROUND_GAIN * fit.size
-        fit, reports = with_renewed_basis(
-            fit, reports, lambda other: other.search(", points selected again"), least, MAX_RENEWALS
-        )
+        fit, reports = with_renewed_basis(fit, reports, lambda other: other.search(", points selected again"), least)
     elif is_multistart and fit.of_features:
         other, more = _from_neighbors_alone(begin, reports[-1].log_marginal_likelihood)
         if other is not None and _is_better((other, more[-1]), (fit, reports[-1])):

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.last_stage import conditioned
+from rfgp.fitting.last_stage import FEWEST_CHECKED, conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
+from rfgp.fitting.starts import SCREENED_ROWS
 from rfgp.fitting.subsets import fit_coarsely, grow, learn_basis, message_of
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
@@ -39,8 +40,6 @@ MAX_ROWS = 10_000
 represent."""
 CLASS_ROWS = 800
 """The maximum number of rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
-COMPARED_ROWS = 500
-"""The number of rows on which starts are compared before the ELBO is maximized."""
 CLASS_GAIN = 1e-4
 """The smallest gain of an iteration on the ELBO for several classes, in nats a row.
 
@@ -50,10 +49,6 @@ LATTICE_ROWS = 2000
 """The number of rows above which the search on lattices is that under a Gaussian likelihood."""
 
 Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
-
-
-_FEWEST = 50
-"""The minimum number of rows for a test of dispersion. With fewer its rate of false alarms is larger."""
 
 
 def dispersion_of(
@@ -166,7 +161,7 @@ def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport]
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
-        fit, report = fit_coarsely(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
+        fit, report = fit_coarsely(fit, len(rows), SCREENED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
         return fit.state, [report], fit.state.infer(rows)
     cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)
@@ -213,7 +208,7 @@ def _with_posterior_and_report(
         return state, report
     predicted = state.leave_one_out(rows, inference)
     report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
-    if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= _FEWEST:
+    if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= FEWEST_CHECKED:
         size, zscore = dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
         report = replace(report, mean_squared_zscore=size, dispersion_zscore=zscore)
     return state, report

@@ -50,7 +50,7 @@ OTHER_MULTIPLIERS = (*FIELD_MULTIPLIERS, 16.0, 32.0)
 """The multipliers that are compared with the end of a search from parameters that the user gave."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
-_ROUNDED = 6
+ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
 
@@ -183,7 +183,7 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
     totals = _of_multipliers(fit, rows, scale_profile_likelihood)
     if not totals or (fit.prior.dense.has_residual and max(totals.values()) <= _min_likelihood(fit, rows)):
         return [1.0]
-    return sorted(totals, key=lambda multiplier: (round(totals[multiplier], _ROUNDED), multiplier), reverse=True)
+    return sorted(totals, key=lambda multiplier: (round(totals[multiplier], ROUNDED), multiplier), reverse=True)
 
 
 def _of_multipliers(fit: TermFit, rows: Block, likelihood_of: LikelihoodOf) -> dict[float, float]:
@@ -215,7 +215,7 @@ def with_dense_start(fit: TermFit) -> TermFit:
     if not totals:
         return fit
     least = _min_likelihood(fit, some)
-    best = max(STARTS, key=lambda multiplier: (round(totals[multiplier], _ROUNDED), multiplier))
+    best = max(STARTS, key=lambda multiplier: (round(totals[multiplier], ROUNDED), multiplier))
     gain = max(totals[1.0] - least + MIN_ADVANTAGE, 0.0)
     is_clear = totals[best] > least + ADVANTAGE_FACTOR * gain
     initial = fit.at(start_from_multiplier(fit, best if is_clear else 1.0, noise_profile_likelihood))

@@ -25,7 +25,7 @@ from rfgp.fitting.context import TermFit, in_search_precision
 from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
+from rfgp.fitting.starts import ROUNDED, SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
 from rfgp.limits import limits
 from rfgp.regression import FitReport
 from rfgp.regression.diagnostics import degrees_of_freedom
@@ -48,8 +48,6 @@ _STAGE, BASIS_ROWS = "basis too", 2**14
 """The name of the search for a basis and hyperparameters together, and the maximum number of its rows."""
 ROUNDS = 3
 """The maximum number of times that a basis is renewed on one subset."""
-ROUNDED = 6
-"""The number of decimals, in nats, to which likelihoods are compared."""
 _COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
 """The smallest gain of an iteration in nats, first with the exact kernel and then with the features.
 
@@ -307,7 +305,6 @@ def with_renewed_basis(
     reports: list[FitReport],
     search: Callable[[F], tuple[F, FitReport]],
     least: float,
-    most: int = ROUNDS,
     divided: F | None = None,
 ) -> tuple[F, list[FitReport]]:
     """Renew the basis and search again, while the likelihood grows.
@@ -317,14 +314,13 @@ def with_renewed_basis(
         reports: The reports so far.
         search: Searches on the rows of the last search.
         least: The smallest gain in nats of a search after which the basis is renewed once more.
-        most: The most renewals.
         divided: The fit with features divided again, which is kept even if the likelihood does not grow. If None, they
             are not divided.
 
     Returns:
         The most likely fit, and the reports of all searches, its own report last.
     """
-    for number in range(most if reports[-1].stages else 0):
+    for number in range(ROUNDS if reports[-1].stages else 0):
         begin = fit if divided is None or number else divided
         other = fit if fit.plan.is_over() else begin.with_new_basis()
         if other.spec is fit.spec:

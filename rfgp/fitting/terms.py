@@ -6,7 +6,6 @@ from typing import cast
 
 import torch
 
-from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
@@ -198,7 +197,9 @@ def _stages_by_scoring(fit: TermFit, *, has_subset: bool = True) -> list[SearchS
             f"{limits().max_dense:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
-    first = [_subset(rows)] if has_subset and len(rows) >= 2 * FIRST_ROWS_BY_CG else []
+    first = (
+        [first_rows(fit.pool, fit.order, FIRST_ROWS_BY_CG)] if has_subset and len(rows) >= 2 * FIRST_ROWS_BY_CG else []
+    )
     return [SearchStage(some, _search_by_scoring) for some in (*first, rows)]
 
 
@@ -212,9 +213,3 @@ def _search_by_scoring(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
 
     values, report = AverageInformation(infer, rows, jacobian, fit.values, fit.plan, stage).run()
     return fit.at(values), report
-
-
-def _subset(rows: Block) -> Block:
-    """Return some random rows in their order, or all."""
-    order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
-    return first_rows(rows, order, FIRST_ROWS_BY_CG)
