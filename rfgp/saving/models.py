@@ -143,12 +143,12 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
 
 
 def _regression(header: Json, tensors: Tensors) -> GPState:
-    if header["columns"] is not None:
-        raise ValueError("the names of the columns must be those of the schema")
     scaling = _scaling(tensors)
     check_affine(scaling.targets)
     check_affine(scaling.inputs, least=0)
     spec = decode_spec(header["options"], tensors, scaling)
+    if header["columns"] is not None and (spec.schema is None or header["columns"] != spec.schema.keys):
+        raise ValueError("the names of the columns must be those of the schema")
     values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, spec)
     check_levels(spec, values)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, spec, header["data"])

@@ -20,7 +20,6 @@ from checks import assert_mean
 import graphs
 import rfgp
 from rfgp import kernels as k
-from rfgp.rows import Chunk
 from rfgp.rows.sources import summarize_source
 from rfgp.tables import CSV, Batches, Parquet
 from tests.support.refusals import refused
@@ -609,8 +608,8 @@ class Uneven:
     """A source with noise in its first block only."""
 
     def chunks(self):
-        yield Chunk(VALUES[:90], Y[:90], FRAME.noise[:90].to_numpy())
-        yield Chunk(VALUES[90:], Y[90:])
+        first, *others = Batches(pairs(90)).chunks()
+        yield from (first._replace(noise=FRAME.noise[:90].to_numpy()), *others)
 
 
 CHANGING = chain([ROWS] * 3, repeat(100))
