@@ -9,41 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
-from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
-from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
-from rfgp.errors import CacheWarning as CacheWarning
-from rfgp.errors import CheckpointError as CheckpointError
-from rfgp.errors import CheckpointWarning as CheckpointWarning
-from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
-from rfgp.errors import ConvergenceWarning as ConvergenceWarning
-from rfgp.errors import CouplingWarning as CouplingWarning
-from rfgp.errors import DataError as DataError
-from rfgp.errors import DataSavedWarning as DataSavedWarning
-from rfgp.errors import FileWriteError as FileWriteError
-from rfgp.errors import ForecastWarning as ForecastWarning
-from rfgp.errors import IdentifierWarning as IdentifierWarning
-from rfgp.errors import IndexColumnWarning as IndexColumnWarning
-from rfgp.errors import InvalidArgumentError as InvalidArgumentError
-from rfgp.errors import JitterWarning as JitterWarning
-from rfgp.errors import LatentVarianceWarning as LatentVarianceWarning
-from rfgp.errors import MissingDependencyError as MissingDependencyError
-from rfgp.errors import MissingFolderError as MissingFolderError
-from rfgp.errors import ModelFileError as ModelFileError
-from rfgp.errors import NewLevelWarning as NewLevelWarning
-from rfgp.errors import NotDifferentiableError as NotDifferentiableError
-from rfgp.errors import NotFittedError as NotFittedError
-from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
-from rfgp.errors import OutlierWarning as OutlierWarning
-from rfgp.errors import OverdispersionWarning as OverdispersionWarning
-from rfgp.errors import OverfittingWarning as OverfittingWarning
-from rfgp.errors import PackageClashError as PackageClashError
-from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
-from rfgp.errors import RfgpError as RfgpError
-from rfgp.errors import RfgpWarning as RfgpWarning
-from rfgp.errors import SolverError as SolverError
-from rfgp.errors import TermWarning as TermWarning
-from rfgp.errors import UnderfittingWarning as UnderfittingWarning
-from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
+from rfgp.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from rfgp import attention as attention
@@ -93,77 +59,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "GP",
-    "BaselineNotBeatenWarning",
-    "BooleanTargetWarning",
-    "CacheWarning",
-    "Chebyshev",
-    "CheckpointError",
-    "CheckpointWarning",
-    "ConstantTargetWarning",
-    "ConvergenceWarning",
-    "CouplingWarning",
-    "DataError",
-    "DataSavedWarning",
-    "EquispacedFourier",
-    "Exact",
-    "ExactGP",
-    "FileWriteError",
-    "ForecastWarning",
-    "IdentifierWarning",
-    "IndexColumnWarning",
-    "InducingPoints",
-    "InvalidArgumentError",
-    "JitterWarning",
-    "LatentVarianceWarning",
-    "LogNormal",
-    "MeasuredFeatures",
-    "MissingDependencyError",
-    "MissingFolderError",
-    "ModelFileError",
-    "NewLevelWarning",
-    "NotDifferentiableError",
-    "NotFittedError",
-    "NotPositiveDefiniteError",
-    "OutlierWarning",
-    "OverdispersionWarning",
-    "OverfittingWarning",
-    "PackageClashError",
-    "PoorFeaturesWarning",
-    "Prediction",
-    "RandomFeatures",
-    "RandomWalks",
-    "RationalPrecision",
-    "RfgpError",
-    "RfgpWarning",
-    "SolverError",
-    "SparsePrecision",
-    "SparseSpectrumGP",
-    "Taylor",
-    "TermWarning",
-    "TruncatedSpectrum",
-    "UnderfittingWarning",
-    "VarianceStarvationWarning",
-    "Vecchia",
-    "couplings",
-    "errors",
-    "features",
-    "kernels",
-    "learn",
-    "likelihoods",
-    "load",
-    "metrics",
-    "spectra",
-    "theory",
-]  # the names of `import *`; optional modules and graph models are imported by name
-
 _HOMES = {
-    "TruncatedSpectrum": "rfgp.approximations",
-    "Taylor": "rfgp.approximations",
-    "MeasuredFeatures": "rfgp.approximations",
-    "RationalPrecision": "rfgp.approximations",
-    "RandomWalks": "rfgp.approximations",
+    "load": "rfgp.loading",
     "Chebyshev": "rfgp.approximations",
     "EquispacedFourier": "rfgp.approximations",
     "Exact": "rfgp.approximations",
@@ -171,39 +68,32 @@ _HOMES = {
     "GP": "rfgp.models.gp",
     "GraphGP": "rfgp.models.graph",
     "InducingPoints": "rfgp.approximations",
-    "MeshGP": "rfgp.models.graph",
-    "RoadGP": "rfgp.models.graph",
     "LogNormal": "rfgp.inference.prediction",
+    "MeasuredFeatures": "rfgp.approximations",
+    "MeshGP": "rfgp.models.graph",
     "Prediction": "rfgp.inference.prediction",
     "RandomFeatures": "rfgp.approximations",
+    "RandomWalks": "rfgp.approximations",
+    "RationalPrecision": "rfgp.approximations",
+    "RoadGP": "rfgp.models.graph",
     "SparsePrecision": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
+    "Taylor": "rfgp.approximations",
+    "TruncatedSpectrum": "rfgp.approximations",
     "Vecchia": "rfgp.approximations",
-    "load": "rfgp.loading",
 }
-_RIM = (
-    "attention",
-    "botorch",
-    "compare",
-    "dask",
-    "datasets",
-    "fields",
-    "gpytorch",
-    "lengthscales",
-    "plotting",
-    "priors",
-    "report",
-    "sampling",
-    "sklearn",
-    "testing",
-)
+"""The modules of classes and functions that are imported on first use."""
+_CORE = ("couplings", "features", "kernels", "learn", "likelihoods", "metrics", "spectra", "theory")
+_RIM = ("attention", "botorch", "compare", "dask", "datasets", "fields", "gpytorch", "report", "sklearn")
+_TOOLS = ("lengthscales", "plotting", "priors", "sampling", "tables", "testing")
+
+__all__ = [*errors.__all__, *_HOMES, *_CORE, "errors"]
 
 
 def __getattr__(name: str) -> Any:
     """Import a class or a module on first use."""
     if name in _HOMES:
-        found = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = found
+        found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return found
     if name == "__version__":
         from importlib.metadata import version
@@ -215,7 +105,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_RIM, "GraphGP", "MeshGP", "RoadGP", "__version__", "tables"])
+    return sorted([*__all__, *_RIM, *_TOOLS, "__version__"])
 
 
 def _check_graphs() -> None:
@@ -224,7 +114,7 @@ def _check_graphs() -> None:
     ours = Path(__file__).resolve().parent.parent / "graphs" / "__init__.py"
     found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
     if found != ours:
-        raise PackageClashError(
+        raise errors.PackageClashError(
             f"rfgp needs the package 'graphs' of its own distribution ({ours.parent}), but Python finds "
             f"{found or 'none'}. Rename or uninstall the other one, or move it after rfgp on sys.path."
         )

@@ -428,5 +428,8 @@ class ConstantTargetWarning(RfgpWarning):
     """
 
 
+__all__ = [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__]
+
+
 def __dir__() -> list[str]:
     return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
