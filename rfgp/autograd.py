@@ -1,6 +1,7 @@
 """Closed-form gradients in torch and in numpy. They can be differentiated once."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -238,25 +239,40 @@ class _NumpyFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, theta: Tensor, value: Callable[[Array], Array], pull_back: Callable[[Array, Array], Array]
+        ctx: Any,
+        theta: Tensor,
+        value: Callable[[Array], Array],
+        pull_back: Callable[[Array, Array], Array],
+        is_elementwise: bool,
     ) -> Tensor:
-        ctx.pull_back = pull_back
+        ctx.pull_back, ctx.is_elementwise = pull_back, is_elementwise
         ctx.save_for_backward(theta)
-        return torch.as_tensor(value(as_array(theta))).to(theta)
+        ctx.save_for_forward(theta)
+        return _in_numpy(value, theta)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        def pull_back(theta: Tensor, grad: Tensor) -> Tensor:
-            return torch.as_tensor(ctx.pull_back(as_array(theta), as_array(grad))).to(theta)
-
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (theta,) = ctx.saved_tensors
-        return once(pull_back, theta, grads[0]), None, None
+        return once(partial(_in_numpy, ctx.pull_back), theta, grads[0]), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        if not ctx.is_elementwise:
+            raise NotImplementedError
+        (theta,) = ctx.saved_tensors
+        return _in_numpy(ctx.pull_back, theta, tangent)
+
+
+def _in_numpy(function: Callable[..., Array], theta: Tensor, *others: Tensor) -> Tensor:
+    return torch.as_tensor(function(as_array(theta), *map(as_array, others))).to(theta)
 
 
 def numpy_function(
     theta: Tensor,  # (p,)
     value: Callable[[Array], Array],
     pull_back: Callable[[Array, Array], Array],
+    *,
+    is_elementwise: bool = False,
 ) -> Tensor:  # (k,)
     """Return value(theta), differentiable once.
 
@@ -264,6 +280,7 @@ def numpy_function(
         theta: The parameters (p,).
         value: Maps numpy arrays (p,) to (k,).
         pull_back: Maps theta and the gradient (k,) in the value to the gradient (p,) in theta, in numpy.
+        is_elementwise: Whether the Jacobian is diagonal. Then forward differentiation works as well.
 
     Examples:
         >>> theta = torch.ones(2, dtype=torch.float64, requires_grad=True)
@@ -271,7 +288,7 @@ def numpy_function(
         >>> theta.grad.tolist()
         [2.0, 2.0]
     """
-    out: Tensor = _NumpyFunction.apply(theta, value, pull_back)
+    out: Tensor = _NumpyFunction.apply(theta, value, pull_back, is_elementwise)
     return out
 
 

@@ -8,6 +8,7 @@ import ast
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -20,8 +21,8 @@ MAX_DEPTH = 32
 """The largest depth of nested brackets, calls and operators."""
 MAX_COUNT = 10**6
 """The largest value of an argument whose default is an integer, such as a number of features."""
-ARGUMENTS = "_"
-"""The function name of a call whose brackets are omitted."""
+NAMED, ARGUMENTS = ".named", "_"
+"""The functions of an expression under a name, and of a call whose brackets are omitted."""
 _LARGEST = 2**63
 """Integers must be smaller, so that each is also a float."""
 _OPEN, _CLOSED = "([{", ")]}"
@@ -42,54 +43,18 @@ class Name:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function or class.
+    """A call of a function or class, a sum, a product, or an expression under a name.
 
     Attributes:
-        function: Its name.
-        arguments: The arguments by position: nodes, numbers, texts, booleans, None, or tuples of these.
+        function: The name of the function, "+" or "*" with at least two arguments, `NAMED` with the expression and its
+            name as arguments, or `ARGUMENTS`.
+        arguments: The arguments by position: nodes, numbers, texts, booleans, None, or tuples or dicts of these.
         options: The arguments by name.
     """
 
     function: str
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A sum or a product.
-
-    Attributes:
-        operator: "+" or "*".
-        parts: At least two nodes or numbers.
-    """
-
-    operator: str
-    parts: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Named:
-    """An expression under a name, `(...).named("season")`.
-
-    Attributes:
-        value: The node.
-        name: The name.
-    """
-
-    value: Any
-    name: Any
-
-
-@dataclass(frozen=True)
-class Entries:
-    """A dict whose keys are texts.
-
-    Attributes:
-        values: The nodes by key.
-    """
-
-    values: Mapping[str, Any]
 
 
 class Reader:
@@ -111,7 +76,7 @@ class Reader:
 
         Examples:
             >>> from rfgp.expressions import Reader
-            >>> Reader("kernel", "RBF(t)").read("2.0 * RBF(t)").parts[0]
+            >>> Reader("kernel", "RBF(t)").read("2.0 * RBF(t)").arguments[0]
             2.0
         """
         self._check(text)
@@ -166,66 +131,44 @@ class Reader:
             raise self._error(text, f"It cannot be read: {one_line(error)}.") from None
 
     def _node(self, tree: ast.AST, depth: int) -> Any:
-        """Return the node of a syntax tree."""
+        """Return the node of a syntax tree. Syntax that is not listed here is an error."""
         if depth > MAX_DEPTH:
             raise self._too_deep()
-        reader = _READERS.get(type(tree))
-        if reader is None:
+        inner = partial(self._node, depth=depth + 1)
+        match tree:
+            case ast.Constant(value=int() as value) if value >= _LARGEST:
+                raise InvalidArgumentError(f"An integer must be below 2**63, got {short_repr(value)}.")
+            case ast.Constant(value=None | bool() | int() | float() | str() as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=bool())):
+                pass
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.Name(id=name):
+                return Name(name)
+            case ast.Tuple(elts=entries) | ast.List(elts=entries):
+                return tuple(map(inner, entries))
+            case ast.BinOp(op=ast.Add() | ast.Mult()):
+                return Call(_OPERATORS[type(tree.op)], tuple(map(inner, _operands(tree))), {})
+            case ast.Dict(keys=keys, values=values):
+                texts = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+                if len(set(texts)) == len(keys):
+                    return dict(zip(texts, map(inner, values), strict=True))
+            case ast.Call(func=ast.Name(id=function)):
+                return Call(function, *self._arguments(tree, inner))
+            case ast.Call(func=ast.Attribute(value=value, attr="named")):
+                arguments, options = self._arguments(tree, inner)
+                if len(arguments) + len(options) != 1 or not options.keys() <= {"name"}:
+                    raise self._error(_source(tree), 'Use .named("season").')
+                return Call(NAMED, (inner(value), *arguments, *options.values()), {})
+        raise self._refused(tree)
+
+    def _arguments(self, tree: ast.Call, inner: Callable[[ast.AST], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call by position and by name."""
+        options = {keyword.arg: keyword.value for keyword in tree.keywords if keyword.arg is not None}
+        if len(options) < len(tree.keywords):  # repeated, or of a mapping
             raise self._refused(tree)
-        return reader(self, tree, depth + 1)
-
-    def _constant(self, tree: ast.Constant, depth: int) -> Any:
-        value = tree.value
-        if value is not None and not isinstance(value, bool | int | float | str):
-            raise self._refused(tree)
-        if isinstance(value, int) and value >= _LARGEST:
-            raise InvalidArgumentError(f"An integer must be below 2**63, got {short_repr(value)}.")
-        return value
-
-    def _name(self, tree: ast.Name, depth: int) -> Name:
-        return Name(tree.id)
-
-    def _negative(self, tree: ast.UnaryOp, depth: int) -> Any:
-        value = getattr(tree.operand, "value", None)
-        if not isinstance(tree.op, ast.USub) or isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._refused(tree)
-        return -value
-
-    def _tuple(self, tree: ast.Tuple | ast.List, depth: int) -> tuple[Any, ...]:
-        return tuple(self._node(one, depth) for one in tree.elts)
-
-    def _chain(self, tree: ast.BinOp, depth: int) -> Chain:
-        """Return a sum or a product, whose syntax tree is left-leaning."""
-        kind, parts = type(tree.op), list[ast.expr]()
-        left: ast.expr = tree
-        if kind not in _OPERATORS:
-            raise self._refused(tree)
-        while isinstance(left, ast.BinOp) and type(left.op) is kind:
-            parts.append(left.right)
-            left = left.left
-        return Chain(_OPERATORS[kind], tuple(self._node(one, depth) for one in (left, *reversed(parts))))
-
-    def _call(self, tree: ast.Call, depth: int) -> Call | Named:
-        arguments = tuple(self._node(one, depth) for one in tree.args)
-        options: dict[str, Any] = {}
-        for keyword in tree.keywords:
-            if keyword.arg is None or keyword.arg in options:
-                raise self._refused(tree)
-            options[keyword.arg] = self._node(keyword.value, depth)
-        if isinstance(tree.func, ast.Name):
-            return Call(tree.func.id, arguments, options)
-        if not isinstance(tree.func, ast.Attribute) or tree.func.attr != "named":
-            raise self._refused(tree)
-        if len(arguments) + len(options) != 1 or not options.keys() <= {"name"}:
-            raise self._error(_source(tree), 'Use .named("season").')
-        (name,) = (*arguments, *options.values())
-        return Named(self._node(tree.func.value, depth), name)
-
-    def _dict(self, tree: ast.Dict, depth: int) -> Entries:
-        keys = [getattr(key, "value", None) for key in tree.keys]
-        if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
-            raise self._refused(tree)
-        return Entries({str(key): self._node(one, depth) for key, one in zip(keys, tree.values, strict=True)})
+        return tuple(map(inner, tree.args)), {name: inner(value) for name, value in options.items()}
 
     def _refused(self, tree: ast.AST) -> InvalidArgumentError:
         return self._error(_source(tree), f"Use only {_PARTS}.")
@@ -241,17 +184,15 @@ class Reader:
         )
 
 
-_READERS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Constant: Reader._constant,
-    ast.Name: Reader._name,
-    ast.UnaryOp: Reader._negative,
-    ast.Tuple: Reader._tuple,
-    ast.List: Reader._tuple,
-    ast.BinOp: Reader._chain,
-    ast.Call: Reader._call,
-    ast.Dict: Reader._dict,
-}
-"""The syntax that an expression may contain. All other syntax is an error."""
+def _operands(tree: ast.BinOp) -> Iterator[ast.expr]:
+    """Yield the operands of a sum or a product, whose syntax tree is left-leaning."""
+    left: ast.expr = tree
+    right: list[ast.expr] = []
+    while isinstance(left, ast.BinOp) and type(left.op) is type(tree.op):
+        right.append(left.right)
+        left = left.left
+    yield left
+    yield from reversed(right)
 
 
 def _source(tree: ast.AST) -> str:
@@ -274,21 +215,12 @@ def nodes_of(node: Any) -> Iterator[Any]:
         >>> from rfgp.expressions import Call, Reader, nodes_of
         >>> tree = Reader("kernel", "RBF(t)").read("RBF(t) * Group(store)")
         >>> [each.function for each in nodes_of(tree) if isinstance(each, Call)]
-        ['RBF', 'Group']
+        ['*', 'RBF', 'Group']
     """
     yield node
-    inner: tuple[Any, ...] = ()
-    if isinstance(node, tuple):
-        inner = node
-    elif isinstance(node, Call):
-        inner = (*node.arguments, *node.options.values())
-    elif isinstance(node, Chain):
-        inner = node.parts
-    elif isinstance(node, Named):
-        inner = (node.value,)
-    elif isinstance(node, Entries):
-        inner = tuple(node.values.values())
-    for one in inner:
+    if isinstance(node, Call):
+        node = (*node.arguments, *node.options.values())
+    for one in node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ():
         yield from nodes_of(one)
 
 
@@ -370,7 +302,7 @@ def constant(name: str, value: Any) -> Any:
             raise InvalidArgumentError(
                 f"{name} must be a number or a text, got the name {quoted(one.text)}. Put quotes around a text."
             )
-        if isinstance(one, Call | Chain | Named | Entries):
+        if isinstance(one, Call | dict):
             raise InvalidArgumentError(f"{name} must be a number or a text, got an expression.")
     return value
 

@@ -2,20 +2,17 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special
 from scipy.interpolate import CubicHermiteSpline
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from rfgp.autograd import Array, as_array, numpy_function
 from rfgp.errors import InvalidArgumentError
-
-Array = NDArray[np.float64]
 
 MAX_ORDER = 100.0
 """The largest order of the Matern function. Beyond it the kernel is Gaussian to half a percent."""
@@ -39,8 +36,9 @@ def matern(t: Tensor, nu: float) -> Tensor:
     t = t.clamp(max=_NOTHING)
     if has_polynomial(nu):
         return _half_integer(t, round(nu - 0.5))
-    out: Tensor = _Matern.apply(t, nu)
-    return out
+    return numpy_function(
+        t, partial(_matern_values, nu=nu), lambda t, grad: grad * _matern_slope(t, nu), is_elementwise=True
+    )
 
 
 def has_polynomial(nu: float) -> bool:
@@ -65,29 +63,6 @@ def _half_integer(t: Tensor, p: int) -> Tensor:
     for coefficient in others[1:]:  # Horner, from the highest power (2t)^p
         total = (total * (2 * t)).add_(coefficient)
     return total * decay
-
-
-class _Matern(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, nu: float) -> Tensor:
-        ctx.save_for_backward(t)
-        ctx.save_for_forward(t)
-        ctx.nu = nu
-        return torch.as_tensor(_matern_values(_to_numpy(t), nu)).to(t)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (t,) = ctx.saved_tensors
-        return grads[0] * torch.as_tensor(_matern_slope(_to_numpy(t), ctx.nu)).to(t), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        (t,) = ctx.saved_tensors
-        return tangent * torch.as_tensor(_matern_slope(_to_numpy(t), ctx.nu)).to(t)
-
-
-def _to_numpy(t: Tensor) -> Array:
-    return np.asarray(t.detach().double().cpu().numpy())
 
 
 def _matern_values(t: Array, nu: float) -> Array:
@@ -142,22 +117,13 @@ def scaled_bessel(most: int, s: Tensor) -> Tensor:
         >>> scaled_bessel(2, torch.tensor(1.0).double()).round(decimals=4).tolist()
         [0.4658, 0.2079, 0.0499]
     """
-    out: Tensor = _ScaledBessel.apply(s, most)
-    return out
 
-
-class _ScaledBessel(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, s: Tensor, most: int) -> Tensor:
-        values = special.ive(np.arange(most + 2), float(s))
+    def pull_back(s: Array, grad: Array) -> Array:
+        values = special.ive(np.arange(most + 2), s)
         before = np.concatenate([values[1:2], values[:most]])
-        ctx.slope = torch.from_numpy((before + values[1:]) / 2 - values[:-1]).to(s)
-        return torch.from_numpy(values[:-1]).to(s)
+        return np.asarray(grad @ ((before + values[1:]) / 2 - values[:-1]))
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return (grads[0] * ctx.slope).sum(), None
+    return numpy_function(s, lambda s: np.asarray(special.ive(np.arange(most + 1), s)), pull_back)
 
 
 def rational_quadratic_quantile(u: Array, d: int, alpha: float) -> Array:
@@ -180,14 +146,9 @@ def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, 
         >>> round(float(below[0] + above[0]), 6)
         1.0
     """
-    step = _STEP / max(1.0, math.sqrt(alpha))
-    log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
-    log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
-    weight = np.exp(log_weight) * step
     with np.errstate(divide="ignore", over="ignore", under="ignore"):  # norms of the heaviest tails reach 0
-        log_x = 2 * np.log(rho)[:, None] - math.log(2) - log_s
-        x = np.exp(log_x)
-        slope = 2 * np.exp(d / 2 * log_x - x - special.gammaln(d / 2))
+        log_x, log_weight, log_slope = _mixture(rho, d, alpha)
+        x, weight, slope = np.exp(log_x), np.exp(log_weight), np.exp(log_slope)
     return special.gammainc(d / 2, x) @ weight, special.gammaincc(d / 2, x) @ weight, slope @ weight
 
 
@@ -200,14 +161,19 @@ def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
         >>> rational_quadratic_log_density(np.array([1.0]), 2, 1.0).shape
         (1,)
     """
+    flat = np.asarray(r, dtype=np.float64).ravel()
+    _, log_weight, log_slope = _mixture(flat, d, alpha)
+    return np.reshape(special.logsumexp(log_slope + log_weight, axis=1) - np.log(flat), np.shape(r))
+
+
+def _mixture(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
+    """Return log x (k, q), log weights (q,) of q nodes in log s, and log slopes of P in log rho (k, q), at rho (k,)."""
     step = _STEP / max(1.0, math.sqrt(alpha))
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
     log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
-    flat = np.asarray(r, dtype=np.float64).ravel()
-    log_x = 2 * np.log(flat)[:, None] - math.log(2) - log_s
-    terms = log_weight + d / 2 * log_x - np.exp(log_x)
-    total = special.logsumexp(terms, axis=1) + math.log(2 * step) - special.gammaln(d / 2)
-    return np.reshape(total - np.log(flat), np.shape(r))
+    log_x = 2 * np.log(rho)[:, None] - math.log(2) - log_s
+    log_slope = math.log(2) + d / 2 * log_x - np.exp(log_x) - special.gammaln(d / 2)
+    return log_x, log_weight + math.log(step), log_slope
 
 
 @lru_cache(maxsize=64)
@@ -226,27 +192,6 @@ def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
 # --- powers times Bessel functions ---------------------------------------------------------------------------
 
 
-class _LogPowerBessel(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, squares: Tensor, order: float) -> Tensor:
-        ctx.order = order
-        ctx.save_for_backward(squares)
-        z = np.sqrt(squares.detach().numpy())
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = order * np.log(z) + np.log(special.kve(order, z)) - z
-        limit = (order - 1) * math.log(2) + math.lgamma(order)
-        return torch.as_tensor(np.where(np.isfinite(found), np.minimum(found, limit), limit))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (squares,) = ctx.saved_tensors
-        z = np.sqrt(squares.numpy())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = -special.kve(ctx.order - 1, z) / special.kve(ctx.order, z) / (2 * z)
-        return grads[0] * torch.as_tensor(np.where(np.isfinite(slope), slope, 0.0)), None
-
-
 def log_power_bessel(squares: Tensor, order: float) -> Tensor:
     """Return log(z^v K_v(z)) at squares z^2 >= 0, v > 0, (...) -> (...), float64.
 
@@ -257,8 +202,21 @@ def log_power_bessel(squares: Tensor, order: float) -> Tensor:
         >>> log_power_bessel(torch.tensor([0.0, 1.0]).double(), 0.5).diff().round(decimals=4).tolist()
         [-1.0]
     """
-    out: Tensor = _LogPowerBessel.apply(squares, order)
-    return out
+
+    def value(squares: Array) -> Array:
+        z = np.sqrt(squares)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = order * np.log(z) + np.log(special.kve(order, z)) - z
+        limit = (order - 1) * math.log(2) + math.lgamma(order)
+        return np.where(np.isfinite(found), np.minimum(found, limit), limit)
+
+    def pull_back(squares: Array, grad: Array) -> Array:
+        z = np.sqrt(squares)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = -special.kve(order - 1, z) / special.kve(order, z) / (2 * z)
+        return grad * np.where(np.isfinite(slope), slope, 0.0)
+
+    return numpy_function(squares, value, pull_back, is_elementwise=True)
 
 
 def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
@@ -297,7 +255,7 @@ def elementwise(function: Any, values: Tensor) -> Tensor:
         >>> elementwise(np.sqrt, torch.tensor([4.0]))
         tensor([2.], dtype=torch.float64)
     """
-    return torch.as_tensor(np.asarray(function(values.detach().double().cpu().numpy()), dtype=np.float64))
+    return torch.as_tensor(np.asarray(function(as_array(values)), dtype=np.float64))
 
 
 # --- averages over a uniform direction ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
-from rfgp.expressions import Call, Entries, Name, Reader, bound, check_known, constant, made
+from rfgp.expressions import Call, Name, Reader, bound, check_known, constant, made
 from rfgp.limits import limits
 from rfgp.messages import quoted, short_repr
 
@@ -384,8 +384,8 @@ def parse(text: str) -> Any:
             '"trend=Vecchia(30), local=RandomFeatures(128)".'
         )
     (value,) = call.arguments
-    if isinstance(value, Entries):
-        return _by_name(value.values)
+    if isinstance(value, dict):
+        return _by_name(value)
     return AUTO if value in (Name(AUTO), AUTO) else _value(value)
 
 
@@ -398,7 +398,7 @@ def _by_name(values: Mapping[str, Any]) -> dict[str, Approximation]:
 def _value(node: Any) -> Approximation:
     """Return the approximation of a node."""
     call = Call(node.text, (), {}) if isinstance(node, Name) else node
-    if not isinstance(call, Call):
+    if not isinstance(call, Call) or not call.function.isidentifier():
         word = short_repr(node) if node is None or isinstance(node, bool | int | float | str) else "another expression"
         raise InvalidArgumentError(f"An approximation must be such as RandomFeatures(256) or Exact, got {word}.")
     check_known("approximation", call.function, APPROXIMATIONS)

@@ -224,7 +224,7 @@ def field_columns(kernel: str, domain: str) -> tuple[str, ...]:
 def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
     """Check that the names of kernels or approximations exist."""
     for node in nodes_of(tree):
-        if isinstance(node, Call) and node.function != ARGUMENTS:
+        if isinstance(node, Call) and node.function.isidentifier() and node.function != ARGUMENTS:
             check_known(role, node.function, known)
     values = (*tree.arguments, *tree.options.values()) if getattr(tree, "function", "") == ARGUMENTS else ()
     for node in values:  # classes without brackets
@@ -235,7 +235,7 @@ def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
 def _columns(tree: Any) -> Iterator[str | int]:
     """Yield the columns that a kernel names, by name or position."""
     for node in nodes_of(tree):
-        if isinstance(node, Call) and node.function not in choices.OBJECT_KERNELS:
+        if isinstance(node, Call) and node.function.isidentifier() and node.function not in choices.OBJECT_KERNELS:
             i = 1 if node.function == "Additive" else 0
             given = node.options.get("columns", (node.arguments[i : i + 1] or (None,))[0])
             for entry in given if isinstance(given, tuple) else (given,):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.expressions import Call, Chain, Entries, Name, Named, Reader, bound, check_known, constant, made
+from rfgp.expressions import NAMED, Call, Name, Reader, bound, check_known, constant, made
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.levels import Categorical, Constant, Coregionalization, Group, Linear, Polynomial
 from rfgp.kernels.role import Key
@@ -86,30 +86,29 @@ def parse(
 def _kernel(node: Any, known: _Known) -> Kernel:
     """Return the kernel of a node."""
     if isinstance(node, Call):
-        return _leaf(node, known)
-    if isinstance(node, Named):
-        return _kernel(node.value, known).named(constant("The name of a term", node.name))
-    if isinstance(node, Chain):
-        return _sum(node, known) if node.operator == "+" else _product(node, known)
+        if node.function == NAMED:
+            kernel, name = node.arguments
+            return _kernel(kernel, known).named(constant("The name of a term", name))
+        return {"+": _sum, "*": _product}.get(node.function, _leaf)(node, known)
     if isinstance(node, Name):
         bare = f"{node.text}()" if node.text in known.kernels else f"RBF({node.text})"
         raise InvalidArgumentError(f"A kernel must be a call, got the name {quoted(node.text)}. Use {bare}.")
-    word = "a dict" if isinstance(node, Entries) else short_repr(node)
+    word = "a dict" if isinstance(node, dict) else short_repr(node)
     raise InvalidArgumentError(f"A kernel must be a call such as RBF(t), got {word}.")
 
 
-def _sum(chain: Chain, known: _Known) -> Kernel:
-    total, *others = (_kernel(part, known) for part in chain.parts)
+def _sum(call: Call, known: _Known) -> Kernel:
+    total, *others = (_kernel(part, known) for part in call.arguments)
     for other in others:
         _check_terms(len(total.summands) + len(other.summands))
         total = total + other
     return total
 
 
-def _product(chain: Chain, known: _Known) -> Kernel:
+def _product(call: Call, known: _Known) -> Kernel:
     """Return a product of kernels and of numbers, which are starting variances."""
-    numbers = [part for part in chain.parts if isinstance(part, int | float)]
-    factors = [_kernel(part, known) for part in chain.parts if not isinstance(part, int | float)]
+    numbers = [part for part in call.arguments if isinstance(part, int | float)]
+    factors = [_kernel(part, known) for part in call.arguments if not isinstance(part, int | float)]
     if not factors:
         raise InvalidArgumentError("A product must have a kernel among its factors, got numbers alone.")
     product, *others = factors
