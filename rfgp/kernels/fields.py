@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,6 +90,7 @@ class MeshDomain(Domain):
 
     mesh: graphs.MeshField
     within: float | None = None
+    _recent: Recent[sp.csr_array] = field(default_factory=Recent, init=False, repr=False)
     subject = "The mesh has"
     joining = " If parts should be one, merge their vertices where they touch."
 
@@ -182,10 +183,6 @@ class MeshDomain(Domain):
         return [(slope, np.zeros(len(points))) for slope in slopes]
 
     @cached_property
-    def _recent(self) -> "Recent[sp.csr_array]":
-        return Recent()
-
-    @cached_property
     def _vertices(self) -> KDTree:
         return KDTree(self.mesh.coordinates)
 
@@ -211,6 +208,8 @@ class RoadDomain(Domain):
     """
 
     roads: graphs.RoadField
+    _recent: Recent[tuple[MarkovField, Projector]] = field(default_factory=Recent, init=False, repr=False)
+    _recent_positions: Recent[tuple[MarkovField, Projector]] = field(default_factory=Recent, init=False, repr=False)
     subject = "The roads have"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
     is_refined = True
@@ -244,7 +243,7 @@ class RoadDomain(Domain):
 
         def at_positions(distinct: Array) -> tuple[MarkovField, Projector]:
             field, index = self.roads.refine(distinct)
-            return field, _Selection(distinct, index, len(field.coordinates))
+            return field, partial(_selected, distinct, index, len(field.coordinates))
 
         return self._recent.find(points.tobytes(), refined)
 
@@ -276,40 +275,24 @@ class RoadDomain(Domain):
         parts = (*network.edges, network.edge_lengths, network.coordinates)
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
-    @cached_property
-    def _recent(self) -> "Recent[tuple[MarkovField, Projector]]":
-        return Recent()
 
-    @cached_property
-    def _recent_positions(self) -> "Recent[tuple[MarkovField, Projector]]":
-        return Recent()
+def _selected(
+    positions: Array,  # (p, 2)
+    columns: NDArray[np.integer[Any]],  # (p,)
+    size: int,
+    a: Tensor,  # (n, 2)
+) -> sp.csr_array:  # (n, N)
+    """Return the matrix that selects the values of a field at positions a.
 
-
-@dataclass(frozen=True, eq=False)
-class _Selection:
-    """The projector of positions that are among the values of a field.
-
-    Attributes:
-        positions: The distinct positions (p, 2).
-        columns: The numbers of their values, (p,).
-        size: The number N of all values.
+    The positions are among the distinct ones of the field, whose values have the numbers `columns` of `size`.
     """
-
-    positions: Array
-    columns: NDArray[np.integer[Any]]
-    size: int
-
-    def __call__(self, a: Tensor) -> sp.csr_array:
-        """Return the matrix (n, N) that selects the values at positions a (n, 2)."""
-        points = as_points(a)
-        pairs = np.concatenate([self.positions, _rounded(points)])
-        _, group = np.unique(pairs, axis=0, return_inverse=True)
-        group = group.reshape(-1)
-        column_of = np.empty(group.max() + 1, dtype=np.int64)
-        column_of[group[: len(self.positions)]] = self.columns
-        columns = column_of[group[len(self.positions) :]]
-        entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
-        return sp.csr_array(entries, shape=(len(points), self.size))
+    points = as_points(a)
+    _, group = np.unique(np.concatenate([positions, _rounded(points)]), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    column_of = np.empty(group.max() + 1, dtype=np.int64)
+    column_of[group[: len(positions)]] = columns
+    entries = np.ones(len(points)), column_of[group[len(positions) :]], np.arange(len(points) + 1)
+    return sp.csr_array(entries, shape=(len(points), size))
 
 
 def _rounded(points: Array) -> Array:
