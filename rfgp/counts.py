@@ -2,7 +2,7 @@
 
 import math
 import re
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from rfgp.errors import InvalidArgumentError
@@ -44,6 +44,25 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
         kind = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer of at least {least}")
         raise InvalidArgumentError(f"{name} must be {kind}, got {value!r}.")
     return int(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """Check a positive number, and return it as a float.
+
+    Args:
+        name: The name of the argument, for messages.
+        value: The number.
+
+    Raises:
+        InvalidArgumentError: If the value is not a positive number.
+
+    Examples:
+        >>> positive("nu", 2)
+        2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
 
 
 def check_counts(**counts: Any) -> None:

@@ -1,6 +1,8 @@
 """Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,9 +14,6 @@ from graphs.builders.mesh import as_triangles
 from graphs.kernels import FreeModulation
 from graphs.precisions.elements import in_space
 from rfgp import metrics
-from rfgp.axes import new_axes as new_axes
-from rfgp.axes import save as save
-from rfgp.axes import to_png as to_png
 from rfgp.compare import Comparison
 from rfgp.counts import counted
 from rfgp.effects.effects import CURVE, LEVELS, MAP, Effect, Scale, effect_of, scale_of
@@ -22,6 +21,7 @@ from rfgp.effects.variables import DATE, Variable, as_dates
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
+from rfgp.files import write_atomically
 from rfgp.inference.prediction import Prediction
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
@@ -42,6 +42,55 @@ with requires_extra("plot"):
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
 
 _MARKERS = "osD^vP"
+
+
+def new_axes(**options: Any) -> Any:
+    """Return axes in a new figure, without changing the global state of pyplot.
+
+    Args:
+        **options: Options of `Figure.add_subplot`.
+
+    Examples:
+        >>> from rfgp.plotting import new_axes
+        >>> new_axes().name
+        'rectilinear'
+    """
+    return Figure(figsize=(6.4, 4.8), layout="constrained").add_subplot(**options)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG. A failure leaves the old file.
+
+    Args:
+        figure: The figure.
+        path: The file.
+
+    Raises:
+        FileWriteError: If the file cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp.plotting import new_axes, save
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(new_axes().figure, Path(folder) / "figure.png")
+    """
+    write_atomically(path, to_png(figure))
+
+
+def to_png(figure: Any) -> bytes:
+    """Return a figure as the bytes of a PNG file, at 130 dots per inch.
+
+    Args:
+        figure: The figure.
+
+    Examples:
+        >>> from rfgp.plotting import new_axes, to_png
+        >>> to_png(new_axes().figure)[1:4]
+        b'PNG'
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    return buffer.getvalue()
 
 
 def plot_prediction_band(
@@ -125,7 +174,7 @@ def plot_term(
     """
     effect, scale = effect_of(gp, name, X, column), scale_of(gp.spec.options.likelihood, "the target")
     axes = axes or new_axes()
-    draw = {CURVE: _draw_curve, LEVELS: _draw_levels, MAP: _draw_map}.get(effect.shape, _draw_points)
+    draw = {CURVE: _draw_curve, LEVELS: _draw_levels}.get(effect.shape, _draw_plane)
     draw(axes, effect, scale)
     axes.set_title(_plain(f"{name}, others at typical values" if effect.is_partial else name))
     return axes
@@ -154,21 +203,16 @@ def _draw_levels(axes: Axes, effect: Effect, scale: Scale) -> None:
     axes.set(xlabel=_plain(scale.name), ylabel=_plain(variable.name), ylim=(-0.7, len(rows) - 0.3))
 
 
-def _draw_map(axes: Axes, effect: Effect, scale: Scale) -> None:
+def _draw_plane(axes: Axes, effect: Effect, scale: Scale) -> None:
+    """Draw a map over a grid with the data as dots, or the rows as colored points."""
     x, y = (_positions(*pair) for pair in zip(effect.variables, effect.values, strict=True))
-    shown = axes.pcolormesh(x, y, scale.shown(effect.mean), cmap=COLOR_MAPS["mean"], shading="gouraud")
-    data = (_positions(*pair) for pair in zip(effect.variables, effect.data, strict=True))
-    axes.plot(*data, ".", color="white", markersize=2, alpha=0.6)
-    _finish_plane(axes, shown, effect, scale)
-
-
-def _draw_points(axes: Axes, effect: Effect, scale: Scale) -> None:
-    x, y = (_positions(*pair) for pair in zip(effect.variables, effect.values, strict=True))
-    shown = axes.scatter(x, y, c=scale.shown(effect.mean), cmap=COLOR_MAPS["mean"], s=14)
-    _finish_plane(axes, shown, effect, scale)
-
-
-def _finish_plane(axes: Axes, shown: ScalarMappable, effect: Effect, scale: Scale) -> None:
+    mean, colors = scale.shown(effect.mean), COLOR_MAPS["mean"]
+    if effect.shape == MAP:
+        shown: ScalarMappable = axes.pcolormesh(x, y, mean, cmap=colors, shading="gouraud")
+        data = (_positions(*pair) for pair in zip(effect.variables, effect.data, strict=True))
+        axes.plot(*data, ".", color="white", markersize=2, alpha=0.6)
+    else:
+        shown = axes.scatter(x, y, c=mean, cmap=colors, s=14)
     assert axes.figure is not None
     axes.figure.colorbar(shown, ax=axes, label=_plain(scale.name))
     _label_axis(axes.xaxis, effect.variables[0])
@@ -537,6 +581,4 @@ def _numbers(tensor: Any) -> NDArray[np.float64]:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        key for key, value in globals().items() if getattr(value, "__module__", "") in (__name__, "rfgp.axes")
-    )
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

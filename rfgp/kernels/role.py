@@ -755,12 +755,12 @@ def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> di
         terms: The terms.
         columns: The summary of all columns.
     """
-    hyperparameters: dict[str, Hyperparameter] = {}
-    for term in terms:
-        for factor, indices, prefix in term.parts():
-            for name, quantity in factor.hyperparameters(columns.select(indices)).items():
-                hyperparameters.setdefault(f"{prefix}{name}", quantity)
-    return hyperparameters
+    return {
+        f"{prefix}{name}": quantity
+        for term in terms
+        for factor, indices, prefix in term.parts()
+        for name, quantity in factor.hyperparameters(columns.select(indices)).items()
+    }
 
 
 def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Tensor]:

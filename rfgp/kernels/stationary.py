@@ -17,7 +17,7 @@ from graphs.precisions.chains import place_knots
 from graphs.precisions.chains.knots import SPACING
 from rfgp import spectra
 from rfgp.autograd import Array, as_array
-from rfgp.counts import check_count
+from rfgp.counts import check_count, positive
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
@@ -36,7 +36,6 @@ from rfgp.kernels.role import (
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 from rfgp.spectra import Spectrum
-from rfgp.spectra.spectrum import positive
 
 # --- Half-integer Matern kernels of one column as fields with a sparse precision -------------------------------------
 

@@ -18,7 +18,7 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
-from rfgp.counts import check_count, counted
+from rfgp.counts import check_count, counted, positive
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
 from rfgp.inference.observed import check_exposure
@@ -70,7 +70,6 @@ from rfgp.rows import (
 )
 from rfgp.rows.arrays import OutputFormat, warn_of_booleans
 from rfgp.scaling import Affine, Scaling
-from rfgp.spectra.spectrum import positive
 from rfgp.torch_context import outside_inference_mode
 
 # --- Options of a model ----------------------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
 """The role of a spectrum: the spectral distribution of a stationary kernel at unit scale."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -184,23 +182,3 @@ class Spectrum(ABC):
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({options})"
-
-
-def positive(name: str, value: float) -> float:
-    """Check a positive number, and return it as a float.
-
-    Args:
-        name: The name of the argument, for messages.
-        value: The number.
-
-    Raises:
-        InvalidArgumentError: If the value is not a positive number.
-
-    Examples:
-        >>> positive("nu", 2)
-        2.0
-    """
-    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < math.inf:
-        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)

@@ -8,6 +8,7 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
+from rfgp.counts import positive
 from rfgp.distances import distance, self_distance, squared_distance
 from rfgp.errors import InvalidArgumentError
 from rfgp.special import (
@@ -20,7 +21,7 @@ from rfgp.special import (
     rational_quadratic_quantile,
     student_t_log_density,
 )
-from rfgp.spectra.spectrum import Spectrum, positive
+from rfgp.spectra.spectrum import Spectrum
 
 
 class Gaussian(Spectrum):

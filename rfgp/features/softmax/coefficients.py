@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from rfgp.counts import counted
+from rfgp.counts import counted, positive
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError
@@ -164,17 +164,12 @@ class _LinearMap(CoefficientMap):
         return out
 
 
-def _check_positive(name: str, number: float) -> None:
-    if not 0 < number < math.inf:
-        raise InvalidArgumentError(f"{name} must be positive and finite, got {number!r}.")
-
-
 _ESTIMATORS = {"trigonometric": Trigonometric, "positive": Positive}
 
 
 def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: str) -> SideMap:
     """Return features of the Gaussian kernel."""
-    _check_positive("scale", scale)
+    positive("scale", scale)
     if estimator not in _ESTIMATORS:
         raise InvalidArgumentError(f'estimator must be "trigonometric" or "positive", got {estimator!r}.')
     return _ESTIMATORS[estimator](frequencies, "gaussian").left
@@ -257,7 +252,7 @@ def normalizer(length: float | None, scale: float, is_complement: bool) -> float
         raise InvalidArgumentError(
             f'length must be None unless of="difference" with complement=True, got {length!r}. Leave it out.'
         )
-    _check_positive("length", length)
+    positive("length", length)
     return -math.expm1(-2 * (length / scale) ** 2)
 
 
@@ -393,5 +388,5 @@ class GaussianMixture(Coefficient):
         pair: tuple[int, int],
         scale: float = 1.0,
     ) -> None:
-        _check_positive("scale", scale)
+        positive("scale", scale)
         super().__init__(0.0, _ClusterMap(left_centers, pair[0], scale), _ClusterMap(right_centers, pair[1], scale))
