@@ -33,6 +33,10 @@ from rfgp.torch_context import Recent
 
 # --- Domains of fields, surfaces or roads, and the matrices that read a field at inputs ------------------------------
 
+ROAD_COLUMNS = ("road", "fraction")
+"""The columns of positions on roads."""
+POINT_COLUMNS = ("x", "y", "z")
+"""The columns of points."""
 _STEPS = 2.0**40
 """The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
 
@@ -50,8 +54,8 @@ class Domain(LatentField):
 
     @property
     @abstractmethod
-    def num_columns(self) -> int:
-        """The number of columns d of inputs."""
+    def names(self) -> tuple[str, ...]:
+        """The usual names of the d columns of inputs."""
 
     @property
     @abstractmethod
@@ -102,9 +106,9 @@ class MeshDomain(Domain):
             )
 
     @property
-    def num_columns(self) -> int:
-        """3, or 2 on a mesh of the plane."""
-        return int(self.mesh.vertices.shape[1])
+    def names(self) -> tuple[str, ...]:
+        """The names of coordinates: three, or two on a mesh of the plane."""
+        return POINT_COLUMNS[: self.mesh.vertices.shape[1]]
 
     @property
     def extent(self) -> float:
@@ -213,11 +217,7 @@ class RoadDomain(Domain):
     subject = "The roads have"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
     is_refined = True
-
-    @property
-    def num_columns(self) -> int:
-        """2."""
-        return 2
+    names = ROAD_COLUMNS
 
     @cached_property
     def extent(self) -> float:
@@ -375,18 +375,39 @@ class _OnDomain(Kernel):
     kind: ClassVar[ColumnKind] = ColumnKind.COORDINATE
     lengthscale: float | None = field(default=None, kw_only=True)
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, columns: Any, lengthscale: float | None, name: str | None, **values: Any) -> None:
         """Set the attributes, and check them."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if self.lengthscale is not None:
-            object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+        values |= {"columns": columns, "name": name}
+        values["lengthscale"] = None if lengthscale is None else positive("lengthscale", lengthscale)
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
         self.__post_init__()
-        known = self.columns
-        if known is not None and len(known) != self.domain.num_columns:
-            raise InvalidArgumentError(
-                f"{type(self).__name__} must have {self.domain.num_columns} columns, got {known!r}."
-            )
+        known, names = self.columns, self.domain.names
+        if known is not None and len(known) != len(names):
+            raise InvalidArgumentError(f"{type(self).__name__} must have {len(names)} columns, got {known!r}.")
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the kernel with the usual columns, or the leading ones of an array, unless it has columns.
+
+        Args:
+            keys: All columns but the target.
+
+        Raises:
+            DataError: If an array has fewer columns.
+            InvalidArgumentError: If the table has other names.
+        """
+        names = self.domain.names
+        if self.columns is not None:
+            return self
+        if all(name in keys for name in names):
+            return replace(self, columns=names)
+        reads = f"{type(self).__name__} reads the columns {', '.join(names)}"
+        is_array = all(isinstance(key, int) for key in keys)
+        if is_array and len(keys) >= len(names):
+            return replace(self, columns=tuple(keys[: len(names)]))
+        if is_array:
+            raise DataError(f"{reads}, and X has shape (n, {len(keys)}).")
+        raise InvalidArgumentError(f"{reads}, which X does not have. Give columns=.")
 
     def latent_field(self, columns: ColumnSummary) -> LatentField:
         """Return the field with its sparse precision, whatever the columns."""
@@ -413,28 +434,6 @@ class _OnDomain(Kernel):
         unit = torch.ones((), dtype=torch.float64)
         extent = self.domain.extent * unit
         return {"lengthscale": Hyperparameter(START * extent, unit, bounds_in(extent, BOUNDS))}
-
-
-ROAD_COLUMNS = ("road", "fraction")
-"""The columns of positions on roads."""
-POINT_COLUMNS = ("x", "y", "z")
-"""The columns of points."""
-
-
-def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key, ...]:
-    """Return the columns of these names, or the leading ones of an array.
-
-    Raises:
-        DataError: If an array has fewer columns.
-        InvalidArgumentError: If the table has other names.
-    """
-    if all(name in keys for name in names):
-        return names
-    if len(keys) >= len(names) and all(isinstance(key, int) for key in keys):
-        return tuple(keys[: len(names)])
-    if all(isinstance(key, int) for key in keys):
-        raise DataError(f"{kind} reads the columns {', '.join(names)}, and X has shape (n, {len(keys)}).")
-    raise InvalidArgumentError(f"{kind} reads the columns {', '.join(names)}, which X does not have. Give columns=.")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -481,23 +480,7 @@ class Roads(_OnDomain):
         name: str | None = None,
     ) -> None:
         domain = RoadDomain(graphs.RoadField(network, alpha, boundary))
-        self._set(
-            domain=domain,
-            network=network,
-            alpha=alpha,
-            columns=columns,
-            boundary=boundary,
-            lengthscale=lengthscale,
-            name=name,
-        )
-
-    def expanded(self, keys: Sequence[Key]) -> Kernel:
-        """Return the kernel with explicit columns.
-
-        Args:
-            keys: All columns but the target.
-        """
-        return self if self.columns is not None else replace(self, columns=_chosen(keys, ROAD_COLUMNS, "Roads"))
+        self._set(columns, lengthscale, name, domain=domain, network=network, alpha=alpha, boundary=boundary)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -545,24 +528,8 @@ class Mesh(_OnDomain):
         if isinstance(mesh, graphs.Graph):
             raise InvalidArgumentError("Mesh needs a graphs.MeshField or a mesh, got a graph. Use k.Nodes for graphs.")
         field = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
-        self._set(
-            domain=MeshDomain(field, within),
-            mesh=field,
-            alpha=field.alpha,
-            columns=columns,
-            within=within,
-            lengthscale=lengthscale,
-            name=name,
-        )
-
-    def expanded(self, keys: Sequence[Key]) -> Kernel:
-        """Return the kernel with explicit columns.
-
-        Args:
-            keys: All columns but the target.
-        """
-        names = POINT_COLUMNS[: self.domain.num_columns]
-        return self if self.columns is not None else replace(self, columns=_chosen(keys, names, "Mesh"))
+        domain = MeshDomain(field, within)
+        self._set(columns, lengthscale, name, domain=domain, mesh=field, alpha=field.alpha, within=within)
 
 
 # --- Kernels of the nodes of a graph ---------------------------------------------------------------------------------
