@@ -292,7 +292,3 @@ def _same_points(p: GaussianDistribution, q: GaussianDistribution) -> Tensor:
             f"Both predictions must have the same points, at least one, got {len(mean_p)} and {len(mean_q)}."
         )
     return mean_p - mean_q.to(mean_p.device)
-
-
-def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

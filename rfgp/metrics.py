@@ -289,7 +289,6 @@ def _tensor(values: Any) -> Tensor:
 
 
 def __dir__() -> list[str]:
-    homes = (__name__, "rfgp.divergences")
-    helpers = ("gaussian_of", "likelihood_of")
-    names = (name for name, value in globals().items() if getattr(value, "__module__", None) in homes)
+    helpers = ("Operator", "gaussian_of", "likelihood_of", "normal_of", "quadrature")
+    names = (name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
     return sorted(name for name in names if name not in helpers)
