@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.papers.lists import FACTS
 from benchmarks.record import Value, claims, counts, read, values_of
-from rfgp.counts import counted
+from rfgp.messages import counted
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproductions.md"

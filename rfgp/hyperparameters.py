@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
-from rfgp.paths import find_path
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues, find_path
 
 
 class Hyperparameters(nn.Module):

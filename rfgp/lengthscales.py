@@ -9,11 +9,11 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_counts, counted
 from rfgp.couplings import Coupling, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Laplace
 from rfgp.linalg import finite_rows, read_numbers
+from rfgp.messages import check_counts, counted
 
 Array = NDArray[np.float64]
 

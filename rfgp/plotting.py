@@ -15,7 +15,6 @@ from graphs.kernels import FreeModulation
 from graphs.precisions.elements import in_space
 from rfgp import metrics
 from rfgp.compare import Comparison
-from rfgp.counts import counted
 from rfgp.effects.effects import CURVE, LEVELS, MAP, Effect, Scale, effect_of, scale_of
 from rfgp.effects.variables import DATE, Variable, as_dates
 from rfgp.errors import InvalidArgumentError, requires_extra
@@ -23,6 +22,7 @@ from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
 from rfgp.files import write_atomically
 from rfgp.inference.prediction import Prediction
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.counts import positive
+from rfgp.messages import positive
 
 SCALE = 0.03
 """The default scale of half-Cauchy priors, before division by the square root of the number of columns.
@@ -52,7 +52,7 @@ class SparsePrior(ABC):
     """The effects of a column at which a search may start."""
 
     def __post_init__(self) -> None:
-        positive("scale", self.scale)
+        check_positive(self, "scale")
 
     @abstractmethod
     def effect(self, value: Tensor) -> Tensor:
@@ -163,8 +163,7 @@ class LogNormalVariance:
     is_standardized: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive("median", self.median)
-        positive("deviation", self.deviation)
+        check_positive(self, "median", "deviation")
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of the logarithm of each entry, 0-d or (d,)."""
@@ -198,11 +197,28 @@ class HalfNormalDeviation:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("scale", self.scale)
+        check_positive(self, "scale")
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of the square root of each entry, 0-d or (d,)."""
         return -0.5 * value / self.scale**2 + 0.5 * math.log(2 / math.pi) - math.log(self.scale)
+
+
+def check_positive(prior: object, *names: str) -> None:
+    """Check that attributes of a prior are positive numbers.
+
+    Args:
+        prior: The prior.
+        names: The names of the attributes.
+
+    Raises:
+        InvalidArgumentError: If an attribute is not positive. The message names the first.
+
+    Examples:
+        >>> check_positive(HalfNormalDeviation(2.0), "scale")
+    """
+    for name in names:
+        positive(name, getattr(prior, name))
 
 
 OWN = {kind.__name__: kind for kind in (SparseLengthscales, SparseVariances, LogNormalVariance, HalfNormalDeviation)}

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.features.softmax import FeaturePair, PositiveMap
+from rfgp.messages import check_count, counted
 
 _ENTRIES = 2**24
 MAX_DRAWN = 2**30

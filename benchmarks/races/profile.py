@@ -82,7 +82,7 @@ FOLDERS = {
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),
     "lattices": ("rfgp/lattices/", "rfgp/fitting/lattices.py", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),
-    "kernel matrices": ("rfgp/kernels/", "rfgp/distances.py", "rfgp/spectra/", "rfgp/grams.py"),
+    "kernel matrices": ("rfgp/kernels/", "rfgp/spectra/spectrum.py", "rfgp/spectra/", "rfgp/grams.py"),
     "compilation": ("numba/", "llvmlite/"),
 }
 """Files and folders by kinds; the first that holds a file counts."""

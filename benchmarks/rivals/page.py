@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.rivals.races import RACES, is_ours, name_of
 from benchmarks.rivals.scores import PACKAGES, Score, comparisons
-from rfgp.counts import counted
+from rfgp.messages import counted
 
 PAGE = Path(__file__).parents[2] / "docs" / "rivals.md"
 

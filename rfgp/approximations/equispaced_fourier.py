@@ -19,12 +19,11 @@ from rfgp.approximations.role import (
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.blocks.role import NewLevels, Residual
 from rfgp.columns import ColumnKind
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, label_of
 from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
 from rfgp.lattices.design import CUT_PER_TOLERANCE, Floats, LatticeDesign, active_modes, supports
-from rfgp.messages import short_repr
+from rfgp.messages import check_count, short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MAX_COLUMNS = 3

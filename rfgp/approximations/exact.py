@@ -25,10 +25,10 @@ from rfgp.approximations.role import (
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.role import MAX_CELLS, Side
 from rfgp.columns import ColumnKind
-from rfgp.counts import counted
 from rfgp.grams import stationary_gram
 from rfgp.kernels.role import OUTPUTSCALE, BoundTerm, ColumnSummary, Term, Values, constants_of
 from rfgp.limits import limits
+from rfgp.messages import counted
 
 MAX_FUNCTIONS = 1000
 """The maximum number of functions of a term that is computed by weights. Other terms use their covariance matrix."""

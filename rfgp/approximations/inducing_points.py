@@ -29,11 +29,11 @@ from rfgp.autograd import is_differentiated
 from rfgp.blocks import KernelBlock, Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.blocks.role import NewLevels
 from rfgp.columns import ColumnKind
-from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error, whitening_of
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, constants_of
 from rfgp.local.kinds import kind_of
+from rfgp.messages import check_count, check_flag
 from rfgp.torch_context import Recent
 
 # --- Vecchia approximations: each row is conditioned on its nearest predecessors -------------------------------------

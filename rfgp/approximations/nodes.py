@@ -31,10 +31,10 @@ from rfgp import random
 from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
-from rfgp.counts import check_count
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
 from rfgp.kernels.role import ColumnSummary, Values, label_of
 from rfgp.limits import limits
+from rfgp.messages import check_count
 from rfgp.sparse import SparseValues, selection
 from rfgp.torch_context import Recent
 

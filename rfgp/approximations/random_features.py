@@ -17,10 +17,10 @@ from rfgp.approximations.role import (
     weights_memory,
     weights_term,
 )
-from rfgp.counts import check_count, check_flag
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundFactor, label_of, of_prefix
+from rfgp.messages import check_count, check_flag
 
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""

@@ -29,7 +29,7 @@ from rfgp.kernels.role import (
     constants_of,
     of_prefix,
 )
-from rfgp.values import changed_arguments
+from rfgp.messages import changed_arguments
 
 # --- The base class of approximations, which turn a term of a kernel into latent blocks ------------------------------
 

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from rfgp.attention.draws import HeadFrequencies
 from rfgp.attention.functional import check_numbers, check_pair
-from rfgp.counts import check_count, counted
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
+from rfgp.messages import check_count, counted
 
 
 def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, chunk_size: int, floor: float) -> None:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import counted
 from rfgp.couplings import Coupling, Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
 from rfgp.features.softmax import FeaturePair
+from rfgp.messages import counted
 
 
 class HeadFrequencies(Frequencies):

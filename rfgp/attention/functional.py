@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rfgp.attention.passes import Pass, PositivePass, Rows, SignedPass, State
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
 from rfgp.features.softmax import FeaturePair
+from rfgp.messages import check_count
 
 CHUNK_SIZE = 128
 """The default number of positions of a chunk of causal attention."""

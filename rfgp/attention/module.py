@@ -12,10 +12,10 @@ from rfgp.attention.checks import check_call, check_causal, check_made, check_op
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
 from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
 from rfgp.attention.masks import hides, is_causal_mask
-from rfgp.counts import counted
 from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
+from rfgp.messages import counted
 
 MAX_WEIGHTS = 2**28  # the largest number of attention weights that a call returns
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")

@@ -7,8 +7,8 @@ from typing import Any
 
 from rfgp.cli import choices
 from rfgp.cli.common import check_input, known_input
-from rfgp.counts import read_bytes, read_seconds
 from rfgp.errors import InvalidArgumentError, ModelFileError
+from rfgp.messages import read_bytes, read_seconds
 
 _MODEL_HEAD = 8
 """Bytes before the JSON with which a saved model begins."""

@@ -193,7 +193,7 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
 
 def _say_of_directions(roads: Any) -> None:
     """Print that directions of traffic are ignored, if the file has any."""
-    from rfgp.counts import counted
+    from rfgp.messages import counted
 
     if count := roads.num_one_way:
         say(

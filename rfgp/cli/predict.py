@@ -113,8 +113,8 @@ class _Predictions:
 
 def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: str, as_json: bool) -> None:
     """Write predictions to a file, and print a summary."""
-    from rfgp.counts import counted
     from rfgp.files import write_atomically
+    from rfgp.messages import counted
 
     write_atomically(out, table.text().encode())
     left_out = inputs.num_rows - len(inputs.rows)

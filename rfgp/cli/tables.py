@@ -256,7 +256,7 @@ class _Job:
 
 def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
     """Return the groups of a table's rows by a column, for `study_table`."""
-    from rfgp.counts import counted
+    from rfgp.messages import counted
     from rfgp.tables import read_groups
 
     if holdout != "random":
@@ -339,8 +339,8 @@ def in_logarithms(table: Any) -> Any:
     """
     import numpy as np
 
-    from rfgp.counts import counted
     from rfgp.errors import DataError
+    from rfgp.messages import counted
 
     table.check_numeric_target()
     bad = np.flatnonzero(table.y <= 0)

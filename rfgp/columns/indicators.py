@@ -14,9 +14,8 @@ from rfgp.columns.levels import factorize, ordered
 from rfgp.columns.problems import cell_errors, is_date, join_errors, numbers_as_text
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
-from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import MISSING_LABEL, short_repr
+from rfgp.messages import MISSING_LABEL, counted, short_repr
 from rfgp.number_texts import MAX_LEVELS, are_too_many, number_of
 from rfgp.rows.arrays import warn_of_levels
 

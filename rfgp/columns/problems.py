@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_type_of
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema, Key, Level
-from rfgp.counts import not_finite
 from rfgp.errors import DataError
-from rfgp.messages import short_repr
+from rfgp.messages import not_finite, short_repr
 from rfgp.number_texts import NumberFormat, example_of, numbers_remedy
 from rfgp.rows.arrays import Problem
 

@@ -14,9 +14,8 @@ from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import codes_of, factorize, factorize_values, ordered
 from rfgp.columns.problems import cell_errors, type_errors
 from rfgp.columns.requests import ColumnSchema
-from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import one_line, short_repr
+from rfgp.messages import counted, one_line, short_repr
 
 _EXACT = 2**53
 """The largest integer up to which float64 represents all integers."""

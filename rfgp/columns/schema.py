@@ -14,9 +14,8 @@ from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.columns.reading import extend_column, fit_column, read_column
 from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, merge_requests
 from rfgp.columns.table import Table
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import short_repr
+from rfgp.messages import counted, short_repr
 from rfgp.torch_context import CachedWithoutLock
 
 T = TypeVar("T")

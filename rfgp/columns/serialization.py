@@ -5,9 +5,8 @@ from typing import Any
 
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema, NodeTable, check_nodes
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import short_repr
+from rfgp.messages import counted, short_repr
 
 _VERSION = 1
 """The version of the format."""

@@ -12,9 +12,8 @@ from torch import Tensor
 from rfgp.columns.cells import REAL, Cells, CellType, objects
 from rfgp.columns.containers import read_cells
 from rfgp.columns.requests import Key
-from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import did_you_mean, listed, one_line, short_repr
+from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
 from rfgp.rows.arrays import OutputFormat, names_of
 
 NODE_KEY = "node"

@@ -8,8 +8,8 @@ import torch
 
 from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
-from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import counted, read_seconds
 from rfgp.models.gp import GP
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.report import FLOPS_PER_SECOND, MEMORY

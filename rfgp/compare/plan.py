@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp import random
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import counted
 
 
 @dataclass(frozen=True)

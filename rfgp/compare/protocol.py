@@ -23,10 +23,10 @@ from rfgp.approximations.nodes import NONZEROS_PER_WALKER, has_small_precision
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
-from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.prediction import Prediction
 from rfgp.kernels import Kernel
+from rfgp.messages import counted, not_finite
 from rfgp.models import ExactGP
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP

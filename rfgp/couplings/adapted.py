@@ -7,12 +7,12 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.energy import Energy
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, finite_rows
+from rfgp.messages import counted
 from rfgp.spectra import Gaussian, Spectrum
 
 MAX_ROWS = 512

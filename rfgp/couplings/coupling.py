@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_counts, counted
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import check_counts, counted
 from rfgp.spectra import Gaussian, Spectrum
 from rfgp.torch_context import with_torch_defaults
 

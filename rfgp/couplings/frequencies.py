@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import counted
 
 
 class Frequencies:

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.counts import check_count
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import check_count
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]

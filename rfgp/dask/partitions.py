@@ -11,9 +11,9 @@ import numpy as np
 from distributed import Client
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from rfgp.counts import counted
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import counted
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import is_index_name, warn_of_booleans, warn_of_index
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 import graphs
 from graphs.graph import check_graph
 from graphs.walks import VisitArrays, WalkSettings, check_memory, concatenate_visits, draw
-from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
+from rfgp.messages import check_count
 
 _PARTS_PER_THREAD = 4
 

@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
-from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit
 from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies
@@ -41,6 +40,7 @@ from rfgp.fitting.neighbors import (
 )
 from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.likelihoods.real import normal_log_prob
+from rfgp.messages import counted
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.spec import NOISE_BOUNDS

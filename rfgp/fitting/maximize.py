@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Checkpoint, Searched
@@ -19,6 +18,7 @@ from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.coordinates import Coordinates, Interval
 from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
+from rfgp.messages import check_count
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, Stage
 from rfgp.regression.report import TIME_OVER as TIME_OVER

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from rfgp.counts import counted
+from rfgp.messages import counted
 from rfgp.progress import Bar, seconds_in_words
 
 Callback = Callable[[int, float], None]

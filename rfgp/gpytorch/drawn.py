@@ -18,8 +18,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memory
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import Key, check_points, requests_of
-from rfgp.parameters import Hyperparameter, ParameterValues
-from rfgp.paths import find_path
+from rfgp.parameters import Hyperparameter, ParameterValues, find_path
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.regression.state import begin
 from rfgp.rows import Chunk

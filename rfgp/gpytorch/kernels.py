@@ -16,10 +16,10 @@ from torch import Tensor
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
 from rfgp.gpytorch.exact import exact_kernel, with_columns_as_batch
+from rfgp.messages import check_count
 
 LINEAR_STRATEGY: Any = getattr(strategies, "LinearPredictionStrategy", None)
 """GPyTorch's prediction strategy for products of features, since GPyTorch 1.15, or None."""

@@ -16,12 +16,12 @@ from torch.autograd.function import once_differentiable
 from graphs.checks import check_fits, counted
 from rfgp import random
 from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
 from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
+from rfgp.messages import check_count
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank.posterior import extensions
 from rfgp.solvers.role import LatentOperator, known_terms

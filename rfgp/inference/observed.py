@@ -16,7 +16,6 @@ import torch
 from scipy.stats import qmc
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     CHUNK_SIZE,
@@ -31,6 +30,7 @@ from rfgp.inference.distributions import (
 from rfgp.inference.prediction import NO_EXPOSURE, Prediction
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.role import PLACES, WEIGHTS
+from rfgp.messages import counted
 from rfgp.threads import computed
 
 # --- Posterior predictive distributions, by integrals over the latent function ---------------------------------------

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import (
     Distribution,
@@ -25,6 +24,7 @@ from rfgp.inference.distributions import (
     read_real,
 )
 from rfgp.linalg import covariance_root
+from rfgp.messages import counted
 from rfgp.solvers.role import LatentOperator
 from rfgp.threads import computed
 from rfgp.torch_context import unlisted

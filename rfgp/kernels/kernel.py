@@ -29,9 +29,9 @@ from rfgp.kernels.role import (
     requests_of,
     with_names,
 )
+from rfgp.messages import brief_repr, changed_arguments
 from rfgp.parameters import Hyperparameter
 from rfgp.torch_context import CachedWithoutLock
-from rfgp.values import brief_repr, changed_arguments
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from graphs.precisions import IndependentField
 from rfgp.columns import ColumnKind
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import ColumnSummary, Functions, LatentField, Values, bounds_in, per_column, read_positives
 from rfgp.linalg import cholesky
+from rfgp.messages import check_count
 from rfgp.parameters import Hyperparameter
 
 # --- Kernels of finitely many functions: linear, polynomial and constant ---------------------------------------------

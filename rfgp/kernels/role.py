@@ -18,12 +18,11 @@ from rfgp.autograd import Array
 from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
-from rfgp.parameters import Hyperparameter
-from rfgp.paths import find_path
+from rfgp.messages import brief_repr
+from rfgp.parameters import Hyperparameter, find_path
 from rfgp.scaling import Affine, moments
 from rfgp.spectra import Spectrum
 from rfgp.torch_context import CachedWithoutLock
-from rfgp.values import brief_repr
 
 # --- Arguments of kernels, checked -----------------------------------------------------------------------------------
 

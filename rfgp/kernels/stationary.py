@@ -17,7 +17,6 @@ from graphs.precisions.chains import place_knots
 from graphs.precisions.chains.knots import SPACING
 from rfgp import spectra
 from rfgp.autograd import Array, as_array
-from rfgp.counts import check_count, positive
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
@@ -33,6 +32,7 @@ from rfgp.kernels.role import (
     label_of,
     read_positives,
 )
+from rfgp.messages import check_count, positive
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 from rfgp.spectra import Spectrum

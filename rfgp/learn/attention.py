@@ -4,7 +4,6 @@ import math
 
 import torch
 
-from rfgp.counts import check_counts
 from rfgp.couplings import Frequencies, SharedNorms, by_name
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.orthogonal import haar_blocks
@@ -12,6 +11,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import proposal_scale_of, proposed_norms
 from rfgp.learn.search import Learned, Search
+from rfgp.messages import check_counts
 from rfgp.spectra import Gaussian
 
 _MAX_LOGIT = 4.0

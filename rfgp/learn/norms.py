@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from rfgp.counts import check_counts
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import Radial, factor, proposal_scale_of, proposed_norms
 from rfgp.learn.search import Learned, Search, check_search
+from rfgp.messages import check_counts
 from rfgp.spectra import Gaussian, Spectrum
 
 

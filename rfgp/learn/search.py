@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_counts
 from rfgp.couplings import Frequencies
 from rfgp.couplings.coupling import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
+from rfgp.messages import check_counts
 from rfgp.progress import Bar
 from rfgp.spectra import Spectrum
 

@@ -10,9 +10,9 @@ from scipy.stats import qmc
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
+from rfgp.messages import check_count
 
 START_VARIANCE = 2.0
 """The variance of the latent function before a fit. Typical probabilities are then 0.2 and 0.8."""

@@ -14,7 +14,6 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
-from rfgp.counts import check_count, counted, read_bytes, read_seconds
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.hyperparameters import Hyperparameters
@@ -24,6 +23,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
+from rfgp.messages import check_count, counted, read_bytes, read_seconds
 from rfgp.parameters import Hyperprior
 from rfgp.regression.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
 from rfgp.regression.report import Budget, Calibration, FitReport, SelectionReport, calibrated_ends, calibration

@@ -24,12 +24,11 @@ from rfgp.approximations import (
     Vecchia,
 )
 from rfgp.columns import ColumnKind
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError, arguments
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.role import label_of
 from rfgp.likelihoods.real import normal_log_prob
-from rfgp.messages import listed, short_repr
+from rfgp.messages import counted, listed, short_repr
 from rfgp.parameters import ParameterValues
 from rfgp.regression.inputs import sampled
 from rfgp.regression.report import TIME_OVER, FitReport

@@ -30,8 +30,8 @@ from rfgp.approximations.nodes import (
 )
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
-from rfgp.counts import counted
 from rfgp.linalg import cholesky
+from rfgp.messages import counted
 from rfgp.regression.report import ERROR, FLOPS_PER_SECOND, Budget, Score, SelectionReport, Trial
 from rfgp.regression.spec import ModelSpec, mean_and_noise
 from rfgp.regression.state import GPState

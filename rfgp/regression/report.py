@@ -23,12 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rfgp import metrics, random
-from rfgp.counts import counted, read_bytes, read_seconds
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.distributions import ENTRIES, check_level, in_memory
 from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribution
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import factors
+from rfgp.messages import counted, read_bytes, read_seconds
 from rfgp.regression.state import GPState, left_out_prediction, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat

@@ -18,7 +18,6 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
-from rfgp.counts import check_count, counted, positive
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
 from rfgp.inference.observed import check_exposure
@@ -28,8 +27,8 @@ from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points,
 from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
-from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues
-from rfgp.paths import find_path
+from rfgp.messages import check_count, counted, positive
+from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues, find_path
 from rfgp.priors import HalfNormalDeviation
 from rfgp.regression.inputs import (
     FREEDOM,

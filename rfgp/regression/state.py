@@ -15,7 +15,6 @@ from rfgp import errors, solvers
 from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError, NotFittedError, arguments
 from rfgp.inference import mixture, sites
 from rfgp.inference.distributions import (
@@ -33,7 +32,7 @@ from rfgp.kernels.role import hyperparameters_of
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.limits import limits
-from rfgp.messages import listed
+from rfgp.messages import counted, listed
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.regression.inputs import sampled
 from rfgp.regression.spec import ModelSpec, by_process, check_blocks, inference_of, mean_and_noise, priors_of

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
-from rfgp.counts import counted
 from rfgp.fields import Field
+from rfgp.messages import counted
 from rfgp.models.graph import GraphGP
 from rfgp.tables import Table
 

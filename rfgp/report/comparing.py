@@ -16,17 +16,16 @@ from rfgp.approximations import Exact as ExactTerm
 from rfgp.approximations.nodes import NONZEROS_PER_WALKER, has_small_precision
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
-from rfgp.counts import counted
 from rfgp.couplings import Coupling, Energy, by_name, name_of
 from rfgp.effects.variables import input_frame
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
+from rfgp.messages import changed_arguments, counted
 from rfgp.metrics import kl_divergence
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.report.processes import describe_process, num_nonzeros
 from rfgp.tables import Table
-from rfgp.values import changed_arguments
 
 EXACT_ROWS = 800
 """The maximum number of training rows, at random, on which a model of a table is compared with the exact process."""

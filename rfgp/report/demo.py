@@ -10,9 +10,9 @@ from rfgp import kernels as k
 from rfgp import metrics
 from rfgp.approximations import RandomFeatures
 from rfgp.compare import Comparison
-from rfgp.counts import counted
 from rfgp.effects.variables import input_frame, variables_of
 from rfgp.fields import Field, NodePosterior
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, glance, making, terms, words

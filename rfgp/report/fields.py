@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.counts import counted
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP, MeshGP, nodes_kernel
 from rfgp.palette import COLOR_MAPS

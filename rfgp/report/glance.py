@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from rfgp.counts import counted
 from rfgp.effects.variables import CATEGORY, DATE, NUMBER, Variable, in_own_units, is_of_logarithms
+from rfgp.messages import counted
 from rfgp.palette import COLORS
 from rfgp.report import figures, words
 from rfgp.report.effect_figures import axis_values

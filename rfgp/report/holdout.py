@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from rfgp import random
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import counted
 
 HOLDOUTS = ("random", "last")
 _LARGEST = 0.25

@@ -6,8 +6,8 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
-from rfgp.counts import counted
 from rfgp.effects.variables import columns_of
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.report import figures
 from rfgp.report.page import Grid, Section

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from graphs.builders.files import printable
-from rfgp.counts import counted
 from rfgp.effects.variables import columns_of
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
 

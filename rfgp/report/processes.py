@@ -1,7 +1,7 @@
 """The description and the memory of processes on graphs, meshes or roads."""
 
-from rfgp.counts import counted
 from rfgp.kernels import Term
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import gathered

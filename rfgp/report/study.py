@@ -13,7 +13,6 @@ from rfgp import metrics
 from rfgp.approximations import Approximation, Vecchia
 from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
-from rfgp.counts import counted
 from rfgp.effects.variables import input_frame, is_of_logarithms
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
@@ -21,6 +20,7 @@ from rfgp.fields.field import check_field
 from rfgp.fitting import Progress
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks

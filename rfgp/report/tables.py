@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from rfgp.counts import counted
 from rfgp.effects.effects import effect_sizes
 from rfgp.effects.variables import input_frame, variables_of
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.report import figures, making, noise, selection, terms, words
 from rfgp.report.glance import glance

@@ -1,8 +1,8 @@
 """The section on the terms of a model: their kernels, approximations and effects."""
 
-from rfgp.counts import counted
 from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale, effects_of, scale_of
 from rfgp.effects.variables import CATEGORY
+from rfgp.messages import counted
 from rfgp.models.gp import GP
 from rfgp.regression.diagnostics import TermReport
 from rfgp.report import figures

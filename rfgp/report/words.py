@@ -11,9 +11,9 @@ from scipy import stats
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
-from rfgp.counts import counted
 from rfgp.effects.variables import CATEGORY, DATE, NUMBER, as_dates
 from rfgp.likelihoods import Bernoulli
+from rfgp.messages import counted
 from rfgp.models.graph import GraphGP, MeshGP, RoadGP
 from rfgp.regression import FitReport
 from rfgp.regression.report import MAX_LEFT_OUT

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.counts import counted, not_finite
 from rfgp.errors import BooleanTargetWarning, DataError, IndexColumnWarning, NewLevelWarning
-from rfgp.messages import listed, short_repr
+from rfgp.messages import counted, listed, not_finite, short_repr
 from rfgp.number_texts import example_of, numbers_remedy
 
 # --- Names of the columns of dataframes, and the match of columns to those of the training data ----------------------

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.limits import limits
+from rfgp.messages import counted
 from rfgp.rows.arrays import read_per_row, read_targets, row_hashes
 from rfgp.scaling import Moments
 

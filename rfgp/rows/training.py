@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.limits import limits
+from rfgp.messages import counted
 from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.blocks import (
     Block,

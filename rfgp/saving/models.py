@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import saved_shapes, saved_tensors
+from rfgp.messages import check_count
 from rfgp.regression import FitReport, GPState, ModelSpec
 from rfgp.regression.state import restored
 from rfgp.rows import Chunk, Rows, TrainingData, in_memory

@@ -25,11 +25,11 @@ from rfgp.columns import ColumnKind
 from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
+from rfgp.messages import changed_arguments
 from rfgp.registry import Registry
 from rfgp.saving import objects
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.spectra import Spectrum
-from rfgp.values import changed_arguments
 
 MOST = 10**6
 """The largest integer argument of a value, except seeds."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from rfgp.counts import counted
 from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
+from rfgp.messages import counted
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.regression.state import averaged

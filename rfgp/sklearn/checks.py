@@ -9,8 +9,8 @@ from sklearn.utils import check_consistent_length
 
 from rfgp import random
 from rfgp.columns import Table
-from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
+from rfgp.messages import counted
 from rfgp.rows import merge_repeats
 from rfgp.rows.arrays import names_of, without_index
 

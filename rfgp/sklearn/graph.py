@@ -11,9 +11,9 @@ from sklearn.utils import check_array, check_consistent_length
 
 import graphs
 from graphs.kernels import GraphKernel
-from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
+from rfgp.messages import check_count
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_booleans

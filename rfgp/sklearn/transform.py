@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import check_count
 from rfgp.sklearn.checks import FLOATS, resolve_seed, validate_data
 
 

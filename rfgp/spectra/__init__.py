@@ -3,12 +3,12 @@
 from typing import Any
 
 from rfgp.registry import Registry
+from rfgp.spectra.spectrum import Gaussian as Gaussian
+from rfgp.spectra.spectrum import Matern as Matern
+from rfgp.spectra.spectrum import ProductCauchy as ProductCauchy
+from rfgp.spectra.spectrum import ProductLaplace as ProductLaplace
+from rfgp.spectra.spectrum import RationalQuadratic as RationalQuadratic
 from rfgp.spectra.spectrum import Spectrum as Spectrum
-from rfgp.spectra.stationary import Gaussian as Gaussian
-from rfgp.spectra.stationary import Matern as Matern
-from rfgp.spectra.stationary import ProductCauchy as ProductCauchy
-from rfgp.spectra.stationary import ProductLaplace as ProductLaplace
-from rfgp.spectra.stationary import RationalQuadratic as RationalQuadratic
 
 _REGISTRY: Registry[Spectrum] = Registry(
     "spectrum",

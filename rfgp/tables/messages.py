@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rfgp.counts import counted as counted
 from rfgp.errors import DataError
+from rfgp.messages import counted as counted
 from rfgp.messages import did_you_mean as did_you_mean
 from rfgp.messages import listed as listed
 from rfgp.messages import one_line as one_line

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rfgp.counts import counted
 from rfgp.errors import DataError, requires_extra
 from rfgp.limits import limits
+from rfgp.messages import counted
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
 from rfgp.tables.messages import check_unique, one_line, title, unreadable

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 
 from rfgp import random
-from rfgp.counts import check_counts
 from rfgp.couplings import Coupling, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier
 from rfgp.linalg import finite_rows
+from rfgp.messages import check_counts
 from rfgp.spectra import Gaussian, Spectrum
 
 MAX_ROWS = 4096

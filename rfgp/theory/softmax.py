@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.coefficients import normalizer
 from rfgp.features.softmax.pair import check_kernel
+from rfgp.messages import check_count, counted
 from rfgp.theory.kernels import variance
 
 Array = NDArray[np.float64]

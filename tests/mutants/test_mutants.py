@@ -14,13 +14,13 @@ def imported(mutant):
 
 
 def test_a_module_is_imported_with_the_error():
-    mutant = TextMutant("rfgp/paths.py", "return found[0]", "return 'wrong'")
+    mutant = TextMutant("rfgp/parameters.py", "return found[0]", "return 'wrong'")
     assert imported(mutant).find_path("b", ["a.b"]) == "wrong"
-    assert mutant.find_spec("rfgp.values") is None
+    assert mutant.find_spec("rfgp.messages") is None
 
 
 def test_mutants_of_a_tree_differ_from_their_file():
-    mutants = list(mutants_of("rfgp/paths.py"))
+    mutants = list(mutants_of("rfgp/random.py"))
     assert len(mutants) > 10
     same = Unchanged(mutants[0]).code()
     assert sum(mutant.code() == same for mutant in mutants) == 0
@@ -38,12 +38,12 @@ def test_each_planted_text_is_in_the_code():
 
 
 def test_an_error_in_a_function_is_put_into_the_imported_one(monkeypatch):
-    from rfgp import paths
+    from rfgp import parameters
 
-    monkeypatch.setattr(paths.find_path, "__code__", paths.find_path.__code__)
-    mutant = TextMutant("rfgp/paths.py", "return found[0]", "return 'wrong'")
+    monkeypatch.setattr(parameters.find_path, "__code__", parameters.find_path.__code__)
+    mutant = TextMutant("rfgp/parameters.py", "return found[0]", "return 'wrong'")
     mutant.exchange()
-    assert (len(mutant.functions), paths.find_path("b", ["a.b"])) == (1, "wrong")
+    assert (len(mutant.functions), parameters.find_path("b", ["a.b"])) == (1, "wrong")
 
 
 def test_errors_in_what_an_import_runs_are_not_those_of_functions():

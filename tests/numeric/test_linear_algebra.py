@@ -8,7 +8,7 @@ from refusals import refused
 
 import rfgp
 from rfgp import grams, linalg, spectra
-from rfgp.distances import self_distance
+from rfgp.spectra.spectrum import self_distance
 
 F64 = torch.float64
 ISOTROPIC = [spectra.Gaussian(), *map(spectra.Matern, (0.3, 0.5, 1.5, 2.5, 4.2)), spectra.RationalQuadratic(0.4)]

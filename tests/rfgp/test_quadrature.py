@@ -5,7 +5,7 @@ import torch
 from refusals import refused
 
 import rfgp
-from rfgp import quadrature
+from rfgp import metrics
 
 
 class Dense:
@@ -38,7 +38,7 @@ def test_each_trace_is_that_of_its_probe(size, error):
     first, second = covariances(size)
     generator = torch.Generator().manual_seed(3)
     draws = Dense(first).draw(5, generator)
-    found = quadrature.quadrature(Dense(first), Dense(second), draws, torch.log)
+    found = metrics.quadrature(Dense(first), Dense(second), draws, torch.log)
     w = np.linalg.solve(first, draws.numpy())
     values, vectors = scipy.linalg.eigh(second, first)  # V^T C_1 V = I
     parts = (vectors.T @ first @ w) ** 2
@@ -49,5 +49,5 @@ def test_each_trace_is_that_of_its_probe(size, error):
 def test_traces_that_do_not_settle_are_refused():
     first, second = np.eye(250), np.diag(10.0 ** np.linspace(-8, 8, 250))
     ones = torch.ones(250, 1, dtype=torch.float64)
-    call = lambda: quadrature.quadrature(Dense(first), Dense(second), ones, torch.log)  # noqa: E731
+    call = lambda: metrics.quadrature(Dense(first), Dense(second), ones, torch.log)  # noqa: E731
     refused(call, rfgp.SolverError, "250 points")

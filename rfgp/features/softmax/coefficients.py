@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from rfgp.counts import counted, positive
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.pair import SideMap, check_matrix, times
+from rfgp.messages import counted, positive
 
 
 class CoefficientMap(nn.Module, ABC):

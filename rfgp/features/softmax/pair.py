@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import counted
 
 KERNELS = ("softmax", "gaussian")
 

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
 from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError, requires_extra
@@ -15,6 +14,7 @@ from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, G
 from rfgp.features.softmax.exponential import Exponential, matching_diagonal
 from rfgp.features.softmax.hybrid import Hybrid
 from rfgp.features.softmax.pair import FeaturePair
+from rfgp.messages import check_count
 
 
 def bipolar(

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.counts import counted
 from rfgp.errors import SolverError
 from rfgp.linalg import cholesky, half_solve
+from rfgp.messages import counted
 from rfgp.rows import Block
 from rfgp.sparse import Matrix, Sparse
 

@@ -44,10 +44,10 @@ from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, W
 from rfgp.blocks.neighbors import AHEAD
 from rfgp.blocks.precision import products
 from rfgp.blocks.role import JITTER, MAX_CELLS
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
 from rfgp.local import LatentRoot
+from rfgp.messages import counted
 from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, generator
 from rfgp.solvers.kriging import (
     explained_columns,
