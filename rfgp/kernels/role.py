@@ -677,11 +677,9 @@ class BoundTerm:
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
-        scale = self.outputscale
-        product = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
         if self.measure is not None and b is a and not a.requires_grad:
-            x, lengthscale = a[:, self.column_indices[0]], values[f"{self.prefixes[0]}lengthscale"]
-            return scaled_gram(self.measure, x, lengthscale.to(x), product.to(x))
+            return scaled_gram(*self._stationary(a, values))
+        product = self._variance(a, values)
         for part in self.parts():
             product = product * part.covariance(a, b, values)
         return product
@@ -690,16 +688,23 @@ class BoundTerm:
         """Return the covariance (n, n) of rows a (n, D), with its gradient."""
         gram = None
         if self.measure is not None and not a.requires_grad:
-            lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
-            variance = a.new_ones(()) if self.outputscale is None else values[self.outputscale].to(a)
-            gram = stationary_gram(self.measure, a[:, self.column_indices[0]], lengthscale, variance)
+            gram = stationary_gram(*self._stationary(a, values))
         return (Gram.of(self.covariance(a, a, values)) if gram is None else gram).double()
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, D), at values by path."""
-        scale = 1.0 if self.outputscale is None else values[self.outputscale].double()
         variances = [f.variances(a[:, indices], of_prefix(values, prefix)) for f, indices, prefix in self.parts()]
-        return scale * torch.stack(variances).prod(0)
+        return self._variance(a, values) * torch.stack(variances).prod(0)
+
+    def _variance(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variance of the term, 0-d, float64, or 1 without an output scale."""
+        return a.new_ones((), dtype=torch.float64) if self.outputscale is None else values[self.outputscale].double()
+
+    def _stationary(self, a: Tensor, values: Values) -> tuple[Spectrum, Tensor, Tensor, Tensor]:
+        """Return the spectrum of a stationary term, its columns of rows a, the lengthscale and the variance."""
+        assert self.measure is not None
+        x, lengthscale = a[:, self.column_indices[0]], values[f"{self.prefixes[0]}lengthscale"]
+        return self.measure, x, lengthscale.to(x), self._variance(a, values).to(x)
 
 
 def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
