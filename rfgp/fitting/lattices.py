@@ -134,19 +134,18 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+def truncated_terms(state: GPState) -> list[str]:
     """Return the names of terms whose lattice omits too many modes.
 
     Args:
         state: The model state.
-        approximations: The approximations of the terms by name. If None, those of the state.
     """
-    spec, names = state.spec, list[str]()
-    for data in spec.term_data(state.hyperparameters, state.num_observations):
-        approximation = (approximations or spec.approximations)[data.term.name]
-        if isinstance(approximation, EquispacedFourier) and approximation.unsupported_reason(data) is not None:
-            names.append(data.term.name)
-    return names
+    used, every = state.spec.approximations, state.spec.term_data(state.hyperparameters, state.num_observations)
+    return [
+        data.term.name
+        for data in every
+        if isinstance(used[data.term.name], EquispacedFourier) and used[data.term.name].unsupported_reason(data)
+    ]
 
 
 def without_truncated_lattices(fit: TermFit) -> dict[str, Approximation]:
