@@ -10,14 +10,16 @@ import torch
 from rfgp.fitting.context import Split, TermFit, in_search_precision
 from rfgp.fitting.frequencies import (
     MIN_LEARNED,
+    NO_SEARCH,
+    Outcome,
     best_start,
     fixed_log_prob,
     learn,
     learned_frequencies,
+    mean_and_standard_error,
     nothing_learned,
 )
 from rfgp.fitting.last_stage import solve_scales_and_condition
-from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.starts import free_lengthscales, ranked_multipliers, scaled
 from rfgp.fitting.subsets import grow, learn_basis, message_of, optimize, sizes
 from rfgp.regression import FitReport, GPState

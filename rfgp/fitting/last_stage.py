@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.fitting.context import TermFit, of_observations
+from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.outcome import Outcome
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.regression import FitReport, GPState

@@ -26,7 +26,7 @@ from torch.distributions import Normal
 from rfgp.approximations import RandomFeatures
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit
-from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies
+from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbors import (
@@ -38,7 +38,6 @@ from rfgp.fitting.neighbors import (
     neighbors_of,
     search_all,
 )
-from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted
 from rfgp.parameters import ParameterValues

@@ -15,8 +15,7 @@ from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Checkpoint, Searched
 from rfgp.fitting.closed_form import ClosedForm
-from rfgp.fitting.coordinates import Coordinates, Interval
-from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
+from rfgp.fitting.coordinates import Coordinates, Interval, MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
 from rfgp.messages import check_count
 from rfgp.parameters import ParameterValues
