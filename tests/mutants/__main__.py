@@ -153,7 +153,9 @@ def main() -> None:
     parser.add_argument("--where", nargs="*", default=[], help="only files whose path begins with one of these")
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--marks", default="not slow", help="the marks of these tests")
-    parser.add_argument("--seconds", type=float, default=25, help="of tests for one mutant; its processor time is limited")
+    parser.add_argument(
+        "--seconds", type=float, default=25, help="of tests for one mutant; its processor time is limited"
+    )
     parser.add_argument("--reach", type=Path, default=ROOT / "out" / "reach", help="is measured if it is not there")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants.jsonl", help="gets the fates")
     parser.add_argument("--again", default="", help="try those again that have this fate")
