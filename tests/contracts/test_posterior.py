@@ -86,7 +86,7 @@ TERMS = {
     "z": k.RBF("p", lengthscale=2.0, name="z"),
     "g": k.Group("s", name="g"),
     "l": k.Linear("p", origin=0.0, name="l"),
-    "v": (k.Linear("p", origin=0.0) * k.Matern("h", nu=1.5, lengthscale=5.0)).named("v"),
+    "v": (k.Linear("p", origin=0.0) * k.Matern("h", nu=1.5, lengthscale=5.0) * k.Group("s")).named("v"),
     "f": k.Nodes(ring(), graphs.kernels.Matern(nu=2, kappa=1.5), name="f"),
     "q": k.Nodes(ring(), graphs.kernels.Matern(nu=1.5, kappa=1.5), name="q"),
     "d": k.Nodes(ring(), "diffusion", name="d"),
@@ -109,6 +109,7 @@ def matern(r, nu):
 
 
 R, H, SLOPES = distance("hp", (4.0, 1.5)), distance("h", (5.0,)), np.multiply.outer(WHOLE["p"], WHOLE["p"])
+EQUAL = np.equal.outer(WHOLE["s"], WHOLE["s"]).astype(float)
 FORMULAS = {
     "a": np.exp(-(R**2) / 2),
     "m": matern(R, 1.5),
@@ -117,9 +118,9 @@ FORMULAS = {
     "t": matern(H, 2.5),
     "w": np.exp(-(H**2) / 2),
     "z": np.exp(-(distance("p", (2.0,)) ** 2) / 2),
-    "g": np.equal.outer(WHOLE["s"], WHOLE["s"]).astype(float),
+    "g": EQUAL,
     "l": SLOPES,
-    "v": SLOPES * matern(H, 1.5),
+    "v": SLOPES * matern(H, 1.5) * EQUAL,
 }
 """The kernels at all rows and points, at unit scale."""
 FORMULAS = {name: SCALE[name] * matrix for name, matrix in FORMULAS.items()}
@@ -211,7 +212,7 @@ CASES = {
     "chain": Case({"c": SPARSE}),
     "rough chain": Case({"o": SPARSE}),
     "smooth chain": Case({"t": SPARSE}),
-    "chain and groups": Case({"c": SPARSE, "g": SPARSE}),
+    "slopes and groups": Case({"v": SPARSE, "g": SPARSE}),
     "nodes": Case({"f": SPARSE, "g": SPARSE, "a": FEW, "l": EXACT}, functions=True),
     "nodes rational": Case({"q": rfgp.RationalPrecision(3)}, functions=True),
     "nodes and fitc": Case({"f": SPARSE, "a": points("fitc")}),
@@ -512,7 +513,7 @@ def dense_value(gp):
     ).log_marginal_likelihood()
 
 
-EQUAL_ROWS = ["features", "lattices", "exact", "chain and groups", "nodes", "responses", "latent", "walks by products"]
+EQUAL_ROWS = ["features", "lattices", "exact", "slopes and groups", "nodes", "responses", "latent", "walks by products"]
 """A case of each solver, for rows without weights and noise of their own."""
 
 

@@ -115,7 +115,7 @@ def test_blocks_do_not_change_results():
     rng = np.random.default_rng(0)
     roads = flat(list(rng.uniform(size=(30, 2, 2))))
     points, some = rng.uniform(size=(20_000, 2)), [0, 77, 19_999]
-    whole = roads.nearest(points, within=2).positions
+    whole = roads.nearest(points, within=0.9).positions
     np.testing.assert_array_equal(roads.nearest(points[some], within=2).positions, whole[some])
 
 
