@@ -25,7 +25,6 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
-from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit
 from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite
@@ -39,6 +38,7 @@ from rfgp.fitting.neighbors import (
     neighbors_of,
     search_all,
 )
+from rfgp.fitting.subsets import fit_basis_functions
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
