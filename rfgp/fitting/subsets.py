@@ -292,7 +292,10 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
 
 
 class SearchStage(NamedTuple):
-    """A stage of a fit: a search on some rows."""
+    """A stage of a fit: a search on some rows.
+
+    A stage with a least gain is left out if time is over. Other stages then report that they were not searched.
+    """
 
     rows: Block
     search: "Callable[[TermFit, Block], SearchEnd] | None" = None  # by L-BFGS if None
@@ -303,19 +306,19 @@ class SearchStage(NamedTuple):
 def search_in_stages(
     fit: TermFit, stages: Iterable[SearchStage], reports: Sequence[FitReport] = ()
 ) -> tuple[TermFit, list[FitReport]]:
-    """Search on the rows of one stage after the other, until time is over or a stage gains little.
+    """Search on the rows of one stage after the other, until a stage gains little.
 
     Args:
         fit: The fit at its starting values.
         stages: The stages.
-        reports: The reports so far. If there are none, the first stage begins even if time is over.
+        reports: The reports so far.
 
     Returns:
         The fit at the values found, and all reports.
     """
     reports = list(reports)
     for stage in stages:
-        if reports and fit.plan.is_over():
+        if stage.least > -math.inf and fit.plan.is_over():
             break
         fit, report = (stage.search or optimize)(fit, stage.rows)
         reports.append(report)
