@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from rfgp.parameters import ParameterSpace, ParameterValues
 from rfgp.regression import GPState
+from rfgp.regression.inputs import mean_variance, parameters_of_nodes
 from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec
-from rfgp.regression.starts import mean_variance, parameters_of_nodes
 from rfgp.rows import Block, Rows, rows_in_memory
 
 Floats = NDArray[np.float64]

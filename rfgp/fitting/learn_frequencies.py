@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
-from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit
 from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite
@@ -38,6 +37,7 @@ from rfgp.fitting.neighbors import (
     neighbors_of,
     search_all,
 )
+from rfgp.fitting.subsets import fit_basis_functions
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted
 from rfgp.parameters import ParameterValues

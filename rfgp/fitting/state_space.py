@@ -17,7 +17,7 @@ from torch import Tensor
 from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
-from rfgp.fitting.subsets import optimize
+from rfgp.fitting.subsets import SearchStage, search_in_stages
 from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -37,16 +37,13 @@ def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
     Returns:
         The state at the hyperparameters found, and the report.
     """
-    fit = fit.at(screened(fit))
-    is_small = len(fit.rows) <= 2 * limits().subset_rows
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(limits().subset_rows))
-    reports = [report]
-    if len(fit.rows) >= 4 * MIDDLE_ROWS:
-        fit, report = _search(fit, fit.subset(MIDDLE_ROWS))
-        reports.append(report)
-    if not is_small:
-        fit, report = _search(fit, gathered(fit.rows))
-        reports.append(report)
+    fit, rows, most = fit.at(screened(fit)), gathered(fit.rows), limits().subset_rows
+    stages = [SearchStage(rows if len(rows) <= 2 * most else fit.subset(most))]
+    if len(rows) >= 4 * MIDDLE_ROWS:
+        stages.append(SearchStage(fit.subset(MIDDLE_ROWS), _search))
+    if len(rows) > 2 * most:
+        stages.append(SearchStage(rows, _search))
+    fit, reports = search_in_stages(fit, stages)
     return fit.state, reports[-1].merged_with(reports)
 
 

@@ -9,7 +9,6 @@ import torch
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
-from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
@@ -26,7 +25,7 @@ from rfgp.fitting.starts import (
     with_likelier_periods,
 )
 from rfgp.fitting.state_space import fit_state_space
-from rfgp.fitting.subsets import SearchStage, optimize, search_in_stages
+from rfgp.fitting.subsets import SearchStage, fit_basis_functions, optimize, search_in_stages
 from rfgp.limits import limits
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
