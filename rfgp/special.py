@@ -147,8 +147,8 @@ def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, 
         1.0
     """
     with np.errstate(divide="ignore", over="ignore", under="ignore"):  # norms of the heaviest tails reach 0
-        log_x, log_weight, log_slope = _mixture(rho, d, alpha)
-        x, weight, slope = np.exp(log_x), np.exp(log_weight), np.exp(log_slope)
+        log_x, log_weight, log_slope, step = _mixture(rho, d, alpha)
+        x, weight, slope = np.exp(log_x), np.exp(log_weight) * step, 2 * np.exp(log_slope)
     return special.gammainc(d / 2, x) @ weight, special.gammaincc(d / 2, x) @ weight, slope @ weight
 
 
@@ -162,18 +162,18 @@ def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
         (1,)
     """
     flat = np.asarray(r, dtype=np.float64).ravel()
-    _, log_weight, log_slope = _mixture(flat, d, alpha)
-    return np.reshape(special.logsumexp(log_slope + log_weight, axis=1) - np.log(flat), np.shape(r))
+    _, log_weight, log_slope, step = _mixture(flat, d, alpha)
+    total = special.logsumexp(log_weight + log_slope, axis=1) + math.log(2 * step)
+    return np.reshape(total - np.log(flat), np.shape(r))
 
 
-def _mixture(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
-    """Return log x (k, q), log weights (q,) of q nodes in log s, and log slopes of P in log rho (k, q), at rho (k,)."""
+def _mixture(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array, float]:
+    """Return log x (k, q), log weights (q,) of q nodes, half slopes of P in log rho (k, q) in logs, and the step."""
     step = _STEP / max(1.0, math.sqrt(alpha))
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
     log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
     log_x = 2 * np.log(rho)[:, None] - math.log(2) - log_s
-    log_slope = math.log(2) + d / 2 * log_x - np.exp(log_x) - special.gammaln(d / 2)
-    return log_x, log_weight + math.log(step), log_slope
+    return log_x, log_weight, d / 2 * log_x - np.exp(log_x) - special.gammaln(d / 2), step
 
 
 @lru_cache(maxsize=64)
