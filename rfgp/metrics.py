@@ -128,7 +128,7 @@ def _is_settled(sums: list[Tensor]) -> bool:
     return bool(((recent - recent[-1]).abs().amax(0) <= TOLERANCE * recent[-1].abs()).all())
 
 
-# --- Divergences between Gaussian predictions and processes: exact, estimated by probes, and expected ... ------------
+# --- Divergences between Gaussian predictions and processes ----------------------------------------------------------
 
 
 class GaussianDistribution(Protocol):
@@ -413,7 +413,7 @@ def _same_points(p: GaussianDistribution, q: GaussianDistribution) -> Tensor:
     return mean_p - mean_q.to(mean_p.device)
 
 
-# --- Scores of predictions against observations, and distances between an approximation and the exact ... ------------
+# --- Scores of predictions against observations ----------------------------------------------------------------------
 
 
 def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:

@@ -77,7 +77,7 @@ ALWAYS = {
 FOLDERS = {
     "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/role.py"),
     "neighbors": (
-        *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/neighbors.py", "rfgp/fitting/neighbor"),
+        *("rfgp/local/", "rfgp/blocks/prior.py", "rfgp/blocks/prior.py", "rfgp/fitting/neighbor"),
         *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),

@@ -27,7 +27,7 @@ from rfgp.approximations.role import (
 )
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
-from rfgp.blocks.precision import Slope
+from rfgp.blocks.prior import Slope
 from rfgp.columns import ColumnKind
 from rfgp.kernels.role import (
     BoundFactor,

@@ -1,10 +1,10 @@
 """Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors with linear projections to points."""
 
-from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
-from rfgp.blocks.neighbors import predecessors_in_blocks as predecessors_in_blocks
-from rfgp.blocks.precision import MaternColumn as MaternColumn
-from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
+from rfgp.blocks.prior import MaternColumn as MaternColumn
+from rfgp.blocks.prior import PrecisionBlock as PrecisionBlock
 from rfgp.blocks.prior import Prior as Prior
+from rfgp.blocks.prior import VecchiaBlock as VecchiaBlock
+from rfgp.blocks.prior import predecessors_in_blocks as predecessors_in_blocks
 from rfgp.blocks.role import KernelBlock as KernelBlock
 from rfgp.blocks.role import LatentBlock as LatentBlock
 from rfgp.blocks.role import Residual as Residual

@@ -17,7 +17,7 @@ from rfgp.columns.table import Table
 from rfgp.errors import DataError
 from rfgp.messages import MISSING_LABEL, counted, short_repr
 from rfgp.number_texts import MAX_LEVELS, are_too_many, number_of
-from rfgp.rows.arrays import warn_of_levels
+from rfgp.rows.sources import warn_of_levels
 
 MAX_COUNTED_LEVELS = 10**6
 """The maximum number of levels of a column of a source that are counted."""

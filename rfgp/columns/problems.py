@@ -13,7 +13,7 @@ from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.errors import DataError
 from rfgp.messages import not_finite, short_repr
 from rfgp.number_texts import NumberFormat, example_of, numbers_remedy
-from rfgp.rows.arrays import Problem
+from rfgp.rows.sources import Problem
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from rfgp.columns.containers import read_cells
 from rfgp.columns.requests import Key
 from rfgp.errors import DataError
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
-from rfgp.rows.arrays import OutputFormat, names_of
+from rfgp.rows.sources import OutputFormat, names_of
 
 NODE_KEY = "node"
 """The key of a sequence of node labels."""

@@ -15,7 +15,7 @@ from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import counted
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.arrays import is_index_name, warn_of_booleans, warn_of_index
+from rfgp.rows.sources import is_index_name, warn_of_booleans, warn_of_index
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")

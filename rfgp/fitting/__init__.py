@@ -12,9 +12,6 @@ Words that the modules use:
     scoring         Newton's method with the Fisher or the average information in place of the Hessian
 """
 
-from rfgp.fitting.checkpoint import fingerprint as fingerprint
-from rfgp.fitting.checkpoint import open_checkpoint as open_checkpoint
-from rfgp.fitting.maximize import TIME_OVER as TIME_OVER
 from rfgp.fitting.maximize import Deadline as Deadline
 from rfgp.fitting.maximize import Plan as Plan
 from rfgp.fitting.maximize import ended_early as ended_early
@@ -22,4 +19,7 @@ from rfgp.fitting.maximize import maximize as maximize
 from rfgp.fitting.progress import Callback as Callback
 from rfgp.fitting.progress import Progress as Progress
 from rfgp.fitting.progress import Reporter as Reporter
+from rfgp.fitting.progress import fingerprint as fingerprint
+from rfgp.fitting.progress import open_checkpoint as open_checkpoint
 from rfgp.fitting.terms import fit_terms as fit_terms
+from rfgp.regression.report import TIME_OVER as TIME_OVER

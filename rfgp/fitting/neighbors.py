@@ -23,16 +23,7 @@ from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import MAX_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import conditioned, left_out
-from rfgp.fitting.maximize import (
-    MIN_GAIN,
-    TIME_OVER,
-    Bounds,
-    Evaluation,
-    Objective,
-    Plan,
-    maximize,
-    not_searched,
-)
+from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
 from rfgp.fitting.subsets import TOLERANCE, learn_basis, with_renewed_basis
 from rfgp.likelihoods.real import normal_log_prob
@@ -40,6 +31,7 @@ from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
+from rfgp.regression.report import TIME_OVER
 from rfgp.rows import gathered
 from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened_inference

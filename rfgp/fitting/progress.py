@@ -1,14 +1,41 @@
-"""Progress reports of a fit while it runs."""
+"""Progress of a fit, and checkpoints from which it resumes.
 
+A fit is a sequence of searches. Everything between them, such as the comparison of starts, new bases and the posterior,
+follows from their ends. A checkpoint holds the ends of the searches so far, and the hyperparameters of the present one
+after its last iteration. The file is written again after each iteration, through a temporary one. A fit that is
+repeated reads the ends, and continues the last search from its hyperparameters. L-BFGS begins without its memory of
+earlier gradients, so the end agrees within the tolerance of the search.
+
+After two lines, the file has a record of each search: a length, a CRC-32 and a safetensors body. It contains no
+executable code.
+"""
+
+import hashlib
+import json
 import math
+import struct
 import time
-from collections.abc import Callable, Iterator
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple, Self
 
+import torch
+from torch import Tensor
+
+from rfgp.errors import CheckpointError, CheckpointWarning, FileWriteError, InvalidArgumentError
+from rfgp.files import check_target, write_atomically
+from rfgp.linalg import in_bytes
 from rfgp.messages import counted
 from rfgp.progress import Bar, seconds_in_words
+from rfgp.regression import FitReport, GPState, Stage
+from rfgp.rows import ArrayRows, SourceRows, parts_of
+
+# --- Progress reports of a fit while it runs -------------------------------------------------------------------------
 
 Callback = Callable[[int, float], None]
 
@@ -145,3 +172,249 @@ class Reporter:
         assert self._bar is not None
         stage = f"{progress.stage}, {counted(progress.rows, 'row')}"
         self._bar(stage, progress.iteration, progress.iterations, str(progress))
+
+
+# --- Checkpoints: the searches of a fit, so that an interrupted one resumes ------------------------------------------
+
+_MAGIC = b"rfgp checkpoint 3\n"
+_HEAD = struct.Struct("<QI")
+
+Tensors = Mapping[str, Tensor]
+
+
+class Searched(NamedTuple):
+    """A search that ended, or the last iteration of one that did not."""
+
+    stage: str  # its name
+    tensors: Tensors  # the hyperparameters by name
+    report: FitReport  # of the iterations so far
+    has_ended: bool
+
+
+class Checkpoint:
+    """A checkpoint without a file. Each search is made from its start.
+
+    Contract: The same fit begins searches with the same names in the same order each time.
+
+    Examples:
+        >>> Checkpoint().begin("all rows", {"noise": torch.zeros(())}) is None
+        True
+    """
+
+    def begin(self, stage: str, tensors: Tensors) -> Searched | None:
+        """Begin a search, and return what an earlier run recorded of it, or None.
+
+        Args:
+            stage: The name of the search.
+            tensors: The hyperparameters (...) at its start, by name.
+        """
+        return None
+
+    def record(self, tensors: Tensors, report: FitReport, *, has_ended: bool) -> None:
+        """Record the present search.
+
+        Args:
+            tensors: The hyperparameters (...) by name.
+            report: The report of its iterations so far.
+            has_ended: Whether the search has ended.
+        """
+
+    def close(self) -> None:
+        """Stop reading and recording. Later searches are made from their starts."""
+
+
+class FileCheckpoint(Checkpoint):
+    """A checkpoint in a file.
+
+    Args:
+        path: The file. The first record creates it.
+        identity: A short text that identifies the fit, such as a `fingerprint`.
+
+    Raises:
+        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
+        FileWriteError: If the folder is missing or cannot be written.
+    """
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.path, first = path, _MAGIC + identity.encode() + b"\n"
+        if path.is_dir():
+            raise CheckpointError(f"The checkpoint must be a file, got the folder {path}. Name a file in it.")
+        if path.exists() and not path.is_file():
+            raise CheckpointError(f"The checkpoint must be a regular file, got {path}. Choose another name.")
+        check_target(path)
+        self._parts = [first]  # the first lines, and a record of each search
+        self._known = self._read(first) if path.exists() else []
+        self._stage, self._is_open = "", True
+
+    def begin(self, stage: str, tensors: Tensors) -> Searched | None:
+        """Begin a search, and return what an earlier run recorded of it, or None.
+
+        Args:
+            stage: The name of the search.
+            tensors: The hyperparameters (...) at its start, by name.
+
+        Raises:
+            CheckpointError: If the file has another search here, or other hyperparameters.
+        """
+        self._stage = stage
+        if not self._is_open or not self._known:
+            return None
+        found = self._known.pop(0)
+        is_alike = found.tensors.keys() == tensors.keys() and all(
+            (tensor.shape, tensor.dtype) == (tensors[name].shape, tensors[name].dtype)
+            for name, tensor in found.tensors.items()
+        )
+        if found.stage != stage or not is_alike:
+            raise CheckpointError(f"The next search in {self.path} must be {stage!r}, got {found.stage!r}. Delete it.")
+        if found.has_ended:
+            self._parts.append(_in_bytes(found))
+        return found
+
+    def record(self, tensors: Tensors, report: FitReport, *, has_ended: bool) -> None:
+        """Record the present search, and write the file.
+
+        Args:
+            tensors: The hyperparameters (...) by name.
+            report: The report of its iterations so far.
+            has_ended: Whether the search has ended.
+
+        Warns:
+            CheckpointWarning: If the file cannot be written. The fit continues without a checkpoint.
+        """
+        if not self._is_open:
+            return
+        last = _in_bytes(Searched(self._stage, tensors, report, has_ended))
+        try:
+            write_atomically(self.path, b"".join([*self._parts, last]))
+        except FileWriteError as error:
+            self.close()
+            message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
+            warnings.warn(CheckpointWarning(message), stacklevel=2)
+        if has_ended:
+            self._parts.append(last)
+
+    def close(self) -> None:
+        """Stop reading and recording. Later searches are made from their starts."""
+        self._is_open = False
+
+    def _read(self, first: bytes) -> list[Searched]:
+        """Return the searches in the file, which must have these first lines."""
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be opened: {error.strerror}. Choose another name.") from error
+        if not content.startswith(_MAGIC):
+            raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
+        if not content.startswith(first):
+            raise CheckpointError(
+                f"{self.path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, "
+                "or choose another name. (A model without a seed draws a new one each time.)"
+            )
+        searches, place = list[Searched](), len(first)
+        try:
+            while place < len(content):
+                size, checksum = _HEAD.unpack_from(content, place)
+                place += _HEAD.size + size
+                body = content[place - size : place]
+                if len(body) < size or zlib.crc32(body) != checksum:
+                    raise CheckpointError(f"{self.path} is damaged. Delete it to start again.")
+                searches.append(_of_bytes(body))
+        except CheckpointError:
+            raise
+        except Exception as error:  # a foreign record may raise anything here
+            raise CheckpointError(f"{self.path} has a record that no fit has written. Delete it.") from error
+        return searches
+
+
+def _in_bytes(search: Searched) -> bytes:
+    """Return the record of a search in a file."""
+    from safetensors.torch import save as to_bytes
+
+    about = json.dumps([search.stage, asdict(search.report), search.has_ended])
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in search.tensors.items()}
+    body = to_bytes(tensors, {"search": about})
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _of_bytes(body: bytes) -> Searched:
+    """Return the search of a record without its head."""
+    from safetensors.torch import load as from_bytes
+
+    size = int.from_bytes(body[:8], "little")
+    stage, fields, has_ended = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["search"])
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    report = FitReport(**{**fields, "stages": tuple(Stage(**part) for part in fields["stages"])})
+    return Searched(stage, {name: tensor.clone() for name, tensor in from_bytes(body).items()}, report, has_ended)
+
+
+def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Checkpoint:
+    """Return the checkpoint of a fit.
+
+    Args:
+        path: The file. If None, each search is made from its start.
+        identity: Returns a short text that identifies the fit.
+
+    Raises:
+        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
+        FileWriteError: If the folder is missing or cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> report = FitReport(True, 9, 12, -3.0, "the gradient is almost zero")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     checkpoint = open_checkpoint(f"{folder}/fit", lambda: "a fit")
+        ...     _ = checkpoint.begin("all rows", {"noise": torch.zeros(())})
+        ...     checkpoint.record({"noise": torch.ones(())}, report, has_ended=True)
+        ...     again = open_checkpoint(f"{folder}/fit", lambda: "a fit")
+        ...     again.begin("all rows", {"noise": torch.zeros(())}).report == report
+        True
+    """
+    return Checkpoint() if path is None else FileCheckpoint(Path(path), identity())
+
+
+def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+    """Return a hash of all inputs of a fit, such as data, starts and options.
+
+    Hyperpriors enter by their density at the starting values.
+
+    Args:
+        state: The state at its starting values.
+        fixed: The names of fixed hyperparameters.
+        max_iterations: The maximum number of iterations. If None, the default.
+
+    Examples:
+        >>> import rfgp
+        >>> state = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).state
+        >>> fingerprint(state, (), None) == fingerprint(state, ("noise",), None)
+        False
+    """
+    try:
+        log_hyperprior = float(state.hyperparameters.log_hyperprior().detach())
+    except InvalidArgumentError:  # the starting values have none
+        log_hyperprior = -math.inf
+    header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__, str(log_hyperprior)]
+    digest = hashlib.sha256("\n".join(header).encode())
+    for part in _parts(state):
+        if isinstance(part, str):
+            digest.update(f"\n{part}\n".encode())
+            continue
+        digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+        digest.update(in_bytes(part))
+    return digest.hexdigest()
+
+
+def _parts(state: GPState) -> Iterator[str | Tensor]:
+    """Yield the parts that identify the spec, the starting values and the data.
+
+    Rows that are read in blocks yield a digest of all values.
+    """
+    yield from state.spec.identity()
+    yield state.hyperparameters.flat()
+    for affine in (state.scaling.targets, state.scaling.inputs):
+        if affine is not None:
+            yield from (affine.location, affine.scale)
+    for part in parts_of(state.require_rows(purpose="a fit")):
+        if isinstance(part, SourceRows):
+            yield part.digest
+        elif isinstance(part, ArrayRows):
+            yield from (t for t in (part.inputs, part.targets, part.fixed_noise, part.weight) if t is not None)

@@ -22,7 +22,7 @@ from rfgp.kernels import Kernel
 from rfgp.kernels.role import BoundTerm, ColumnSummary, check_points
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Block, Chunk, DistributedSource, InputReader, Rows, RowSource, TableSource, rows_in_memory
-from rfgp.rows.arrays import without_index
+from rfgp.rows.sources import without_index
 from rfgp.scaling import moments
 
 # --- Sources of rows that a model reads by column names, block by block ----------------------------------------------

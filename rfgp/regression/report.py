@@ -31,7 +31,7 @@ from rfgp.inference.scales import factors
 from rfgp.messages import counted, read_bytes, read_seconds
 from rfgp.regression.state import GPState, left_out_prediction, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
-from rfgp.rows.arrays import OutputFormat
+from rfgp.rows.sources import OutputFormat
 from rfgp.solvers import solver_for, uses_cg
 
 # --- The budget of a selection, and its report: candidates, scores, costs, and the reason for the choice -------------

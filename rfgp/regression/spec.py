@@ -67,7 +67,7 @@ from rfgp.rows import (
     rows_in_memory,
     typical_noise,
 )
-from rfgp.rows.arrays import OutputFormat, warn_of_booleans
+from rfgp.rows.sources import OutputFormat, warn_of_booleans
 from rfgp.scaling import Affine, Scaling
 from rfgp.torch_context import outside_inference_mode
 

@@ -52,7 +52,7 @@ from rfgp.rows import (
     parts_of,
     read_training,
 )
-from rfgp.rows.arrays import OutputFormat, constant_message
+from rfgp.rows.sources import OutputFormat, constant_message
 from rfgp.scaling import MAX_RATIO, Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, LowRankPosterior, evidence_bounds, update_gram

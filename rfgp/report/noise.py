@@ -13,7 +13,7 @@ from rfgp.regression.state import predicted
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.rows import gathered, is_read_in_blocks
-from rfgp.rows.arrays import OutputFormat
+from rfgp.rows.sources import OutputFormat
 
 _POINTS = 800
 """The maximum number of rows of a picture."""

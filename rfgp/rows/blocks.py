@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import DataError
-from rfgp.rows.arrays import numbered_rows, row_hashes
-from rfgp.rows.sources import Chunk, DistributedSource, Layout, RowSource, checked, joined_column, rebatched
+from rfgp.rows.sources import (
+    Chunk,
+    DistributedSource,
+    Layout,
+    RowSource,
+    checked,
+    joined_column,
+    numbered_rows,
+    rebatched,
+    row_hashes,
+)
 from rfgp.scaling import Scaling
 
 # --- Standardized rows in blocks, which can be read repeatedly in the same order -------------------------------------

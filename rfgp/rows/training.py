@@ -10,7 +10,6 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.limits import limits
 from rfgp.messages import counted
-from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.blocks import (
     Block,
     DistributedRows,
@@ -20,7 +19,7 @@ from rfgp.rows.blocks import (
     standardized,
     standardized_noise,
 )
-from rfgp.rows.sources import Chunk, DistributedSource, RowSource, SourceSummary, summarize_source
+from rfgp.rows.sources import Chunk, DistributedSource, OutputFormat, RowSource, SourceSummary, summarize_source
 from rfgp.scaling import MAX_RATIO, Affine, Moments, Scaling
 from rfgp.torch_context import CachedWithoutLock
 

@@ -25,7 +25,7 @@ from rfgp.messages import check_count
 from rfgp.regression import FitReport, GPState, ModelSpec
 from rfgp.regression.state import restored
 from rfgp.rows import Chunk, Rows, TrainingData, in_memory
-from rfgp.rows.arrays import read_per_row
+from rfgp.rows.sources import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file
 from rfgp.saving.gp import check_levels, decode_spec, encode_spec, row_terms
 from rfgp.saving.hyperparameters import check_affine, tensors_of, values_of

@@ -1,4 +1,4 @@
-"""Fits of `rfgp.GP(kernel="auto")`: score the candidates and fit the best to all rows."""
+"""Selection of a model: kernels by leave-one-out, and the fit of what was chosen."""
 
 import time
 from collections.abc import Sequence
@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import torch
 
-from rfgp.fitting import Deadline, Plan, ended_early, fit_terms
+from rfgp.errors import NotPositiveDefiniteError, SolverError
+from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.messages import counted
-from rfgp.regression import FitReport, GPState, Score, SelectionReport
+from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.regression.graphs import selection_of_features
 from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
-from rfgp.regression.state import averaged
-from rfgp.rows import SourceRows, rows_in_memory
+from rfgp.regression.state import at_starting_values, averaged
+from rfgp.rows import SourceRows, gathered, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
-from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
 from rfgp.selection.successive_halving import (
     MAX_FRACTION,
@@ -23,8 +24,87 @@ from rfgp.selection.successive_halving import (
     SuccessiveHalving,
     mean_and_standard_error,
     mixture_log_prob_of,
+    scores_of,
 )
 from rfgp.selection.validation import FittedCandidate, Validation, initial_state_for
+
+# --- Selection among kernels by leave-one-out: fit each to all rows and keep the one with the best score -------------
+
+EVALUATIONS = 40.0
+"""The number of likelihood evaluations of a fit, for its predicted cost."""
+
+
+def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model, or each of several kernels, and keep the best by leave-one-out.
+
+    `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits.
+
+    Returns:
+        The state of the fitted model, and the report with the selection.
+    """
+    spec = state.spec
+    if not spec.options.alternatives:
+        fitted, report = fit_terms(state, plan)
+        return fitted, replace(report, selection=selection_of_features(fitted.spec))
+    start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
+    log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
+    weight = gathered(state.require_rows(purpose="a fit")).counts()
+    for name, kernel in spec.options.alternatives.items():
+        if fits and plan.is_over():
+            failed[name] = SolverError(f"not fitted: {TIME_OVER}")
+            continue
+        initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        with plan.reporter.about(f"selection, {name}"):
+            try:
+                fitted, report = fit_terms(initial, replace(plan, deadline=plan.deadline.part()))
+                log_prob = _left_out(fitted).to(weight)
+            except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
+                failed[name] = error
+                continue
+        if torch.isfinite(log_prob).all():
+            fits[name] = fitted, report
+            log_probs.append(log_prob)
+        else:
+            failed[name] = NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
+    if not fits:
+        raise next(iter(failed.values()))
+    scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
+    best = max(range(len(fits)), key=lambda index: scores[index].value)
+    trials = [  # a name is such as "alpha=1"
+        Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (score,))
+        for (name, (fitted, _)), score in zip(fits.items(), scores, strict=True)
+    ]
+    trials += [Trial(name, dict([name.split("=", 1)]), 0.0, 0.0, (), str(error)) for name, error in failed.items()]
+    value, standard_error = scores[best].value, scores[best].error
+    reason = (
+        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows "
+        f"(standard error {standard_error:.2g})."
+    )
+    selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
+    selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)
+    chosen, report = fits[trials[best].name]
+    return chosen, replace(report, selection=selection)
+
+
+def _left_out(fitted: GPState) -> torch.Tensor:
+    """Return the log densities of observations given all others (n,)."""
+    log_prob = torch.as_tensor(fitted.leave_one_out().log_prob).double()
+    return log_prob.reshape(len(log_prob), -1).mean(1)
+
+
+def _cost(fitted: GPState) -> tuple[float, float]:
+    """Return the predicted seconds and bytes of a fit."""
+    inputs = gathered(fitted.require_rows(purpose="a fit")).inputs
+    factors = [block.refined(inputs).field.analysis for block in fitted.prior().precisions]
+    seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / FLOPS_PER_SECOND
+    return seconds, float(sum(factor.num_bytes for factor in factors))
+
+
+# --- Fits of `rfgp.GP(kernel="auto")`: score the candidates and fit the best to all rows -----------------------------
 
 RESTART_FRACTION = 1 / 8
 """The fraction of rows below which a fit of several terms restarts its search on all rows."""

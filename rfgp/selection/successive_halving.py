@@ -24,8 +24,7 @@ from rfgp.limits import limits
 from rfgp.regression import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
-from rfgp.selection.stacking import stacking_weights
-from rfgp.selection.validation import FittedCandidate, Validation
+from rfgp.selection.validation import FittedCandidate, Validation, stacking_weights
 
 GROWTH = 2
 """The factor of the number of rows in the second round, if rows are held out."""

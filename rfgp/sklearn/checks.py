@@ -12,7 +12,7 @@ from rfgp.columns import Table
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.messages import counted
 from rfgp.rows import merge_repeats
-from rfgp.rows.arrays import names_of, without_index
+from rfgp.rows.sources import names_of, without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data

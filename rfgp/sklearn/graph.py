@@ -16,7 +16,7 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
-from rfgp.rows.arrays import warn_of_booleans
+from rfgp.rows.sources import warn_of_booleans
 from rfgp.sklearn.checks import merge_rows, resolve_seed, set_whole
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor

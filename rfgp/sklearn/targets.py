@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.rows.arrays import constant_message
+from rfgp.rows.sources import constant_message
 
 
 @dataclass(frozen=True, eq=False)

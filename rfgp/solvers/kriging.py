@@ -19,8 +19,7 @@ from torch import Tensor
 from graphs.precisions.base import MarkovField, Pattern
 from rfgp.autograd import as_array, input_derivatives, is_differentiated
 from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
-from rfgp.blocks.neighbors import AHEAD, columns_of
-from rfgp.blocks.precision import Array, Slope
+from rfgp.blocks.prior import AHEAD, Array, Slope, columns_of
 from rfgp.blocks.role import detached
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before, pattern_of

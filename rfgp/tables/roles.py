@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import without_index
+from rfgp.rows.sources import without_index
 from rfgp.tables.messages import listed, quoted, title, unquoted
 
 Target = str | Sequence[str] | None

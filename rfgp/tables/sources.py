@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.limits import limits
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import warn_of_booleans
+from rfgp.rows.sources import warn_of_booleans
 from rfgp.tables.decimals import batch_with_numbers, in_formats
 from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers

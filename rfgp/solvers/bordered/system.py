@@ -36,7 +36,7 @@ from graphs.cholesky import Factor as SparseFactor
 from graphs.cholesky import analyze
 from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock
-from rfgp.blocks.precision import COLUMNS, Array, Factor, Field, factorized, solved_forms
+from rfgp.blocks.prior import COLUMNS, Array, Factor, Field, factorized, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
 from rfgp.solvers.role import log_density

@@ -41,8 +41,7 @@ from torch import Tensor
 
 from rfgp.autograd import as_array
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
-from rfgp.blocks.neighbors import AHEAD
-from rfgp.blocks.precision import products
+from rfgp.blocks.prior import AHEAD, products
 from rfgp.blocks.role import JITTER, MAX_CELLS
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
