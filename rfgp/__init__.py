@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from rfgp.approximations import Taylor as Taylor
     from rfgp.approximations import TruncatedSpectrum as TruncatedSpectrum
     from rfgp.approximations import Vecchia as Vecchia
+    from rfgp.gp import GP as GP
+    from rfgp.graph_gp import GraphGP as GraphGP
+    from rfgp.graph_gp import MeshGP as MeshGP
+    from rfgp.graph_gp import RoadGP as RoadGP
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
     from rfgp.loading import load as load
-    from rfgp.models import ExactGP as ExactGP
-    from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
-    from rfgp.models.gp import GP as GP
-    from rfgp.models.graph import GraphGP as GraphGP
-    from rfgp.models.graph import MeshGP as MeshGP
-    from rfgp.models.graph import RoadGP as RoadGP
+    from rfgp.presets import ExactGP as ExactGP
+    from rfgp.presets import SparseSpectrumGP as SparseSpectrumGP
 
     __version__: str
 
@@ -64,20 +64,20 @@ _HOMES = {
     "Chebyshev": "rfgp.approximations",
     "EquispacedFourier": "rfgp.approximations",
     "Exact": "rfgp.approximations",
-    "ExactGP": "rfgp.models",
-    "GP": "rfgp.models.gp",
-    "GraphGP": "rfgp.models.graph",
+    "ExactGP": "rfgp.gp",
+    "GP": "rfgp.gp",
+    "GraphGP": "rfgp.graph_gp",
     "InducingPoints": "rfgp.approximations",
     "LogNormal": "rfgp.inference.prediction",
     "MeasuredFeatures": "rfgp.approximations",
-    "MeshGP": "rfgp.models.graph",
+    "MeshGP": "rfgp.graph_gp",
     "Prediction": "rfgp.inference.prediction",
     "RandomFeatures": "rfgp.approximations",
     "RandomWalks": "rfgp.approximations",
     "RationalPrecision": "rfgp.approximations",
-    "RoadGP": "rfgp.models.graph",
+    "RoadGP": "rfgp.graph_gp",
     "SparsePrecision": "rfgp.approximations",
-    "SparseSpectrumGP": "rfgp.models",
+    "SparseSpectrumGP": "rfgp.gp",
     "Taylor": "rfgp.approximations",
     "TruncatedSpectrum": "rfgp.approximations",
     "Vecchia": "rfgp.approximations",

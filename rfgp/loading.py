@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from rfgp.errors import ModelFileError
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP, MeshGP, RoadGP
-from rfgp.models.presets import ExactGP, SparseSpectrumGP
-from rfgp.regression.spec import ModelSpec
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP, MeshGP, RoadGP
+from rfgp.models.spec import ModelSpec
+from rfgp.presets import ExactGP, SparseSpectrumGP
 from rfgp.saving import read
 from rfgp.torch_context import with_torch_defaults
 

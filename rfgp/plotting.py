@@ -21,12 +21,12 @@ from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
 from rfgp.files import write_atomically
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import counted
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
+from rfgp.models import Calibration
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
-from rfgp.regression import Calibration
 from rfgp.tables.table import times_of
 
 with requires_extra("plot"):

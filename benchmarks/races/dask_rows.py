@@ -43,7 +43,7 @@ def one(folder: Path, workers: int, fit_only: bool) -> tuple[dict[str, float], r
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        client.run(__import__, "rfgp.models")  # so that no worker loads torch while it is timed
+        client.run(__import__, "rfgp.gp")  # so that no worker loads torch while it is timed
         frame = dd.read_parquet(folder)
         first = []
         begin = time.perf_counter()

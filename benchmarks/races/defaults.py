@@ -216,7 +216,7 @@ def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespac
     warnings.simplefilter("ignore")
     data, told = np.load(file), dict[str, Any]()
     X, y = data["X"], data["y"]
-    importlib.import_module(OTHERS.get(racer, "rfgp.models"))  # imports are not timed
+    importlib.import_module(OTHERS.get(racer, "rfgp.gp"))  # imports are not timed
     begin, busy = time.perf_counter(), time.process_time()
     if racer == "sklearn":
         predict = gaussian_process(X, y)

@@ -162,9 +162,9 @@ def linear(frame: Any, y: Array) -> Callable[[Any], Law]:
 
 
 RACERS: dict[str, tuple[str, Fit]] = {
-    "terms": ("rfgp.models", terms),
-    "default": ("rfgp.models", default),
-    "terms-student-t": ("rfgp.models", lambda frame, y: terms(frame, y, "student-t")),
+    "terms": ("rfgp.gp", terms),
+    "default": ("rfgp.gp", default),
+    "terms-student-t": ("rfgp.gp", lambda frame, y: terms(frame, y, "student-t")),
     "boosting": ("sklearn.ensemble", boosting),
     "catboost": ("catboost", catboost),
     "svgp": ("gpytorch", svgp),

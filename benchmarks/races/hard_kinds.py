@@ -279,7 +279,7 @@ def case(which: str, kind: str, name: str, racer: str, seed: int) -> dict[str, A
     """Return the figures of a run."""
     import torch
 
-    for module in ("sklearn.ensemble", "sklearn.gaussian_process", "sklearn.linear_model", "rfgp.models"):
+    for module in ("sklearn.ensemble", "sklearn.gaussian_process", "sklearn.linear_model", "rfgp.gp"):
         importlib.import_module(module)  # imports are not timed
     torch.set_num_threads(1)
     made = table(which, kind, name, seed)

@@ -33,7 +33,7 @@ from benchmarks.protocol import load
 from rfgp import kernels as k
 from rfgp.blocks.prior import AHEAD, VecchiaBlock
 from rfgp.local import pattern_of
-from rfgp.regression import mean_and_noise
+from rfgp.models import mean_and_noise
 from rfgp.rows import gathered
 from rfgp.solvers import kriging
 from rfgp.solvers.bordered.solver import all_weights

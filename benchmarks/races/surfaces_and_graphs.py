@@ -169,10 +169,10 @@ def ascend(kernel: Any, inputs: Any, targets: Any, lengthscale: float, learns_nu
 
 
 RACERS: dict[str, tuple[str, Fit]] = {
-    "rfgp": ("rfgp.models", fields),
-    "rfgp-graph": ("rfgp.models", on_graph),
-    "rfgp-smooth": ("rfgp.models", lambda *rows: fields(*rows, alpha=3)),
-    "rfgp-auto": ("rfgp.models", lambda *rows: fields(*rows, alpha="auto")),
+    "rfgp": ("rfgp.gp", fields),
+    "rfgp-graph": ("rfgp.gp", on_graph),
+    "rfgp-smooth": ("rfgp.gp", lambda *rows: fields(*rows, alpha=3)),
+    "rfgp-auto": ("rfgp.gp", lambda *rows: fields(*rows, alpha="auto")),
     "geometric": ("geometric_kernels.torch", geometric),
     "geometric-heat": ("geometric_kernels.torch", lambda *rows: geometric(*rows, learns_nu=False)),
 }

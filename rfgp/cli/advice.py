@@ -172,8 +172,8 @@ def _of_graph(
     request.check()
     known_input(file, "advise")
     import graphs
-    from rfgp.regression.graphs import advised_selection
-    from rfgp.regression.report import Budget
+    from rfgp.models.graphs import advised_selection
+    from rfgp.models.report import Budget
 
     with progress(visible=visible) as report:
         report("Reading", 0, 0)

@@ -9,10 +9,10 @@ import torch
 from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import InvalidArgumentError
+from rfgp.gp import GP
 from rfgp.messages import counted, read_seconds
-from rfgp.models.gp import GP
-from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.report import FLOPS_PER_SECOND, MEMORY
+from rfgp.models import GPState, mean_and_noise
+from rfgp.models.report import FLOPS_PER_SECOND, MEMORY
 from rfgp.rows import gathered
 from rfgp.solvers.iterative.operator import MAX_POINTS, ExactMarginals, exact_marginals, step_operations
 

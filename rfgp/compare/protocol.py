@@ -24,12 +24,12 @@ from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.kernels import Kernel
 from rfgp.messages import counted, not_finite
-from rfgp.models import ExactGP
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
+from rfgp.presets import ExactGP
 from rfgp.rows import repeat_groups
 
 MAX_MEASURED, SAMPLED = 5000, 500

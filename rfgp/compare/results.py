@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.gp import GP
 from rfgp.inference.prediction import Prediction
-from rfgp.models.gp import GP
 
 
 class Estimate(NamedTuple):

@@ -10,9 +10,9 @@ import numpy as np
 from distributed import Client
 
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
-from rfgp.models.gp import GP
-from rfgp.regression import GPState
-from rfgp.regression.state import predicted
+from rfgp.gp import GP
+from rfgp.models import GPState
+from rfgp.models.state import predicted
 
 M = TypeVar("M", bound=GP)
 

@@ -12,9 +12,9 @@ from rfgp.columns import ColumnKind
 from rfgp.effects.variables import CATEGORY, LOG_TARGET, Variable, input_frame, typical_row, variables_in, variables_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import check_known
+from rfgp.gp import GP
 from rfgp.kernels.role import Term
 from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
-from rfgp.models.gp import GP
 from rfgp.tables import Table
 
 MAX_LEVELS = 30

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from rfgp.columns import ColumnKind
 from rfgp.columns.containers import read_cells
 from rfgp.columns.days import to_days
-from rfgp.models.gp import GP
+from rfgp.gp import GP
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule
 from rfgp.tables.table import dates_of

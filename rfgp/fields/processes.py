@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 import graphs
 from graphs.builders.roads import RoadSegment
 from rfgp.fields.field import Field, check_field
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP, MeshGP, RoadGP
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP, MeshGP, RoadGP
 
 FIGURES = ("mean", "sd", "observed_sd", "low", "high")
 """The names in files of five figures: mean and standard deviation of the field, and standard deviation and ends of the

@@ -22,4 +22,4 @@ from rfgp.fitting.progress import Reporter as Reporter
 from rfgp.fitting.progress import fingerprint as fingerprint
 from rfgp.fitting.progress import open_checkpoint as open_checkpoint
 from rfgp.fitting.terms import fit_terms as fit_terms
-from rfgp.regression.report import TIME_OVER as TIME_OVER
+from rfgp.models.report import TIME_OVER as TIME_OVER

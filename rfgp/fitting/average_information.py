@@ -25,9 +25,9 @@ from scipy.optimize import lsq_linear
 from torch import Tensor
 
 from rfgp.fitting.maximize import Plan, not_searched
+from rfgp.models import FitReport, Stage
+from rfgp.models.report import TIME_OVER
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, Stage
-from rfgp.regression.report import TIME_OVER
 from rfgp.rows import Rows
 from rfgp.solvers import Inference
 from rfgp.solvers.iterative import IterativeSolver

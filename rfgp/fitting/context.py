@@ -13,10 +13,10 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.likelihoods.real import normal_log_prob
+from rfgp.models import GPState, mean_and_noise
+from rfgp.models.spec import ModelSpec
+from rfgp.models.state import variance_paths
 from rfgp.parameters import ParameterValues
-from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.state import variance_paths
 from rfgp.rows import Block, Rows, repeat_groups, rows_in_memory
 from rfgp.solvers.lowrank import LinearModel
 

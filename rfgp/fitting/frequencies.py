@@ -28,10 +28,10 @@ from rfgp.fitting.context import Split, TermFit, left_out_log_prob
 from rfgp.fitting.progress import Checkpoint, Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
+from rfgp.models import FitReport, Stage
+from rfgp.models.report import TIME_OVER
+from rfgp.models.state import block_scales, learnable_basis
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, Stage
-from rfgp.regression.report import TIME_OVER
-from rfgp.regression.state import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 

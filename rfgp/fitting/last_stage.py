@@ -15,9 +15,9 @@ from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.likelihoods.real import normal_log_prob
-from rfgp.regression import FitReport, GPState
-from rfgp.regression.diagnostics import STRUCTURED_ROWS
-from rfgp.regression.state import block_scales, variance_paths
+from rfgp.models import FitReport, GPState
+from rfgp.models.diagnostics import STRUCTURED_ROWS
+from rfgp.models.state import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import NORMAL_RANGE, unit_of
 from rfgp.solvers import Inference

@@ -30,9 +30,9 @@ from rfgp.fitting.subsets import MAX_ROWS, optimize
 from rfgp.inference.sites.weights import LatticeLaplace
 from rfgp.likelihoods.role import learned_parameters
 from rfgp.limits import limits
+from rfgp.models import FitReport, GPState
+from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
 from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import OnePassSolver, has_lattices, residual_variance_of, scale_of

@@ -40,10 +40,10 @@ from rfgp.fitting.neighbors import (
 from rfgp.fitting.subsets import fit_basis_functions
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted
+from rfgp.models import FitReport, GPState, mean_and_noise
+from rfgp.models.spec import NOISE_BOUNDS
+from rfgp.models.state import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState, mean_and_noise
-from rfgp.regression.spec import NOISE_BOUNDS
-from rfgp.regression.state import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1

@@ -24,11 +24,11 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.progress import Checkpoint, Reporter, Searched
 from rfgp.grams import Gram
 from rfgp.messages import check_count
+from rfgp.models import FitReport, GPState, Stage, mean_and_noise
+from rfgp.models.inputs import mean_variance, parameters_of_nodes
+from rfgp.models.report import TIME_OVER
+from rfgp.models.spec import NORMALIZED_ROWS, ModelSpec
 from rfgp.parameters import ParameterSpace, ParameterValues
-from rfgp.regression import FitReport, GPState, Stage, mean_and_noise
-from rfgp.regression.inputs import mean_variance, parameters_of_nodes
-from rfgp.regression.report import TIME_OVER
-from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec
 from rfgp.rows import Block, Rows, gathered, rows_in_memory
 from rfgp.solvers import WarmStart, onepass
 from rfgp.solvers.choice import is_low_rank

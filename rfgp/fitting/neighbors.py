@@ -29,9 +29,9 @@ from rfgp.fitting.subsets import TOLERANCE, learn_basis, with_renewed_basis
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
 from rfgp.local import used
+from rfgp.models import FitReport, GPState, mean_and_noise
+from rfgp.models.report import TIME_OVER
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState, mean_and_noise
-from rfgp.regression.report import TIME_OVER
 from rfgp.rows import gathered
 from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened_inference

@@ -22,10 +22,10 @@ from rfgp.fitting.starts import SCREENED_ROWS
 from rfgp.fitting.subsets import fit_coarsely, grow, learn_basis, message_of
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
+from rfgp.models import FitReport, GPState
+from rfgp.models.spec import inference_of
+from rfgp.models.state import at_starting_values, with_basis_of
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import inference_of
-from rfgp.regression.state import at_starting_values, with_basis_of
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices

@@ -31,8 +31,8 @@ from rfgp.errors import CheckpointError, CheckpointWarning, FileWriteError, Inva
 from rfgp.files import check_target, write_atomically
 from rfgp.linalg import in_bytes
 from rfgp.messages import counted
+from rfgp.models import FitReport, GPState, Stage
 from rfgp.progress import Bar, seconds_in_words
-from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import ArrayRows, SourceRows, parts_of
 
 # --- Progress reports of a fit while it runs -------------------------------------------------------------------------

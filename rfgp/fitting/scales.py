@@ -8,10 +8,10 @@ from scipy.optimize import minimize_scalar
 
 from rfgp.fitting.context import TermFit, left_out_log_prob
 from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_likelihood
+from rfgp.models import mean_and_noise
+from rfgp.models.diagnostics import best_noise
+from rfgp.models.state import block_scales, variance_paths
 from rfgp.parameters import ParameterValues
-from rfgp.regression import mean_and_noise
-from rfgp.regression.diagnostics import best_noise
-from rfgp.regression.state import block_scales, variance_paths
 from rfgp.rows import Block
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import (
@@ -74,7 +74,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
 def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     """Return the likelihood of rows, maximized over noise and a common factor.
 
-    See `rfgp.regression.spec.best_noise`. If the two cannot be solved for, it is the likelihood at the given values.
+    See `rfgp.models.spec.best_noise`. If the two cannot be solved for, it is the likelihood at the given values.
 
     Args:
         fit: The fit.

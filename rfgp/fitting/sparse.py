@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.maximize import Objective
+from rfgp.models import FitReport
 from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
-from rfgp.regression import FitReport
 from rfgp.rows import Block
 
 MAX_COLUMNS, TRIED_COLUMNS, MAX_MISSES = 12, 3, 2

@@ -19,9 +19,9 @@ from rfgp.fitting.scales import (
     noise_profile_likelihood,
     scale_profile_likelihood,
 )
+from rfgp.models.inputs import repetitions
+from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
-from rfgp.regression.inputs import repetitions
-from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 

@@ -19,8 +19,8 @@ from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
 from rfgp.fitting.subsets import SearchStage, search_in_stages
 from rfgp.limits import limits
+from rfgp.models import FitReport, GPState
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers.chain import ChainSolver, ascending_rows
 

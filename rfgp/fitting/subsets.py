@@ -48,9 +48,9 @@ from rfgp.fitting.starts import (
     with_dense_start,
 )
 from rfgp.limits import limits
-from rfgp.regression import FitReport, GPState
-from rfgp.regression.diagnostics import degrees_of_freedom
-from rfgp.regression.state import learnable_basis, with_learned
+from rfgp.models import FitReport, GPState
+from rfgp.models.diagnostics import degrees_of_freedom
+from rfgp.models.state import learnable_basis, with_learned
 from rfgp.rows import Block
 
 GROWTH, MAX_ROWS = 4, 2**16

@@ -27,8 +27,8 @@ from rfgp.fitting.starts import (
 from rfgp.fitting.state_space import fit_state_space
 from rfgp.fitting.subsets import SearchStage, fit_basis_functions, optimize, search_in_stages
 from rfgp.limits import limits
+from rfgp.models import FitReport, GPState
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import uses_cg

@@ -18,9 +18,9 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memory
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import Key, check_points, requests_of
+from rfgp.models.spec import ModelOptions, ModelSpec
+from rfgp.models.state import begin
 from rfgp.parameters import Hyperparameter, ParameterValues, find_path
-from rfgp.regression.spec import ModelOptions, ModelSpec
-from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 
 OTHERS = ("noise", "mean")

@@ -21,8 +21,8 @@ from rfgp.gpytorch.drawn import DrawnTerms
 from rfgp.gpytorch.kernels import LINEAR_STRATEGY, from_bytes
 from rfgp.kernels import Kernel
 from rfgp.kernels.role import unused
+from rfgp.models.spec import ModelOptions
 from rfgp.parameters import find_path, find_paths
-from rfgp.regression.spec import ModelOptions
 from rfgp.torch_context import with_torch_defaults
 
 

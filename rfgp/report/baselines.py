@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from rfgp.fields import Field
+from rfgp.graph_gp import GraphGP
 from rfgp.messages import counted
-from rfgp.models.graph import GraphGP
 from rfgp.tables import Table
 
 MAX_NEAR = 10_000

@@ -20,10 +20,10 @@ from rfgp.couplings import Coupling, Energy, by_name, name_of
 from rfgp.effects.variables import input_frame
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP
 from rfgp.messages import changed_arguments, counted
 from rfgp.metrics import kl_divergence
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
 from rfgp.report.processes import describe_process, num_nonzeros
 from rfgp.tables import Table
 

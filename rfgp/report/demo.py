@@ -12,8 +12,8 @@ from rfgp.approximations import RandomFeatures
 from rfgp.compare import Comparison
 from rfgp.effects.variables import input_frame, variables_of
 from rfgp.fields import Field, NodePosterior
+from rfgp.gp import GP
 from rfgp.messages import counted
-from rfgp.models.gp import GP
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, glance, making, terms, words
 from rfgp.report.fields import view, views

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP, MeshGP, nodes_kernel
 from rfgp.messages import counted
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP, MeshGP, nodes_kernel
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, making, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render

@@ -14,9 +14,9 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
+from rfgp.models import Calibration, FitReport, SelectionReport
+from rfgp.models.report import LOG_DENSITY
 from rfgp.palette import COLORS, color_range, log_ticks, styles
-from rfgp.regression import Calibration, FitReport, SelectionReport
-from rfgp.regression.report import LOG_DENSITY
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")

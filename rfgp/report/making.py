@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 from rfgp.effects.variables import columns_of
+from rfgp.gp import GP
 from rfgp.messages import counted
-from rfgp.models.gp import GP
 from rfgp.report import figures
 from rfgp.report.page import Grid, Section
 from rfgp.report.study import Study

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.models.gp import GP
+from rfgp.gp import GP
+from rfgp.models.state import predicted
 from rfgp.palette import COLORS
-from rfgp.regression.state import predicted
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.rows import gathered, is_read_in_blocks

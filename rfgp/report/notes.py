@@ -9,8 +9,8 @@ from scipy import stats
 
 from graphs.builders.files import printable
 from rfgp.effects.variables import columns_of
+from rfgp.gp import GP
 from rfgp.messages import counted
-from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
 
 _NEAR = 0.01

@@ -1,9 +1,9 @@
 """The description and the memory of processes on graphs, meshes or roads."""
 
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP
 from rfgp.kernels import Term
 from rfgp.messages import counted
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
 from rfgp.rows import gathered
 
 _BYTES = 12.0

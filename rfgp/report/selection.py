@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from rfgp.models.gp import GP
-from rfgp.regression import SelectionReport
-from rfgp.regression.report import LOG_DENSITY, Trial
+from rfgp.gp import GP
+from rfgp.models import SelectionReport
+from rfgp.models.report import LOG_DENSITY, Trial
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 

@@ -18,11 +18,11 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fields.field import check_field
 from rfgp.fitting import Progress
+from rfgp.gp import GP
+from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
 from rfgp.messages import counted
-from rfgp.models.gp import GP
-from rfgp.models.graph import GraphGP
 from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
 from rfgp.report.comparing import NOT_COMPARED, Compared, compare_nodes, compare_rows, without_comparison
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split

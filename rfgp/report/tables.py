@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from rfgp.effects.effects import effect_sizes
 from rfgp.effects.variables import input_frame, variables_of
+from rfgp.gp import GP
 from rfgp.messages import counted
-from rfgp.models.gp import GP
 from rfgp.report import figures, making, noise, selection, terms, words
 from rfgp.report.glance import glance
 from rfgp.report.page import Section, render

@@ -2,9 +2,9 @@
 
 from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale, effects_of, scale_of
 from rfgp.effects.variables import CATEGORY
+from rfgp.gp import GP
 from rfgp.messages import counted
-from rfgp.models.gp import GP
-from rfgp.regression.diagnostics import TermReport
+from rfgp.models.diagnostics import TermReport
 from rfgp.report import figures
 from rfgp.report.effect_figures import effect_figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text

@@ -12,11 +12,11 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.effects.variables import CATEGORY, DATE, NUMBER, as_dates
+from rfgp.graph_gp import GraphGP, MeshGP, RoadGP
 from rfgp.likelihoods import Bernoulli
 from rfgp.messages import counted
-from rfgp.models.graph import GraphGP, MeshGP, RoadGP
-from rfgp.regression import FitReport
-from rfgp.regression.report import MAX_LEFT_OUT
+from rfgp.models import FitReport
+from rfgp.models.report import MAX_LEFT_OUT
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study

@@ -41,7 +41,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundFactor, BoundTerm, Factor
 from rfgp.lattices import Lattice, Modes
 from rfgp.lattices.design import LatticeDesign
-from rfgp.regression.inputs import check_columns
+from rfgp.models.inputs import check_columns
 from rfgp.saving.container import Json, Tensors
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
 from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks

@@ -17,9 +17,9 @@ from rfgp.approximations import TermData
 from rfgp.columns import ColumnKind, Schema
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.role import constants_of, of_prefix
+from rfgp.models import Member
+from rfgp.models.spec import ModelSpec, restored
 from rfgp.parameters import ParameterValues
-from rfgp.regression import Member
-from rfgp.regression.spec import ModelSpec, restored
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
 from rfgp.saving.hyperparameters import tensors_of, values_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rfgp.models.spec import ModelSpec
+from rfgp.models.state import space_of
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.state import space_of
 from rfgp.rows import DataSummary
 from rfgp.saving.container import Tensors
 from rfgp.scaling import Affine, Scaling

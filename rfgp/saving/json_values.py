@@ -11,9 +11,9 @@ import torch
 from rfgp import likelihoods, priors
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
+from rfgp.models import FitReport, SelectionReport
+from rfgp.models.report import ERROR, LOG_DENSITY
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, SelectionReport
-from rfgp.regression.report import ERROR, LOG_DENSITY
 
 _PRIORS = (
     "Beta",

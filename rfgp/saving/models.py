@@ -22,8 +22,8 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import saved_shapes, saved_tensors
 from rfgp.messages import check_count
-from rfgp.regression import FitReport, GPState, ModelSpec
-from rfgp.regression.state import restored
+from rfgp.models import FitReport, GPState, ModelSpec
+from rfgp.models.state import restored
 from rfgp.rows import Chunk, Rows, TrainingData, in_memory
 from rfgp.rows.sources import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file

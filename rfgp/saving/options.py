@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from rfgp.kernels import Kernel
-from rfgp.regression.spec import ModelOptions
+from rfgp.models.spec import ModelOptions
 from rfgp.saving import json_values
 from rfgp.saving.container import Json
 from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel, naming

@@ -13,9 +13,9 @@ from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.role import Term
 from rfgp.likelihoods import Gaussian
 from rfgp.limits import limits
+from rfgp.models import Budget
+from rfgp.models.spec import ModelOptions
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
-from rfgp.regression import Budget
-from rfgp.regression.spec import ModelOptions
 
 MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""

@@ -7,7 +7,7 @@ of ten to a thousand. The predicted memory is meant as an upper bound.
 from dataclasses import dataclass
 
 from rfgp.fitting.subsets import MAX_ROWS
-from rfgp.regression.report import FLOPS_PER_SECOND
+from rfgp.models.report import FLOPS_PER_SECOND
 from rfgp.selection.candidates import Candidate
 
 EVALUATIONS = 80.0

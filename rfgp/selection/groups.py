@@ -13,7 +13,7 @@ from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.limits import limits
-from rfgp.regression import GPState
+from rfgp.models import GPState
 from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
 
 SPACING = 1e-4

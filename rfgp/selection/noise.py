@@ -26,8 +26,8 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import MarginalMixture
 from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel, members_of, scaled_mixture
 from rfgp.limits import limits
-from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.state import at_starting_values, largest, left_out_prediction
+from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error

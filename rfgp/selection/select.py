@@ -11,10 +11,10 @@ from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.messages import counted
-from rfgp.regression import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.regression.graphs import selection_of_features
-from rfgp.regression.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
-from rfgp.regression.state import at_starting_values, averaged
+from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models.graphs import selection_of_features
+from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
+from rfgp.models.state import at_starting_values, averaged
 from rfgp.rows import SourceRows, gathered, rows_in_memory
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise

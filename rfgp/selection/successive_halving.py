@@ -21,7 +21,7 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan
 from rfgp.limits import limits
-from rfgp.regression import Budget, Score, Trial
+from rfgp.models import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
 from rfgp.selection.validation import FittedCandidate, Validation, stacking_weights

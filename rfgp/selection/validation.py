@@ -30,8 +30,8 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import observation_log_prob, of_observations
 from rfgp.limits import limits
 from rfgp.local import nearest
-from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
-from rfgp.regression.state import data_summary, predicted
+from rfgp.models import FitReport, GPState, initial_state, mean_and_noise
+from rfgp.models.state import data_summary, predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
 from rfgp.selection.candidates import Candidate

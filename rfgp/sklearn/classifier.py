@@ -9,9 +9,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from rfgp.errors import DataError
+from rfgp.gp import GP
 from rfgp.likelihoods import Likelihood
 from rfgp.messages import counted
-from rfgp.models.gp import GP
 from rfgp.number_texts import are_too_many
 from rfgp.sklearn.regressor import learn
 

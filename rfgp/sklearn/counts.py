@@ -8,8 +8,8 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.gp import GP
 from rfgp.likelihoods import Likelihood
-from rfgp.models.gp import GP
 from rfgp.sklearn.checks import read_rows
 from rfgp.sklearn.options import GPOptions
 from rfgp.sklearn.regressor import learn

@@ -5,8 +5,8 @@ from typing import Any, Self
 from sklearn.utils.validation import check_is_fitted
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.gp import GP
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, by_name
-from rfgp.models.gp import GP
 from rfgp.rows.sources import warn_of_booleans
 from rfgp.sklearn.checks import read_rows
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes

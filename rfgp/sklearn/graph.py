@@ -12,9 +12,9 @@ from sklearn.utils import check_array, check_consistent_length
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.graph_gp import GraphGP
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
-from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
 from rfgp.sklearn.checks import merge_rows, resolve_seed, set_whole

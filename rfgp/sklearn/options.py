@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
+from rfgp.gp import GP
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood, by_name
-from rfgp.models.gp import GP
+from rfgp.models import SelectionReport
 from rfgp.parameters import Hyperprior
-from rfgp.regression import SelectionReport
 from rfgp.sklearn.checks import read_new, resolve_seed, set_whole
 
 

@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, called
+from rfgp.gp import GP
 from rfgp.messages import check_count
-from rfgp.models.gp import GP
 from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.targets import Targets
 

@@ -33,7 +33,7 @@ def printed(code):
 
 LOADED = [
     ("rfgp", ("torch", "numpy", "scipy", "graphs", *HEAVY)),
-    pytest.param("rfgp.models", HEAVY, marks=pytest.mark.slow),
+    pytest.param("rfgp.gp", HEAVY, marks=pytest.mark.slow),
     pytest.param("graphs", ("torch", *HEAVY), marks=pytest.mark.slow),
 ]
 

@@ -13,7 +13,7 @@ CASES = (("airfoil", 1300), ("concrete", 800), ("power-plant", 2500), ("waves", 
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 HELD, FAR = 200, 3
 EXHAUSTED, HALF = 0.9, 0.5
-"""The shares of effective degrees of freedom: the threshold of `rfgp.regression.diagnostics`, and half."""
+"""The shares of effective degrees of freedom: the threshold of `rfgp.models.diagnostics`, and half."""
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:

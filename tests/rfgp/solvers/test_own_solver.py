@@ -116,7 +116,7 @@ PRIOR = {"group(s)": 0.7 * np.equal.outer(BOTH, BOTH)}
 @pytest.fixture(autouse=True)
 def _chosen(monkeypatch):
     """Have models use the solver."""
-    monkeypatch.setattr("rfgp.regression.state.solver_for", GroupSolver)
+    monkeypatch.setattr("rfgp.models.state.solver_for", GroupSolver)
 
 
 def test_a_model_with_the_solver_is_the_dense_model():

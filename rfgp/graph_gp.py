@@ -19,15 +19,15 @@ from rfgp.approximations.nodes import (
     nodes_of,
 )
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
+from rfgp.gp import GP
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.fields import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
-from rfgp.models.gp import GP
+from rfgp.models import FitReport, SelectionReport
+from rfgp.models.graphs import FeatureCheck, check_features, features_of, selection_of_features
+from rfgp.models.spec import ModelSpec
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, SelectionReport
-from rfgp.regression.graphs import FeatureCheck, check_features, features_of, selection_of_features
-from rfgp.regression.spec import ModelSpec
 from rfgp.threads import computed
 from rfgp.torch_context import with_torch_defaults
 

@@ -32,9 +32,9 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.linalg import cholesky
 from rfgp.messages import counted
-from rfgp.regression.report import ERROR, FLOPS_PER_SECOND, Budget, Score, SelectionReport, Trial
-from rfgp.regression.spec import ModelSpec, mean_and_noise
-from rfgp.regression.state import GPState
+from rfgp.models.report import ERROR, FLOPS_PER_SECOND, Budget, Score, SelectionReport, Trial
+from rfgp.models.spec import ModelSpec, mean_and_noise
+from rfgp.models.state import GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers import solver_for
 

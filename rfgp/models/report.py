@@ -29,7 +29,7 @@ from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribut
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import factors
 from rfgp.messages import counted, read_bytes, read_seconds
-from rfgp.regression.state import GPState, left_out_prediction, predicted
+from rfgp.models.state import GPState, left_out_prediction, predicted
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
 from rfgp.solvers import solver_for, uses_cg

@@ -28,9 +28,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
 from rfgp.messages import check_count, counted, positive
-from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues, find_path
-from rfgp.priors import HalfNormalDeviation
-from rfgp.regression.inputs import (
+from rfgp.models.inputs import (
     FREEDOM,
     NARROWER,
     CodedPartitions,
@@ -54,6 +52,8 @@ from rfgp.regression.inputs import (
     with_all_levels,
     without_missing,
 )
+from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues, find_path
+from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import (
     Block,
     Chunk,

@@ -1,7 +1,7 @@
 """Count the numbers that tune the core: module constants, and numbers in bodies other than -1, 0, 0.5, 1, 2 and 10.
 
-python tests/support/constants.py           the count of each folder
-python tests/support/constants.py --list    each number, with its file and line
+python .ci/constants.py           the count of each folder
+python .ci/constants.py --list    each number, with its file and line
 """
 
 import ast
@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    *("solvers", "inference", "fitting", "selection", "models", "regression", "approximations", "blocks", "local"),
+    *("solvers", "inference", "fitting", "selection", "models", "approximations", "blocks", "local"),
     *("lattices", "sparse", "kernels", "likelihoods", "rows"),
 )
 PLAIN = {0, 0.5, 1, 2, 10}

@@ -24,11 +24,10 @@ from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.messages import check_count, counted, read_bytes, read_seconds
-from rfgp.parameters import Hyperprior
-from rfgp.regression.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
-from rfgp.regression.report import Budget, Calibration, FitReport, SelectionReport, calibrated_ends, calibration
-from rfgp.regression.spec import ModelOptions, ModelSpec
-from rfgp.regression.state import (
+from rfgp.models.diagnostics import TermReport, forecast_warnings, term_reports, warnings_of
+from rfgp.models.report import Budget, Calibration, FitReport, SelectionReport, calibrated_ends, calibration
+from rfgp.models.spec import ModelOptions, ModelSpec
+from rfgp.models.state import (
     GPState,
     approximated,
     averaged,
@@ -44,6 +43,7 @@ from rfgp.regression.state import (
     reduced,
     solved_if_read,
 )
+from rfgp.parameters import Hyperprior
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds

@@ -9,10 +9,10 @@ from rfgp import couplings, random, spectra
 from rfgp.approximations import Approximation, Exact, RandomFeatures, Vecchia
 from rfgp.approximations.role import FeatureMap
 from rfgp.errors import InvalidArgumentError
+from rfgp.gp import GP
 from rfgp.kernels import RBF, Kernel, Matern, RationalQuadratic, Stationary
 from rfgp.likelihoods import Likelihood
 from rfgp.local.kinds import KINDS, kind_of, read_spectrum, spectrum_of
-from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
 from rfgp.torch_context import with_torch_defaults
 

@@ -29,11 +29,11 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.role import label_of
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted, listed, short_repr
+from rfgp.models.inputs import sampled
+from rfgp.models.report import TIME_OVER, FitReport
+from rfgp.models.spec import ModelSpec
+from rfgp.models.state import GPState, with_rows
 from rfgp.parameters import ParameterValues
-from rfgp.regression.inputs import sampled
-from rfgp.regression.report import TIME_OVER, FitReport
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.state import GPState, with_rows
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 
 # --- Warnings about a model and a fit --------------------------------------------------------------------------------

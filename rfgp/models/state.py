@@ -33,9 +33,9 @@ from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.limits import limits
 from rfgp.messages import counted, listed
+from rfgp.models.inputs import sampled
+from rfgp.models.spec import ModelSpec, by_process, check_blocks, inference_of, mean_and_noise, priors_of
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
-from rfgp.regression.inputs import sampled
-from rfgp.regression.spec import ModelSpec, by_process, check_blocks, inference_of, mean_and_noise, priors_of
 from rfgp.rows import (
     ArrayRows,
     Chunk,
