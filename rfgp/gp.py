@@ -347,8 +347,8 @@ class GP:
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: The maximum number of iterations of L-BFGS on each subset of rows, and of steps of learned
                 frequencies. If None, 500 and 300.
-            callback: A function of the number of iterations and the log marginal likelihood of the rows in use. It is
-                called after each iteration. The model does not change until the fit has ended.
+            callback: A function of the number of iterations and the log marginal likelihood of the rows in use, with
+                the hyperpriors. It is called after each iteration. The model does not change until the fit has ended.
             progress: If True, the stage, the likelihood and the remaining time are written to the standard error. Or a
                 function that takes a `Progress`.
             checkpoint: A file for the hyperparameters after each iteration. An interrupted fit that is repeated with

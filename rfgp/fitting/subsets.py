@@ -1,4 +1,6 @@
-"""Fitting on growing subsets until the optimum converges, then on all rows.
+"""Fitting of exact kernels, features and inducing points: on growing subsets until the optimum converges, then on all.
+
+Few rows are one subset, and exact kernels have no basis: steps 1, 3 and 5 remain.
 
 1. Starts: Several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
    two that are far apart are both optimized there. With fewer rows than twice the random features and a cheap kernel,
@@ -7,7 +9,7 @@
 2. Draws: Draws that depend on the hyperparameters, such as inducing points, are made again at those found. The search
    continues with them if they are more likely.
 3. Subsets: L-BFGS on n_1, 4 n_1, ... rows, at most 65,536, until a larger subset gains less than 0.001 nats a row. The
-   common factor of all variances is solved for at each evaluation.
+   common factor of all variances is solved for at each evaluation of weights (`TermFit.solves`).
 4. Frequencies: Adam may learn them (`rfgp.fitting.frequencies`) instead of larger subsets. L-BFGS learns other bases,
    such as inducing points, together with the hyperparameters.
 5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.last_stage`).
@@ -452,7 +454,7 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with a learned or fixed basis.
+    """Fit exact kernels, or features and points that are learned or fixed.
 
     Args:
         fit: The fit at its starting values.
@@ -464,7 +466,7 @@ def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
 
 
 def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, FitReport]:
-    """Fit with fixed frequencies, after an outcome of learning or None."""
+    """Fit without a basis or with a fixed one, after an outcome of learning or None."""
     if not fit.free:
         return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", outcome)
     fit, reports, words = grow(fit)

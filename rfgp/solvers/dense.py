@@ -2,18 +2,11 @@
 
 The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,). k outputs share one covariance.
 A noise d is replaced by (d^2 + r^2)^(1/2), with r = n eps times the mean variance of f. For a noise above 1,000 r the
-change is negligible, and the likelihood is smooth for any d. All factorizations are in float64. Without the mean:
-
-Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1. By
-the matrix determinant and inversion lemmas
-
-    y^T (Phi Phi^T + D)^-1 y = (y - Phi w)^T D^-1 (y - Phi w) + w^T w,
-    log |Phi Phi^T + D| = log |A| + log |D|.
-
-The quadratic form contains the residual, because y^T D^-1 y - b^T A^-1 b cancels if the noise is small. Dual, for a
-given K: a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1). The gradient of the log marginal
-likelihood is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T and w = Phi^T a. With the
-Cholesky factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
+change is negligible, and the likelihood is smooth for any d. All factorizations are in float64. Without the mean
+a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1). The gradient of the log marginal likelihood is
+(a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T and the weights are w = Phi^T a. With
+the Cholesky factor L of C and S = L^-1 Phi, their covariance is I - S^T S. (`rfgp.solvers.lowrank` has the algebra for
+fewer features than rows.)
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +29,7 @@ from rfgp.solvers.role import Functions, Posterior, Shape, Solver, TermwisePoste
 from rfgp.torch_context import CachedWithoutLock
 
 _ROUNDING = torch.finfo(torch.float64).eps
-"""The variance of rounding errors, relative to the mean prior variance times the number of rows.
+"""The variance of rounding errors, in units of the mean prior variance times the number of rows.
 
 The eigenvalues of an (n, n) covariance have errors of about n eps times its mean diagonal entry. Without this variance,
 some factorizations fail if the noise is small."""
