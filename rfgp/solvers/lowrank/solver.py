@@ -161,8 +161,9 @@ class LowRankSolver(Inference):
         model, (factor, weights) = self._detached, self.solution
         output_weights, through_noise = model.output_weights, not model.is_homoscedastic and (needs[1] or needs[2])
         inverse, by_row = torch.cholesky_inverse(factor) if any(needs[1:]) else None, None
-        if any(needs[3:]) or through_noise:
-            by_row = factor if self.solution.is_ill_conditioned else inverse
+        if inverse is not None and (any(needs[3:]) or through_noise):
+            scale = model.scale.detach()
+            by_row = factor if self.solution.is_ill_conditioned else scale[:, None] * inverse * scale
         objective = partial(_log_densities, weights, by_row, self.solution.is_ill_conditioned)
         total, *gradients = summed(model, partial(gradient_sums, objective, needs))
         value = total - 0.5 * (weights.square().sum(0) @ output_weights)
@@ -238,7 +239,7 @@ def _log_densities(
 
     Args:
         weights: The posterior mean w.
-        matrix: A^-1. If None, no gradient needs it by row.
+        matrix: S A^-1 S for the scales S of the features. If None, no gradient needs it by row.
         is_factor: Whether the matrix is the factor of A. For an ill-conditioned A, products with A^-1 would multiply by
             large numbers that cancel.
         model: The model.
@@ -261,7 +262,7 @@ def _log_densities(
         if is_factor:
             pushed = torch.cholesky_solve((scale * phi).mT, matrix.to(phi)).mT * scale
         else:
-            pushed = phi @ (scale[:, None] * matrix * scale).to(phi)
+            pushed = phi @ matrix.to(phi)
     noise_diag = noise_diag.detach() if model.is_homoscedastic else noise_diag
     return value, value - 0.5 * output_weights.sum() * (quadratic_forms(phi, pushed) / noise_diag).sum()
 
