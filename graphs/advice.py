@@ -1,5 +1,6 @@
 """Selection of features for a kernel on a graph, by their error on a sample of nodes."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,8 @@ _TOLERANCE = 1e-10
 """The size, relative to the largest, below which Chebyshev coefficients are dropped."""
 _MAX_TERMS = 2000
 """The largest number of terms of a Chebyshev series."""
+_MAX_EIGENVECTOR_ENTRIES = 2_500_000
+"""The largest number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
 _MAX_EIGENVECTORS = 2000
 """The largest number of nodes for which all eigenvectors replace the series."""
 _MAX_SPARSE_DENSITY = 0.1
@@ -119,7 +122,7 @@ def advise(
     An exact sparse precision with a small factor is recommended first, then a rational approximation of one. Otherwise
     deterministic features and walks are compared within a budget of non-zeros. The sample consists of neighborhoods of
     four random nodes, since distant nodes have little covariance. The exact kernel there is a Chebyshev series of k
-    applied to vectors.
+    applied to vectors. A truncated spectrum is compared if its eigenvectors have at most 2,500,000 entries.
 
     Args:
         graph: The graph.
@@ -350,17 +353,13 @@ def _candidates(
         error = float(np.sqrt(np.mean(squares)) / np.linalg.norm(exact))
         return Candidate(name, options, error, float(np.mean([phi.nnz for phi in phis]) / len(sample)))
 
-    degree = 0
-    for degree in range(1, graph.num_nodes + 1):
-        series = chebyshev_features(graph, labels, degree)
-        if len(series.pattern.indices) > budget * len(sample) or degree > budget:
-            degree -= 1
-            break
+    degree = _largest_degree(graph, labels, budget)
     if degree > 0:
         yield measured("chebyshev", {"degree": degree}, [chebyshev_features(graph, labels, degree)])
         yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
     rank = min(budget, graph.num_nodes)
-    yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
+    if degree == 0 or rank * graph.num_nodes <= _MAX_EIGENVECTOR_ENTRIES:
+        yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
     limit = max_p_halt(graph, kernel)
     if limit <= 0:
         return
@@ -372,6 +371,20 @@ def _candidates(
             if np.mean([len(draw.pattern.indices) for draw in draws]) <= budget * len(sample):
                 yield measured("walks", options, draws)
                 break
+
+
+def _largest_degree(graph: Graph, labels: Any, budget: int) -> int:
+    """Return the largest degree of a series on n nodes within a budget of non-zeros per row, at most the budget."""
+    most, limit = min(budget, graph.num_nodes), budget * len(labels)
+
+    def num_nonzeros(degree: int) -> int:
+        return len(chebyshev_features(graph, labels, degree).pattern.indices)
+
+    too_large = 1
+    while too_large <= most and num_nonzeros(too_large) <= limit:
+        too_large *= 2
+    fits = too_large // 2
+    return fits + bisect_right(range(fits + 1, min(too_large - 1, most) + 1), limit, key=num_nonzeros)
 
 
 def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:

@@ -8,7 +8,6 @@ import torch
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
-from rfgp.regression.graphs import selection_of_features
 from rfgp.regression.report import FLOPS_PER_SECOND
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
@@ -32,8 +31,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """
     spec = state.spec
     if not spec.options.alternatives:
-        fitted, report = fit_terms(state, plan)
-        return fitted, replace(report, selection=selection_of_features(fitted.spec))
+        return fit_terms(state, plan)
     start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
     log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()
