@@ -17,6 +17,7 @@ from graphs.features import (
     NodeFeatures,
     chebyshev_features,
     chebyshev_interpolation,
+    max_series_degree,
     sample_walks,
     spectral_features,
     taylor_features,
@@ -354,9 +355,9 @@ def _candidates(
         return Candidate(name, options, error, float(np.mean([phi.nnz for phi in phis]) / len(sample)))
 
     degree = _largest_degree(graph, labels, budget)
-    if degree > 0:
-        yield measured("chebyshev", {"degree": degree}, [chebyshev_features(graph, labels, degree)])
-        yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
+    for tried in sorted({degree, max_series_degree(graph, budget)} - {0}):  # the sample may be denser than the graph
+        yield measured("chebyshev", {"degree": tried}, [chebyshev_features(graph, labels, tried)])
+        yield measured("taylor", {"degree": tried}, [taylor_features(graph, labels, tried)])
     rank = min(budget, graph.num_nodes)
     if degree == 0 or rank * graph.num_nodes <= _MAX_EIGENVECTOR_ENTRIES:
         yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
@@ -392,7 +393,7 @@ def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: Gr
     rival = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
     head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{rival}."
     degrees = [c.options["degree"] for c in measured if c.features == "chebyshev"]
-    reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
+    reach = f"{min(degrees)} hop{'s' if min(degrees) > 1 else ''}" if degrees else "no hop"
     why = {
         "chebyshev": f"A polynomial is accurate within the budget of {budget} non-zeros ({reach}).",
         "taylor": f"A truncated power series is accurate within the budget of {budget} non-zeros ({reach}).",

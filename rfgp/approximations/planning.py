@@ -284,9 +284,10 @@ def advised(data: TermData, max_nonzeros: int | None = None, present: Approximat
             raise
         return present
     errors = {_of_candidate(candidate): candidate.error for candidate in advice.candidates}
-    if present is not None and errors.get(present, math.inf) <= SWITCH_ERROR_RATIO * advice.best.error:
+    best = advice.candidates[0]  # all are within the budget, of the sample or of the whole graph
+    if present is not None and errors.get(present, math.inf) <= SWITCH_ERROR_RATIO * best.error:
         return present
-    return _of_candidate(advice.best)
+    return _of_candidate(best)
 
 
 def _of_candidate(candidate: Candidate) -> Approximation:
