@@ -47,7 +47,7 @@ _TOLERANCE = 1e-10
 """The size, relative to the largest, below which Chebyshev coefficients are dropped."""
 _MAX_TERMS = 2000
 """The largest number of terms of a Chebyshev series."""
-_MAX_EIGENVECTOR_ENTRIES = 2_500_000
+MAX_EIGENVECTOR_ENTRIES = 2_500_000
 """The largest number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
 _MAX_EIGENVECTORS = 2000
 """The largest number of nodes for which all eigenvectors replace the series."""
@@ -359,7 +359,7 @@ def _candidates(
         yield measured("chebyshev", {"degree": tried}, [chebyshev_features(graph, labels, tried)])
         yield measured("taylor", {"degree": tried}, [taylor_features(graph, labels, tried)])
     rank = min(budget, graph.num_nodes)
-    if degree == 0 or rank * graph.num_nodes <= _MAX_EIGENVECTOR_ENTRIES:
+    if degree == 0 or rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES:
         yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
     limit = max_p_halt(graph, kernel)
     if limit <= 0:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import graphs
-from graphs.advice import Candidate, sparse_factor_candidate
+from graphs.advice import MAX_EIGENVECTOR_ENTRIES, Candidate, sparse_factor_candidate
 from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
@@ -267,8 +267,8 @@ def advised(data: TermData, max_nonzeros: int | None = None, present: Approximat
     Args:
         data: The term, of one kernel on nodes.
         max_nonzeros: The budget of features of a node. If None, 256.
-        present: The approximation in use. It is kept unless its error is more than twice that of the best one, or no
-            series converges to the kernel. If None, none is in use.
+        present: The approximation in use. It is kept unless its error is more than twice that of the best one. If no
+            series converges to the kernel, few eigenvectors have its variance. If None, none is in use.
 
     Raises:
         graphs.InvalidArgumentError: If no series converges to the kernel, and no approximation is in use.
@@ -282,7 +282,8 @@ def advised(data: TermData, max_nonzeros: int | None = None, present: Approximat
     except graphs.InvalidArgumentError:
         if present is None:
             raise
-        return present
+        rank = min(max_nonzeros or MAX_NONZEROS, graph.num_nodes)
+        return TruncatedSpectrum(rank) if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else present
     errors = {_of_candidate(candidate): candidate.error for candidate in advice.candidates}
     best = advice.candidates[0]  # all are within the budget, of the sample or of the whole graph
     if present is not None and errors.get(present, math.inf) <= SWITCH_ERROR_RATIO * best.error:
