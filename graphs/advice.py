@@ -1,5 +1,6 @@
 """Selection of features for a kernel on a graph, by their error on a sample of nodes."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from graphs.features import (
     NodeFeatures,
     chebyshev_features,
     chebyshev_interpolation,
+    max_series_degree,
     sample_walks,
     spectral_features,
     taylor_features,
@@ -45,6 +47,8 @@ _TOLERANCE = 1e-10
 """The size, relative to the largest, below which Chebyshev coefficients are dropped."""
 _MAX_TERMS = 2000
 """The largest number of terms of a Chebyshev series."""
+MAX_EIGENVECTOR_ENTRIES = 2_500_000
+"""The largest number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
 _MAX_EIGENVECTORS = 2000
 """The largest number of nodes for which all eigenvectors replace the series."""
 _MAX_SPARSE_DENSITY = 0.1
@@ -119,7 +123,7 @@ def advise(
     An exact sparse precision with a small factor is recommended first, then a rational approximation of one. Otherwise
     deterministic features and walks are compared within a budget of non-zeros. The sample consists of neighborhoods of
     four random nodes, since distant nodes have little covariance. The exact kernel there is a Chebyshev series of k
-    applied to vectors.
+    applied to vectors. A truncated spectrum is compared if its eigenvectors have at most 2,500,000 entries.
 
     Args:
         graph: The graph.
@@ -350,17 +354,13 @@ def _candidates(
         error = float(np.sqrt(np.mean(squares)) / np.linalg.norm(exact))
         return Candidate(name, options, error, float(np.mean([phi.nnz for phi in phis]) / len(sample)))
 
-    degree = 0
-    for degree in range(1, graph.num_nodes + 1):
-        series = chebyshev_features(graph, labels, degree)
-        if len(series.pattern.indices) > budget * len(sample) or degree > budget:
-            degree -= 1
-            break
-    if degree > 0:
-        yield measured("chebyshev", {"degree": degree}, [chebyshev_features(graph, labels, degree)])
-        yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
+    degree = _largest_degree(graph, labels, budget)
+    for tried in sorted({degree, max_series_degree(graph, budget)} - {0}):  # the sample may be denser than the graph
+        yield measured("chebyshev", {"degree": tried}, [chebyshev_features(graph, labels, tried)])
+        yield measured("taylor", {"degree": tried}, [taylor_features(graph, labels, tried)])
     rank = min(budget, graph.num_nodes)
-    yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
+    if degree == 0 or rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES:
+        yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
     limit = max_p_halt(graph, kernel)
     if limit <= 0:
         return
@@ -374,12 +374,26 @@ def _candidates(
                 break
 
 
+def _largest_degree(graph: Graph, labels: Any, budget: int) -> int:
+    """Return the largest degree of a series on n nodes within a budget of non-zeros per row, at most the budget."""
+    most, limit = min(budget, graph.num_nodes), budget * len(labels)
+
+    def num_nonzeros(degree: int) -> int:
+        return len(chebyshev_features(graph, labels, degree).pattern.indices)
+
+    too_large = 1
+    while too_large <= most and num_nonzeros(too_large) <= limit:
+        too_large *= 2
+    fits = too_large // 2
+    return fits + bisect_right(range(fits + 1, min(too_large - 1, most) + 1), limit, key=num_nonzeros)
+
+
 def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
     others = [candidate for candidate in measured if candidate.features != best.features]
     rival = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
     head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{rival}."
     degrees = [c.options["degree"] for c in measured if c.features == "chebyshev"]
-    reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
+    reach = f"{min(degrees)} hop{'s' if min(degrees) > 1 else ''}" if degrees else "no hop"
     why = {
         "chebyshev": f"A polynomial is accurate within the budget of {budget} non-zeros ({reach}).",
         "taylor": f"A truncated power series is accurate within the budget of {budget} non-zeros ({reach}).",

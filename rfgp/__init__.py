@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from rfgp.approximations import EquispacedFourier as EquispacedFourier
     from rfgp.approximations import Exact as Exact
     from rfgp.approximations import InducingPoints as InducingPoints
-    from rfgp.approximations import MeasuredFeatures as MeasuredFeatures
     from rfgp.approximations import RandomFeatures as RandomFeatures
     from rfgp.approximations import RandomWalks as RandomWalks
     from rfgp.approximations import RationalPrecision as RationalPrecision
@@ -69,7 +68,6 @@ _HOMES = {
     "GraphGP": "rfgp.graph_gp",
     "InducingPoints": "rfgp.approximations",
     "LogNormal": "rfgp.inference.prediction",
-    "MeasuredFeatures": "rfgp.approximations",
     "MeshGP": "rfgp.graph_gp",
     "Prediction": "rfgp.inference.prediction",
     "RandomFeatures": "rfgp.approximations",

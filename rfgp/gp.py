@@ -111,7 +111,8 @@ class GP:
         dtype: The dtype of the rows. If None, that of the data.
         budget: The total number of features of all terms with random features. A fit divides it in proportion to the
             effective degrees of freedom of the terms. Terms that a dict of approximations names are excluded. Terms of
-            the noise have a budget of the same size. If None, each approximation sets its own number.
+            the noise have a budget of the same size. For one kernel on the nodes of a large graph it is the number of
+            features of a node that `graphs.advise` may propose. If None, each approximation sets its own number.
         memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". A model that needs more raises an error
             before it allocates. If None, most of the machine's memory, and 8 GB for each candidate of a selection.
         time_limit: The time limit of a fit, with the selection of its kernel: seconds, "30s", "5min" or "2h". When it

@@ -13,19 +13,19 @@ from rfgp import approximations, random
 from rfgp.approximations.nodes import (
     NONZEROS_PER_WALKER,
     NodeFeatures,
-    NodeTerm,
     has_small_precision,
     make_features,
     nodes_of,
 )
+from rfgp.approximations.planning import AUTO
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.gp import GP
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.fields import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
-from rfgp.models import FitReport, SelectionReport
-from rfgp.models.graphs import FeatureCheck, check_features, features_of, selection_of_features
+from rfgp.models import FitReport
+from rfgp.models.graphs import FeatureCheck, check_features, features_of
 from rfgp.models.spec import ModelSpec
 from rfgp.parameters import Hyperprior
 from rfgp.threads import computed
@@ -245,10 +245,11 @@ class GraphGP(GP):
               Meshes, roads and grids may have 10^6 nodes.
             - "rational": a kernel of fractional order as a sum of fields with sparse precisions (Bolin, Simas and
               Xiong, 2024). `diagnose` states the relative error of its spectrum.
-            - "auto": exact up to 2,000 nodes. Beyond that, the sparse precision if its factor is small enough, else
-              the features with the smallest error on a sample of nodes (`rfgp.MeasuredFeatures`). They are measured at
-              the starting kernel and at the fitted one. See `.features` and `.advice`.
+            - "auto": exact up to 2,000 nodes. Beyond that, the features that `graphs.advise` proposes: a precision if
+              its factor is small enough, else those with the smallest error on a sample of nodes. They are measured at
+              the starting kernel and at the fitted one. See `.approximation`.
         num_walkers: The number of walkers per node. It and the next four options are those of `graphs.sample_walks`.
+            For "auto", the budget is four features of a node for each walker, and the other options are proposed.
         p_halt: The halting probability.
         lengths: The coupling of the walk lengths of a node.
         step_coupling: The coupling of the steps of a node's walkers.
@@ -283,8 +284,8 @@ class GraphGP(GP):
         'exact'
         >>> gp.predict(["c"]).mean.shape
         (1,)
-        >>> gp.graph, gp.is_exact, gp.approximation, gp.fitted_kernel, gp.advice is None
-        (Graph(4 nodes, 3 edges), True, Exact(), Diffusion(lengthscale=2.0), True)
+        >>> gp.graph, gp.is_exact, gp.approximation, gp.fitted_kernel
+        (Graph(4 nodes, 3 edges), True, Exact(), Diffusion(lengthscale=2.0))
         >>> walks = rfgp.GraphGP(line, features="walks", num_walkers=8, noise=0.1, seed=0)
         >>> walks = walks.condition(["a", "b", "d"], [1.0, 2.0, 0.0])
         >>> walks.walk_options.num_walkers, type(walks.walks).__name__, type(walks.diagnose()).__name__
@@ -320,15 +321,18 @@ class GraphGP(GP):
     ) -> None:
         if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
-        if not isinstance(features, str) or features not in _KINDS:
-            raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
+        if not isinstance(features, str) or features not in (AUTO, *_KINDS):
+            kinds = ", ".join(map(repr, (AUTO, *_KINDS)))
+            raise InvalidArgumentError(f"features must be one of {kinds}, got {features!r}.")
         seed = random.resolve_seed(seed)
         walk_settings = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
         walks = approximations.RandomWalks(num_walkers, **walk_settings, **dict(walk_options or {}), seed=seed)
         nodes = Nodes(graph, kernel)
-        approximation = _approximation(features, nodes, walks, degree, rank)
+        budget = walks.max_nonzeros or NONZEROS_PER_WALKER * int(walks.num_walkers)
+        approximation = _approximation(features, nodes, walks, budget, degree, rank)
         start = starts(outputscale=outputscale, noise=noise)
         options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        options["budget"] = budget if approximation == AUTO else None
         super().__init__(nodes, likelihood, approximation, start=start, **options)
 
     @property
@@ -341,10 +345,8 @@ class GraphGP(GP):
     def features(self) -> str:
         """The name of the features in use, "auto" until data have determined them."""
         if not self.spec.term_priors:
-            used = self._used
-            if isinstance(used, approximations.MeasuredFeatures) and self.graph.num_nodes <= limits().max_exact_nodes:
-                return "exact"
-            return next(name for name, kind in _KINDS.items() if type(used) is kind)
+            used = self.approximation
+            return AUTO if used == AUTO else next(name for name, kind in _KINDS.items() if type(used) is kind)
         return "precision" if self._drawn is None else self._drawn.name
 
     @property
@@ -353,17 +355,8 @@ class GraphGP(GP):
         return self.features in ("exact", "precision")
 
     @property
-    def approximation(self) -> approximations.Approximation:
-        """The approximation in use, which "auto" selects once there are data."""
-        used = self._used
-        if not isinstance(used, approximations.MeasuredFeatures) or not self.spec.term_priors:
-            return used
-        walks = replace(used.walks, seed=used.seed)
-        return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
-
-    @property
-    def _used(self) -> approximations.Approximation:
-        """The approximation of the term. Before the first data it is the given one."""
+    def approximation(self) -> Any:
+        """The approximation in use, "auto" until data have determined it."""
         spec = self.spec
         return next(iter(spec.approximations.values()), spec.options.approximations)
 
@@ -372,17 +365,6 @@ class GraphGP(GP):
         """The features of nodes. None before the first data, and for sparse precisions."""
         terms = self.spec.term_priors
         return features_of(terms[0]) if terms else None
-
-    @property
-    def advice(self) -> graphs.Advice | None:
-        """The measured errors of the candidates of "auto". None if nothing was measured."""
-        terms = self.spec.term_priors
-        return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
-
-    @property
-    def selection(self) -> SelectionReport | None:
-        """The features that "auto" compared, with their errors. None without "auto"."""
-        return selection_of_features(self.spec) or super().selection
 
     @property
     def walks(self) -> graphs.Walks | None:
@@ -397,8 +379,7 @@ class GraphGP(GP):
     @property
     def walk_options(self) -> approximations.RandomWalks:
         """The options of random walks. For features of another kind, the defaults."""
-        used = self._used
-        used = used.walks if isinstance(used, approximations.MeasuredFeatures) else used
+        used = self.approximation
         return used if isinstance(used, approximations.RandomWalks) else approximations.RandomWalks()
 
     @property
@@ -467,7 +448,6 @@ def nodes_kernel(model: GP) -> Nodes:
 
 
 _KINDS = {
-    "auto": approximations.MeasuredFeatures,
     "walks": approximations.RandomWalks,
     "chebyshev": approximations.Chebyshev,
     "taylor": approximations.Taylor,
@@ -480,18 +460,18 @@ _KINDS = {
 
 
 def _approximation(
-    features: str, nodes: Nodes, walks: approximations.RandomWalks, degree: int | None, rank: int | None
-) -> approximations.Approximation:
-    """Return the approximation of features by name, checked for the graph.
+    features: str, nodes: Nodes, walks: approximations.RandomWalks, budget: int, degree: int | None, rank: int | None
+) -> Any:
+    """Return the approximation of features by name, checked for the graph, or "auto" on a large graph.
 
     Raises:
         GraphError: If an option or the kernel does not suit the features.
     """
     graph, kernel = nodes.graph, nodes.graph_kernel
-    budget = walks.max_nonzeros or NONZEROS_PER_WALKER * int(walks.num_walkers)
-    if features in ("auto", "walks"):
+    if features in (AUTO, "walks"):
         graphs.sample_walks(graph, [], seed=0, kernel=kernel, **{**walks.options, "max_nonzeros": budget})
-        return walks if features == "walks" else approximations.MeasuredFeatures(walks, degree, rank, seed=walks.seed)
+        if features == "walks" or graph.num_nodes > limits().max_exact_nodes:
+            return walks if features == "walks" else AUTO
     if features in ("chebyshev", "taylor"):
         chosen = graphs.max_series_degree(graph, budget) if degree is None else degree
         return (approximations.Chebyshev if features == "chebyshev" else approximations.Taylor)(chosen, seed=walks.seed)

@@ -29,7 +29,7 @@ KERNELS = (
     graphs.kernels.RegularizedLaplacian(2, 3.0),
     graphs.kernels.Matern(1.5, 5.0),
 )
-KINDS = ("precision", "rational", "chebyshev", "walks", "spectrum")
+KINDS = ("precision", "rational", "chebyshev", "taylor", "walks", "spectrum")
 HIDDEN, CLOSE = 400, 0.001
 
 

@@ -5,7 +5,6 @@ from rfgp.approximations.exact import Exact as Exact
 from rfgp.approximations.inducing_points import InducingPoints as InducingPoints
 from rfgp.approximations.inducing_points import Vecchia as Vecchia
 from rfgp.approximations.nodes import Chebyshev as Chebyshev
-from rfgp.approximations.nodes import MeasuredFeatures as MeasuredFeatures
 from rfgp.approximations.nodes import RandomWalks as RandomWalks
 from rfgp.approximations.nodes import RationalPrecision as RationalPrecision
 from rfgp.approximations.nodes import Taylor as Taylor

@@ -13,19 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.advice import (
-    Advice,
-    Candidate,
-    exact_block,
-    feature_matrix,
-    node_sample,
-    precision_candidate,
-    sparse_factor_candidate,
-)
+from graphs.advice import node_sample, precision_candidate
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
-from graphs.kernels.kernel import precision_order
-from graphs.precisions import RationalField, default_num_terms, resolvent_field
+from graphs.precisions import RationalField, default_num_terms
 from rfgp import features as feature_maps
 from rfgp import random
 from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
@@ -35,13 +26,11 @@ from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_v
 from rfgp.kernels.role import ColumnSummary, Values, label_of
 from rfgp.limits import limits
 from rfgp.messages import check_count
-from rfgp.sparse import SparseValues, selection
+from rfgp.sparse import SparseValues
 from rfgp.torch_context import Recent
 
 # --- Features of nodes with one interface: exact kernels, walks, series, spectra and precisions ----------------------
 
-FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
-"""The kinds of features. "auto" selects one by a rule or by its measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
 
@@ -50,7 +39,7 @@ class NodeFeatures(ABC):
     """Interface: features of nodes for a family of graph kernels.
 
     Attributes:
-        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "exact", "rational", "walks", "chebyshev", "taylor" or "spectrum".
     """
 
     name: str
@@ -60,7 +49,7 @@ class NodeFeatures(ABC):
     @property
     def is_exact(self) -> bool:
         """Whether the prior is that of the kernel itself."""
-        return self.name in ("exact", "precision")
+        return self.name == "exact"
 
     @property
     def size_options(self) -> dict[str, int]:
@@ -157,23 +146,20 @@ class _SpectralKernel(NamedTuple):
 
 
 class FieldFeatures(NodeFeatures):
-    """A kernel by a sparse precision: exactly for an integer order, and by a sum of fields for a fractional one.
+    """A kernel of fractional order by a sum of fields with sparse precisions.
 
     Args:
-        name: "precision", or "rational" for a sum of fields.
         graph: The graph.
         kernel: The family.
-        terms: The number of fields of a sum. If None, `graphs.precisions.default_num_terms` for this kernel.
+        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
     """
 
-    def __init__(self, name: str, graph: graphs.Graph, kernel: GraphKernel, terms: int | None = None) -> None:
-        self.name, self._graph, self._kernel = name, graph, kernel
-        self._field: Any = None
-        if name == "precision":
-            self._field = resolvent_field(graph, precision_order(kernel))
-        else:
-            order, shift, *_ = kernel.resolvent()
-            self._field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
+    name = "rational"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None = None) -> None:
+        self._graph, self._kernel = graph, kernel
+        order, shift, *_ = kernel.resolvent()
+        self._field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
     def prior(self, theta: Tensor, outputscale: Tensor, column: int, name: str) -> Prior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
@@ -183,27 +169,24 @@ class FieldFeatures(NodeFeatures):
 
     def _projector(self, column: int, inputs: Tensor) -> sp.csr_array:
         """Return the matrix (n, N) that reads the nodes of rows (n, D), with the sum of the values of all fields."""
-        positions = position_of(column, inputs)
-        if self.name == "precision":
-            return selection(positions, self._graph.num_nodes)
-        matrix: sp.csr_array = self._field.projector(positions.numpy())
+        matrix: sp.csr_array = self._field.projector(position_of(column, inputs).numpy())
         return matrix
 
     @property
     def size_options(self) -> dict[str, int]:
-        """{"degree": number of fields}, as in `rfgp.RationalPrecision`, or an empty dict."""
-        return {"degree": self._field.terms} if self.name == "rational" else {}
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
+        return {"degree": self._field.terms}
 
     def suffices(self, other: NodeFeatures) -> bool:
         """Return whether other features have no more fields."""
         return other.size_options.get("degree", 0) <= self.size_options.get("degree", 0)
 
-    def spectral_error(self, kernel: GraphKernel) -> float | None:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None for an exact precision."""
-        return float(self._field.error(kernel.resolvent().shift)) if self.name == "rational" else None
+    def spectral_error(self, kernel: GraphKernel) -> float:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
+        return float(self._field.error(kernel.resolvent().shift))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FieldFeatures, (self.name, self._graph, self._kernel, self.size_options.get("degree"))
+        return FieldFeatures, (self._graph, self._kernel, self._field.terms)
 
 
 class DrawnFeatures(NodeFeatures):
@@ -310,7 +293,7 @@ def make_features(
     """Return features of one kind. `graphs` raises errors about their options.
 
     Args:
-        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "rational", "walks", "chebyshev", "taylor" or "spectrum".
         graph: The graph.
         kernel: The family, and the kernel that walks are tuned to.
         seed: The seed of walks.
@@ -322,10 +305,8 @@ def make_features(
     budget = options.get("max_nonzeros") or (
         NONZEROS_PER_WALKER * walkers if isinstance(walkers, int | np.integer) else 64
     )
-    if name == "exact":
-        return ExactFeatures(graph, kernel)
-    if name in ("precision", "rational"):
-        return FieldFeatures(name, graph, kernel, degree)
+    if name == "rational":
+        return FieldFeatures(graph, kernel, degree)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
@@ -372,28 +353,16 @@ def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
 
 
-def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
+def node_term(data: TermData, features: NodeFeatures) -> TermPrior:
     """Return a term with features of nodes.
 
     Args:
         data: The term.
         features: The features.
-        advice: The measured errors that selected the features. If None, they were not measured.
     """
     ((_, (column,), _),) = data.term.parts()
     given = data.term.name, column, nodes_of(data)[2], scale_name(data.term, data.values)
-    return NodeTerm("nodes", partial(_node_prior, *given), features, advice=advice)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeTerm(TermPrior):
-    """A kernel on nodes by features, which are its basis.
-
-    Attributes:
-        advice: The measured errors that selected the features. If None, they were not measured.
-    """
-
-    advice: Advice | None = None
+    return TermPrior("nodes", partial(_node_prior, *given), features)
 
 
 def _node_prior(
@@ -462,22 +431,21 @@ class NodeApproximation(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features for the graph and the kernel."""
-        return node_term(data, self.make(data, self.kind, seed, self.options))
+        return node_term(data, self.make(data, seed, self.options))
 
-    def make(self, data: TermData, kind: str, seed: int, options: Mapping[str, Any]) -> NodeFeatures:
-        """Return features of a kind for the graph and the kernel of a term.
+    def make(self, data: TermData, seed: int, options: Mapping[str, Any]) -> NodeFeatures:
+        """Return features for the graph and the kernel of a term.
 
         Args:
             data: The term.
-            kind: The kind of features.
             seed: The seed for the term, unless the approximation has its own.
             options: The options of the features.
         """
         graph, kernel, _ = nodes_of(data)
         own_seed = seed if self.seed is None else random.resolve_seed(self.seed)
-        return make_features(kind, graph, kernel, own_seed, options)
+        return make_features(self.kind, graph, kernel, own_seed, options)
 
-    def renewed(self, data: TermData, seed: int, prior: NodeTerm) -> NodeTerm:
+    def renewed(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return a term with new features for other hyperparameters, or the term if its features suffice.
 
         Args:
@@ -485,7 +453,7 @@ class NodeApproximation(Approximation):
             seed: The seed for the term.
             prior: The term.
         """
-        features = self.make(data, prior.basis.name, seed, self.options)
+        features = self.make(data, seed, self.options)
         return prior if prior.basis.suffices(features) else replace(prior, basis=features)
 
 
@@ -546,7 +514,6 @@ class RandomWalks(NodeApproximation):
         """Return the term with exact hops for other hyperparameters."""
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
-        assert isinstance(prior, NodeTerm)
         return self.renewed(data, seed, prior)
 
 
@@ -642,143 +609,15 @@ class RationalPrecision(NodeApproximation):
 
     def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with more fields if other hyperparameters need them."""
-        if self.degree is not None:
-            return prior
-        assert isinstance(prior, NodeTerm)
-        return self.renewed(data, seed, prior)
+        return prior if self.degree is not None else self.renewed(data, seed, prior)
 
 
-# --- Selection of features of nodes by their measured error on a sample of nodes -------------------------------------
+# --- Samples of nodes, and precisions ---------------------------------------------------------------------------------
 
 MAX_SAMPLED = 128
 """The maximum number of nodes of the sample."""
 MAX_ENTRIES = 2**25
 """The maximum number of entries of the kernel columns of the sampled nodes. At least 16 nodes are sampled."""
-MAX_EIGENVECTOR_ENTRIES = 2_500_000
-"""The maximum number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
-DRAWS = 3
-"""The number of draws of walks over which the squared error is averaged."""
-SWITCH_ERROR_RATIO = 2.0
-"""The ratio of the present to the best error above which a fit changes its features."""
-
-
-@dataclass(frozen=True, repr=False)
-class MeasuredFeatures(NodeApproximation):
-    """The features of nodes with the smallest measured error.
-
-    Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
-    random walks and a Chebyshev series are compared, and on graphs of moderate size a truncated spectrum. The error
-    |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
-
-    Attributes:
-        walks: The options of the random walks.
-        degree: The degree of the series. If None, the largest with as many non-zero features as the walks.
-        rank: The rank of the truncated spectrum. If None, four for each walker.
-
-    Examples:
-        >>> import rfgp
-        >>> rfgp.MeasuredFeatures(rfgp.RandomWalks(16))
-        MeasuredFeatures(walks=RandomWalks(num_walkers=16))
-    """
-
-    walks: RandomWalks = field(default_factory=RandomWalks)
-    degree: int | None = None
-    rank: int | None = None
-    kind: ClassVar[str] = "measured features"
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options of the features of all kinds."""
-        return {**self.walks.options, "degree": self.degree, "rank": self.rank}
-
-    def build(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with the features of the smallest error.
-
-        On few nodes it has the kernel itself.
-        """
-        graph, kernel, _ = nodes_of(data)
-        if graph.num_nodes <= limits().max_exact_nodes:
-            return node_term(data, ExactFeatures(graph, kernel))
-        return self._built(data, seed, self.measured(data))
-
-    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other features if their error is less than half.
-
-        Otherwise its exact hops or its number of fields follow the new hyperparameters.
-        """
-        assert isinstance(prior, NodeTerm)
-        if not nodes_of(data)[2] or prior.basis.name == "exact":
-            return prior
-        try:
-            advice = self.measured(data)
-        except graphs.InvalidArgumentError:  # no series converges to this kernel
-            return prior
-        errors, present = {one.features: one.error for one in advice.candidates}, prior.basis.name
-        is_other = advice.best.features != present
-        if is_other and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error:
-            return self._built(data, seed, advice)
-        follows = {"walks": self.walks.exact_hops == "auto", "rational": self.degree is None}
-        prior = self.renewed(data, seed, prior) if follows.get(present, False) else prior
-        return replace(prior, advice=advice)
-
-    def measured(self, data: TermData) -> Advice:
-        """Measure the errors of candidate features at the hyperparameters of a term.
-
-        A sparse precision with a small Cholesky factor is the only candidate if it exists. Otherwise a Chebyshev
-        series and random walks are measured. A truncated spectrum is measured if its eigenvectors have at most
-        2,500,000 entries.
-
-        Args:
-            data: The term.
-
-        Returns:
-            The best features, all candidates with their errors |Phi Phi^T - K| / |K| on a sample, and the reason.
-
-        Raises:
-            graphs.InvalidArgumentError: If the graph has more than 2,000 nodes and no Chebyshev series resolves the
-                kernel. Also if the kernel overflows or underflows.
-        """
-        graph, kernel, _ = nodes_of(data)
-        sparse = sparse_factor_candidate(graph, kernel)
-        if sparse is not None:
-            accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
-            words = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
-            return Advice(sparse, (sparse,), words)
-        sample = sample_of(graph)
-        exact = exact_block(graph, kernel, sample)
-        rank = min(self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers), graph.num_nodes)
-        kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
-        candidates = [self._measured(data, kind, sample, exact) for kind in kinds]
-        candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-        best, second = candidates[0], candidates[1]
-        reason = (
-            f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
-            f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
-        )
-        return Advice(best, tuple(candidates), reason)
-
-    def _measured(
-        self,
-        data: TermData,
-        kind: str,
-        sample: NDArray[np.int64],  # (n,)
-        exact: NDArray[np.float64],  # (n, n)
-    ) -> Candidate:
-        """Return features of one kind with their error |Phi Phi^T - K| / |K| for the kernel K of a sample of nodes."""
-        errors, nonzeros, options, maker = [], 0.0, dict[str, Any](), replace(self, seed=None)
-        for seed in range(DRAWS if kind == "walks" else 1):
-            features = maker.make(data, kind, seed, self.options)
-            assert isinstance(features, DrawnFeatures | SpectrumFeatures)
-            phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), nodes_of(data)[1])
-            errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
-            nonzeros, options = phi.nnz / len(sample), features.size_options
-            if features.walks is not None:
-                settings = features.walks.settings
-                options = {"num_walkers": settings.num_walkers, "p_halt": settings.halting.p_halt}
-        return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
-
-    def _built(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
-        return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
 
 
 def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:

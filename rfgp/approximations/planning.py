@@ -1,19 +1,24 @@
 """The selection of an approximation for each term, and approximations from text."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import graphs
+from graphs.advice import MAX_EIGENVECTOR_ENTRIES, Candidate, sparse_factor_candidate
 from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
 from rfgp.approximations.nodes import (
+    NONZEROS_PER_WALKER,
     Chebyshev,
-    MeasuredFeatures,
     RandomWalks,
     RationalPrecision,
     Taylor,
     TruncatedSpectrum,
+    nodes_of,
+    sample_of,
 )
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
@@ -105,6 +110,7 @@ def assign(
     others: Mapping[str, Approximation] | None = None,
     *,
     in_blocks: bool = False,
+    max_nonzeros: int | None = None,
 ) -> dict[str, Approximation]:
     """Return the approximation of each term by its name.
 
@@ -115,6 +121,7 @@ def assign(
         terms: The terms and the rows.
         others: The approximations of the other terms by name. If None, they are automatic.
         in_blocks: Whether rows are read in blocks, so that automatic approximations have weights only.
+        max_nonzeros: The budget of features of a node of a large graph, for an automatic approximation. If None, 256.
 
     Raises:
         InvalidArgumentError: If a name is unknown, or an approximation does not support its term, or any term.
@@ -137,7 +144,9 @@ def assign(
     assigned = {**(others or {}), **chosen}
     automatic = [data for data in terms if data.term.name not in assigned]
     has_neighbors = _has_neighbors(assigned)
-    if in_blocks:
+    if automatic and not in_blocks and is_advised(terms):
+        assigned[names[0]] = advised(terms[0], max_nonzeros)
+    elif in_blocks:
         assigned |= {data.term.name: _by_weights(data) for data in automatic}
     else:
         is_alone = len(terms) == 1 and not others and terms[0].is_gaussian
@@ -227,6 +236,68 @@ def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
             f"{', '.join(map(repr, full))}. Use one rfgp.Vecchia for all of them."
         )
     return bool(full or residual)
+
+
+# --- Kernels on the nodes of a large graph: what `graphs.advise` proposes --------------------------------------------
+
+MAX_NONZEROS = NONZEROS_PER_WALKER * RandomWalks().num_walkers
+"""The default budget of features of a node."""
+SWITCH_ERROR_RATIO = 2.0
+"""The ratio of the present to the best error above which a fit changes its features."""
+_OF_NODES = {kind.kind: kind for kind in (RandomWalks, Chebyshev, Taylor, TruncatedSpectrum)}
+
+
+def is_advised(terms: Sequence[TermData]) -> bool:
+    """Return whether the automatic approximation of the terms is that of `graphs.advise`.
+
+    It is for one kernel on the nodes of a graph that is too large for the exact kernel.
+
+    Args:
+        terms: All terms of the model.
+    """
+    if len(terms) != 1 or RandomWalks().unsupported_reason(terms[0]) is not None:
+        return False
+    graph: graphs.Graph = nodes_of(terms[0])[0]
+    return graph.num_nodes > limits().max_exact_nodes
+
+
+def advised(data: TermData, max_nonzeros: int | None = None, present: Approximation | None = None) -> Approximation:
+    """Return the approximation that `graphs.advise` proposes at the hyperparameters of a term.
+
+    Args:
+        data: The term, of one kernel on nodes.
+        max_nonzeros: The budget of features of a node. If None, 256.
+        present: The approximation in use. It is kept unless its error is more than twice that of the best one. If no
+            series converges to the kernel, few eigenvectors have its variance. If None, none is in use.
+
+    Raises:
+        graphs.InvalidArgumentError: If no series converges to the kernel, and no approximation is in use.
+    """
+    graph, kernel, _ = nodes_of(data)
+    sparse = sparse_factor_candidate(graph, kernel)
+    if sparse is not None:
+        return _of_candidate(sparse)
+    try:
+        advice = graphs.advise(graph, kernel, max_nonzeros or MAX_NONZEROS, num_nodes=len(sample_of(graph)))
+    except graphs.InvalidArgumentError:
+        if present is None:
+            raise
+        rank = min(max_nonzeros or MAX_NONZEROS, graph.num_nodes)
+        return TruncatedSpectrum(rank) if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else present
+    errors = {_of_candidate(candidate): candidate.error for candidate in advice.candidates}
+    best = advice.candidates[0]  # all are within the budget, of the sample or of the whole graph
+    if present is not None and errors.get(present, math.inf) <= SWITCH_ERROR_RATIO * best.error:
+        return present
+    return _of_candidate(best)
+
+
+def _of_candidate(candidate: Candidate) -> Approximation:
+    """Return the approximation of a candidate. Fields with sparse precisions follow the hyperparameters."""
+    if candidate.features == "precision":
+        return SparsePrecision()
+    if candidate.features == "rational":
+        return RationalPrecision()
+    return _OF_NODES[candidate.features](**candidate.options)
 
 
 def names_sharing_budget(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
@@ -344,7 +415,6 @@ APPROXIMATIONS: dict[str, type[Approximation]] = {
         Vecchia,
         SparsePrecision,
         RandomWalks,
-        MeasuredFeatures,
         Chebyshev,
         Taylor,
         TruncatedSpectrum,

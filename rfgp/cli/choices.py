@@ -25,7 +25,6 @@ APPROXIMATIONS = (
     "Vecchia",
     "SparsePrecision",
     "RandomWalks",
-    "MeasuredFeatures",
     "Chebyshev",
     "Taylor",
     "TruncatedSpectrum",

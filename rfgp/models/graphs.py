@@ -1,4 +1,4 @@
-"""Diagnosis of features of nodes by held-out nodes, and reports of their selection.
+"""Diagnosis of features of nodes by held-out nodes, and the recommendation of `graphs.advise` as a report.
 
 Some observed nodes that are close to each other are selected, and a few of them held out. The model's features predict
 them from the others, and so does an independent draw. The divergence between the two predictive distributions is about
@@ -15,14 +15,12 @@ from scipy.sparse.csgraph import breadth_first_order
 from torch import Tensor
 
 import graphs
-from graphs.advice import Advice, Candidate, exact_block
+from graphs.advice import Candidate, exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
-from rfgp.approximations import MeasuredFeatures
 from rfgp.approximations.nodes import (
     NodeApproximation,
     NodeFeatures,
-    NodeTerm,
     drawn_with,
     node_term,
     nodes_of,
@@ -208,7 +206,7 @@ def features_of(term: TermPrior) -> NodeFeatures | None:
     Returns:
         The features, or None for other features and sparse precisions.
     """
-    return term.basis if isinstance(term, NodeTerm) else None
+    return term.basis if isinstance(term.basis, NodeFeatures) else None
 
 
 def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior | None:
@@ -219,7 +217,7 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
     options = {**approximation.options, **drawn_with(features.walks)}
     seed = spec.options.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
     child = random.child_seed(seed, random.Role.CHECK)
-    return node_term(data, replace(approximation, seed=None).make(data, "walks", child, options))
+    return node_term(data, replace(approximation, seed=None).make(data, child, options))
 
 
 def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
@@ -250,52 +248,12 @@ def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple
     return torch.from_numpy(used), torch.from_numpy(np.flatnonzero(hidden)[: 2 * MAX_HELD_OUT])
 
 
-# --- Reports of the selection of features of nodes, and the recommendation of `graphs.advise` ------------------------
+# --- The recommendation of `graphs.advise` as a report ---------------------------------------------------------------
 
 _SOLVED = ("precision", "rational", "exact")
 """Features with a factorization as solver, instead of conjugate gradients."""
 _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
 """Evaluations of a fit, products with a sparse matrix in each, and bytes of a non-zero with its column index."""
-
-
-def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
-    """Return the report of the selection of node features, or None if there was none.
-
-    Args:
-        spec: The specification of the model.
-    """
-    if len(spec.term_priors) != 1:
-        return None
-    (prior,), (approximation,) = spec.term_priors, spec.approximations.values()
-    if not isinstance(prior, NodeTerm) or not isinstance(approximation, MeasuredFeatures):
-        return None
-    graph = spec.terms[0].term.factors[0].nodes
-    if prior.basis.name == "exact":
-        N = graph.num_nodes
-        trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / FLOPS_PER_SECOND, 24.0 * N**2)
-        reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
-        return SelectionReport(0, (trial,), reason, ERROR, rate=FLOPS_PER_SECOND)
-    return None if prior.advice is None else selection_of(prior.advice, graph, len(sample_of(graph)), prior.basis.name)
-
-
-def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> SelectionReport:
-    """Return the report of measurements on a sample of nodes.
-
-    Args:
-        advice: The measurements.
-        graph: The graph.
-        sampled: The number of nodes in the sample.
-        used: The features in use, which a fit keeps unless others are twice as good. If None, the recommended ones.
-    """
-    trials = tuple(_trial(candidate, graph, sampled) for candidate in advice.candidates)
-    names, best, reason = [candidate.features for candidate in advice.candidates], advice.best.features, advice.reason
-    if used is not None and used != best and used in names:
-        best, reason = used, f"{used}, which was in use, because {best} is not twice as good. {reason}"
-    is_measured = len(advice.candidates) > 1
-    way = "of a sample, against the exact kernel" if is_measured else ""
-    return SelectionReport(
-        names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=FLOPS_PER_SECOND
-    )
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
@@ -328,17 +286,20 @@ def advised_selection(
         limits: The limits of time and memory. If no candidate is within them, the cheapest one is selected. If None,
             there are none.
     """
-    selection = selection_of(graphs.advise(graph, kernel, max_nonzeros, seed=seed), graph, min(128, graph.num_nodes))
+    advice, sampled = graphs.advise(graph, kernel, max_nonzeros, seed=seed), min(128, graph.num_nodes)
+    trials = [_trial(candidate, graph, sampled) for candidate in advice.candidates]
+    best, way = advice.candidates.index(advice.best), "of a sample, against the exact kernel"
+    selection = SelectionReport(best, tuple(trials), advice.reason, ERROR, sampled, way, rate=FLOPS_PER_SECOND)
     if limits is None:
         return selection
-    most, trials = math.inf if limits.time_limit is None else limits.time_limit, []
-    for trial in selection.trials:
+    most = math.inf if limits.time_limit is None else limits.time_limit
+    for number, trial in enumerate(trials):
         status = f"its predicted time exceeds the limit of {most:.3g} s" if trial.seconds > most else ""
         if trial.memory > limits.memory:
             status = f"{trial.memory:.2g} bytes exceed the limit of {limits.memory:.2g}"
-        trials.append(replace(trial, status=status))
+        trials[number] = replace(trial, status=status)
     allowed = [number for number, trial in enumerate(trials) if not trial.status]
-    best, reason = selection.best, selection.reason
+    reason = advice.reason
     if best not in allowed:
         numbers = allowed or range(len(trials))
         best = min(numbers, key=lambda i: trials[i].scores[-1].value if allowed else trials[i].seconds)

@@ -13,7 +13,16 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.equispaced_fourier import with_shared_lattices
-from rfgp.approximations.planning import AUTO, assign, names_sharing_budget, read_approximation, with_budget
+from rfgp.approximations.nodes import NodeApproximation
+from rfgp.approximations.planning import (
+    AUTO,
+    advised,
+    assign,
+    is_advised,
+    names_sharing_budget,
+    read_approximation,
+    with_budget,
+)
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
@@ -92,7 +101,8 @@ class ModelOptions:
         priors: Log densities by dotted name or unique suffix.
         seed: The random seed.
         dtype: The dtype of the rows. If None, that of the data.
-        budget: The number of features that the terms with random features share. If None, they share none.
+        budget: The number of features that the terms with random features share, or of a node of a large graph. If
+            None, they share none.
         memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
         time_limit: The time limit of a fit in seconds. If None, there is none. It is not part of a saved model.
         alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
@@ -725,7 +735,7 @@ class ModelSpec:
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
         approximations, of_noise = by_process(approximations, data, others)
-        chosen = assign(approximations, data, in_blocks=in_blocks)
+        chosen = assign(approximations, data, in_blocks=in_blocks, max_nonzeros=self.options.budget)
         if self.options.budget is not None:
             shares = shares or dict.fromkeys(names_sharing_budget(self.options.approximations, chosen), 1.0)
             chosen = with_budget(self.options.budget, chosen, data, shares) if shares else chosen
@@ -742,10 +752,22 @@ class ModelSpec:
             values: The hyperparameters.
             num_rows: The number of rows.
         """
-        priors, noise = self._rebuilt(values, num_rows), self.noise_process
+        spec, noise = self._advised_again(values, num_rows), self.noise_process
+        priors = spec._rebuilt(values, num_rows)
         noise = None if noise is None else noise.with_new_basis(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.term_priors, strict=True))
-        return self if is_same else replace(self, term_priors=priors, noise_process=noise)
+        return self if is_same else replace(spec, term_priors=priors, noise_process=noise)
+
+    def _advised_again(self, values: ParameterValues, num_rows: int) -> Self:
+        """Return the specification with the features of nodes that are best for new hyperparameters, or itself."""
+        data = self.term_data(values, num_rows)
+        if self.options.approximations != AUTO or not is_advised(data):
+            return self
+        ((name, present),) = self.approximations.items()
+        best = advised(data[0], self.options.budget, present) if isinstance(present, NodeApproximation) else present
+        if best == present:
+            return self
+        return replace(self, approximations={name: best}, term_priors=(best.build(data[0], self._seed(0)),))
 
     def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the specification with lattices over the range of all rows.

@@ -75,7 +75,6 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
             approximations.InducingPoints,
             approximations.Vecchia,
             approximations.SparsePrecision,
-            approximations.MeasuredFeatures,
             approximations.RationalPrecision,
             approximations.RandomWalks,
             approximations.TruncatedSpectrum,

@@ -12,7 +12,6 @@ from rfgp.fitting.last_stage import conditioned
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.models.graphs import selection_of_features
 from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.models.state import at_starting_values, averaged
 from rfgp.rows import SourceRows, gathered, rows_in_memory
@@ -48,8 +47,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """
     spec = state.spec
     if not spec.options.alternatives:
-        fitted, report = fit_terms(state, plan)
-        return fitted, replace(report, selection=selection_of_features(fitted.spec))
+        return fit_terms(state, plan)
     start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
     log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()

@@ -213,7 +213,6 @@ APPROXIMATIONS = [
     (FIELD, rfgp.RandomWalks(8, exact_hops=graphs.HopRule([1, 3, 5]))),
     (FIELD, rfgp.Chebyshev()),
     (k.Nodes(RING, graphs.kernels.Matern(1.5, 1.5)), rfgp.RationalPrecision(2)),
-    (FIELD, rfgp.MeasuredFeatures()),
     (FIELD, rfgp.Taylor(3)),
     (FIELD, rfgp.TruncatedSpectrum(5)),
     (k.Matern("t") + STORE, {"matern(t)": NEAR, "store": rfgp.Exact()}),

@@ -818,15 +818,6 @@ def test_smoothness_is_the_first_without_time():
     assert "time limit" in late.trials[-1].status
 
 
-@pytest.mark.slow
-def test_features_of_nodes_are_selected_by_their_error(limits):
-    limits(max_exact_nodes=10)
-    gp = rfgp.GraphGP(graphs.Graph.from_grid((8, 8)), seed=0).fit(np.arange(32), np.sin(np.arange(32) / 6))
-    errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
-    assert {trial.options["features"]: trial.last.value for trial in gp.selection.trials} == errors
-    assert gp.selection.chosen.options["features"] == gp.features
-
-
 # --- columns of text, categories and dates ---------------------------------------------------------
 
 

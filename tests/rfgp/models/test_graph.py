@@ -68,13 +68,12 @@ def test_automatic_features_are_those_of_the_advice(limits):
     y = 5 * np.linalg.cholesky(long + 1e-9 * np.eye(72)) @ np.random.default_rng(1).standard_normal(72)
     y = y[TRAIN] + 0.01 * np.random.default_rng(2).standard_normal(50)
     gp = GraphGP(GRAPH, num_walkers=4, seed=0).fit(TRAIN, y)
-    assert gp.features == gp.advice.best.features == "spectrum"
-    assert {candidate.features for candidate in gp.advice.candidates} == {"walks", "chebyshev", "spectrum"}
+    assert gp.features == graphs.advise(GRAPH, gp.fitted_kernel, 16).best.features == "spectrum"
     assert [stage.name for stage in gp.fit_report.stages].count("all rows") == 2
-    mean, advice = gp.predict(TEST).mean, gp.advice
+    mean, advised = gp.predict(TEST).mean, gp.approximation
     with pytest.raises(KeyboardInterrupt):  # a fit that fails leaves the features as they were
         gp.fit(TRAIN[:20], OBSERVED[:20], callback=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert gp.advice is advice
+    assert gp.approximation is advised == rfgp.TruncatedSpectrum(16)
     np.testing.assert_array_equal(gp.predict(TEST).mean, mean)
 
 
@@ -167,12 +166,12 @@ def test_walk_variance_is_that_of_other_draws():
 
 
 @pytest.mark.slow
-def test_large_graphs_are_planned_with_walks_or_a_precision():
+def test_large_graphs_are_planned_with_advised_features_or_a_precision():
     graph, rng = ring(2500), np.random.default_rng(0)
     rows = {"node": [f"n{i}" for i in rng.integers(0, 2500, 60)], "t": rng.normal(size=60)}
     smooth = graphs.kernels.Matern(nu=2, kappa=1.5)
     for kernel, expected in (
-        (k.Nodes(graph, "diffusion"), rfgp.RandomWalks()),
+        (k.Nodes(graph, "diffusion"), rfgp.Chebyshev()),
         (k.Nodes(graph, smooth) * k.Linear("t"), rfgp.SparsePrecision()),
     ):
         gp = rfgp.GP(kernel.named("f"), seed=0).condition(rows, rng.normal(size=60))
