@@ -361,7 +361,8 @@ class SparsePrecision(Approximation):
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
                     "for each of its columns, or Exact()."
                 )
-        return self._unsupported_product_reason(data, chosen) if len(chosen) > 1 else None
+        is_known = bool(len(data.columns.sample))  # a model from a file has no rows
+        return self._unsupported_product_reason(data, chosen) if len(chosen) > 1 and is_known else None
 
     def _unsupported_product_reason(self, data: TermData, chosen: tuple[BoundFactor, ...]) -> str | None:
         """Return why a product of fields exceeds the memory, or has large rounding errors."""

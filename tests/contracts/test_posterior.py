@@ -76,18 +76,19 @@ KINDS = {"plain": {}, "uneven": UNEVEN, "weighted": {"sample_weight": UNEVEN["sa
 
 LINES = [[(0.0, 0.0), (1.0, 0.0), (2.0, 0.3)], [(1.0, 0.0), (1.0, 1.0)], [(1.0, 1.0), (2.0, 0.3)]]
 ROADS = graphs.RoadNetwork.from_lines(LINES, metric="euclidean")
+SMOOTH, FIELD = k.Matern("h", nu=1.5, lengthscale=5.0), k.Nodes(ring(), graphs.kernels.Matern(nu=2, kappa=1.5))
 TERMS = {
     "a": k.RBF(("h", "p"), lengthscale=(4.0, 1.5), name="a"),
     "m": k.Matern(("h", "p"), nu=1.5, lengthscale=(4.0, 1.5), name="m"),
-    "c": k.Matern("h", nu=1.5, lengthscale=5.0, name="c"),
+    "c": SMOOTH.named("c"),
     "o": k.Matern("h", nu=0.5, lengthscale=5.0, name="o"),
     "t": k.Matern("h", nu=2.5, lengthscale=5.0, name="t"),
     "w": k.RBF("h", lengthscale=5.0, name="w"),
     "z": k.RBF("p", lengthscale=2.0, name="z"),
     "g": k.Group("s", name="g"),
     "l": k.Linear("p", origin=0.0, name="l"),
-    "v": (k.Linear("p", origin=0.0) * k.Matern("h", nu=1.5, lengthscale=5.0) * k.Group("s")).named("v"),
-    "f": k.Nodes(ring(), graphs.kernels.Matern(nu=2, kappa=1.5), name="f"),
+    "v": (k.Linear("p", origin=0.0) * SMOOTH * FIELD).named("v"),
+    "f": FIELD.named("f"),
     "q": k.Nodes(ring(), graphs.kernels.Matern(nu=1.5, kappa=1.5), name="q"),
     "d": k.Nodes(ring(), "diffusion", name="d"),
     "r": k.Roads(ROADS, lengthscale=0.8, name="r"),
@@ -109,7 +110,6 @@ def matern(r, nu):
 
 
 R, H, SLOPES = distance("hp", (4.0, 1.5)), distance("h", (5.0,)), np.multiply.outer(WHOLE["p"], WHOLE["p"])
-EQUAL = np.equal.outer(WHOLE["s"], WHOLE["s"]).astype(float)
 FORMULAS = {
     "a": np.exp(-(R**2) / 2),
     "m": matern(R, 1.5),
@@ -118,9 +118,9 @@ FORMULAS = {
     "t": matern(H, 2.5),
     "w": np.exp(-(H**2) / 2),
     "z": np.exp(-(distance("p", (2.0,)) ** 2) / 2),
-    "g": EQUAL,
+    "g": np.equal.outer(WHOLE["s"], WHOLE["s"]).astype(float),
     "l": SLOPES,
-    "v": SLOPES * matern(H, 1.5) * EQUAL,
+    "v": SLOPES * matern(H, 1.5) * FIELD.matrix(WHOLE).numpy(),
 }
 """The kernels at all rows and points, at unit scale."""
 FORMULAS = {name: SCALE[name] * matrix for name, matrix in FORMULAS.items()}
