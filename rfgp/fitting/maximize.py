@@ -831,10 +831,12 @@ class _Search:
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._log_posterior(value))
         assert self._last is not None
+        assert self._best is not None
         present = self._start.moved(self._free, self._coordinates.raw(self._last.point))
         iterations, trace = len(self._trace) - 1, tuple(self._trace)
-        report = FitReport(False, iterations, self._evaluations, math.nan, "interrupted", trace=trace)
-        self._plan.checkpoint.record(present.raw, report, has_ended=False)
+        if value <= self._best.evaluated.value:  # a second descent must not replace the better end of the first
+            report = FitReport(False, iterations, self._evaluations, math.nan, "interrupted", trace=trace)
+            self._plan.checkpoint.record(present.raw, report, has_ended=False)
         self._plan.reporter.iteration(iterations, trace[-1])
         since = self._trace[self._descent_start :]
         if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:

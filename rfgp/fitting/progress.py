@@ -176,7 +176,7 @@ class Reporter:
 
 # --- Checkpoints: the searches of a fit, so that an interrupted one resumes ------------------------------------------
 
-_MAGIC = b"rfgp checkpoint 3\n"
+_MAGIC = b"rfgp checkpoint 4\n"
 _HEAD = struct.Struct("<QI")
 
 Tensors = Mapping[str, Tensor]
@@ -185,6 +185,7 @@ Tensors = Mapping[str, Tensor]
 class Searched(NamedTuple):
     """A search that ended, or the last iteration of one that did not."""
 
+    number: int  # of the search in its fit, from 1. One that raised an error has no record
     stage: str  # its name
     tensors: Tensors  # the hyperparameters by name
     report: FitReport  # of the iterations so far
@@ -243,8 +244,8 @@ class FileCheckpoint(Checkpoint):
             raise CheckpointError(f"The checkpoint must be a regular file, got {path}. Choose another name.")
         check_target(path)
         self._parts = [first]  # the first lines, and a record of each search
-        self._known = self._read(first) if path.exists() else []
-        self._stage, self._is_open = "", True
+        self._known = {found.number: found for found in self._read(first)} if path.exists() else {}
+        self._stage, self._number, self._is_open = "", 0, True
 
     def begin(self, stage: str, tensors: Tensors) -> Searched | None:
         """Begin a search, and return what an earlier run recorded of it, or None.
@@ -256,10 +257,10 @@ class FileCheckpoint(Checkpoint):
         Raises:
             CheckpointError: If the file has another search here, or other hyperparameters.
         """
-        self._stage = stage
-        if not self._is_open or not self._known:
+        self._stage, self._number = stage, self._number + 1
+        found = self._known.pop(self._number, None) if self._is_open else None
+        if found is None:
             return None
-        found = self._known.pop(0)
         is_alike = found.tensors.keys() == tensors.keys() and all(
             (tensor.shape, tensor.dtype) == (tensors[name].shape, tensors[name].dtype)
             for name, tensor in found.tensors.items()
@@ -283,9 +284,9 @@ class FileCheckpoint(Checkpoint):
         """
         if not self._is_open:
             return
-        last = _in_bytes(Searched(self._stage, tensors, report, has_ended))
+        last = _in_bytes(Searched(self._number, self._stage, tensors, report, has_ended))
         try:
-            write_atomically(self.path, b"".join([*self._parts, last]))
+            write_atomically(self.path, b"".join([*self._parts, last, *map(_in_bytes, self._known.values())]))
         except FileWriteError as error:
             self.close()
             message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
@@ -330,21 +331,31 @@ def _in_bytes(search: Searched) -> bytes:
     """Return the record of a search in a file."""
     from safetensors.torch import save as to_bytes
 
-    about = json.dumps([search.stage, asdict(search.report), search.has_ended])
+    about = json.dumps([search.number, search.stage, asdict(search.report), search.has_ended])
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in search.tensors.items()}
     body = to_bytes(tensors, {"search": about})
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
 def _of_bytes(body: bytes) -> Searched:
-    """Return the search of a record without its head."""
+    """Return the search of a record without its head.
+
+    Raises:
+        ValueError: If a value has another type than a search writes.
+    """
     from safetensors.torch import load as from_bytes
 
     size = int.from_bytes(body[:8], "little")
-    stage, fields, has_ended = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["search"])
+    number, stage, fields, has_ended = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["search"])
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     report = FitReport(**{**fields, "stages": tuple(Stage(**part) for part in fields["stages"])})
-    return Searched(stage, {name: tensor.clone() for name, tensor in from_bytes(body).items()}, report, has_ended)
+    numbers = (number, report.iterations, report.evaluations, report.log_marginal_likelihood, *report.trace)
+    is_known = all(type(one) in (int, float) for one in numbers) and type(report.converged) is type(has_ended) is bool
+    has_parts = report.trace and (report.stages or not has_ended)
+    if not (is_known and has_parts and isinstance(stage, str) and isinstance(report.message, str)):
+        raise ValueError("a search has numbers, names, a trace and a stage")
+    tensors = {name: tensor.clone() for name, tensor in from_bytes(body).items()}
+    return Searched(number, stage, tensors, report, has_ended)
 
 
 def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Checkpoint:
