@@ -285,16 +285,6 @@ class Distribution(ABC):
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return None
 
-    def centered(self) -> "LinearFunctionals":
-        """Return the distribution of the values (n,) minus their mean over the points.
-
-        A constant that several terms share cancels, so it does not widen their intervals.
-        """
-        mean = self.mean()
-        check_joint_fits(len(mean))
-        weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
-        return LinearFunctionals(self, weights, mean.new_zeros(()))
-
     @property
     def num_points(self) -> int | None:
         """The number n of points, or None if the values are not at points, or points are read in blocks."""
@@ -380,15 +370,21 @@ class LatentDistribution(Distribution):
         posterior: The posterior, of all terms or of some.
         inputs: The points, a table (n, d) or positions (n,), or blocks of them.
         memory: The memory limit of joint distributions in bytes. If None, the memory of this machine.
-        blocks: The blocks that may have levels without training rows, or points outside the box of a lattice.
+        all_blocks: The blocks of all terms that may have levels without training rows, or points outside the box of a
+            lattice.
         names: The names of the terms of the sum. If None, all terms.
     """
 
     posterior: Posterior
     inputs: Tensor | InputBlocks
     memory: float | None = None
-    blocks: tuple[LevelBlock, ...] = ()
+    all_blocks: tuple[LevelBlock, ...] = ()
     names: tuple[str, ...] | None = None
+
+    @property
+    def blocks(self) -> tuple[LevelBlock, ...]:
+        """Those of `all_blocks` that are in the sum."""
+        return tuple(block for block in self.all_blocks if self.names is None or block.name in self.names)
 
     @classmethod
     def at(cls, posterior: Posterior, inputs: Tensor | InputBlocks, memory: float | None) -> "LatentDistribution":
@@ -415,8 +411,7 @@ class LatentDistribution(Distribution):
 
     def of(self, *names: str) -> "LatentDistribution":
         """Return the distribution of the sum of some terms."""
-        blocks = tuple(block for block in self.blocks if block.name in names)
-        return replace(self, posterior=self.posterior.of(names), blocks=blocks, names=names, noise=None)
+        return replace(self, posterior=self.posterior.of(names), names=names, noise=None)
 
     def differentiated(self, column: int) -> "LatentDistribution":
         """Return the distribution of the derivative of the function in a column.
@@ -427,14 +422,14 @@ class LatentDistribution(Distribution):
         Raises:
             InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
         """
-        return replace(self, posterior=self.posterior.differentiated(column), blocks=(), noise=None)
+        return replace(self, posterior=self.posterior.differentiated(column), all_blocks=(), noise=None)
 
     def cross_covariance(self, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the covariance between two sums of terms, (n, n), or (n, n, C) of C functions."""
         inputs, names = in_memory(self.inputs), [known_terms(self.posterior.prior, names) for names in (first, second)]
         check_joint_fits(len(inputs), self.memory, self.posterior.num_functions)
         base = self.posterior.cross_covariance(inputs, *names)
-        blocks = (block for block in self.blocks if block.name in names[0] and block.name in names[1])
+        blocks = (block for block in self.all_blocks if block.name in names[0] and block.name in names[1])
         new = (block.new_covariance(inputs, inputs) for block in blocks)
         return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
 
@@ -509,7 +504,7 @@ class LatentDistribution(Distribution):
 
     @kept
     def _known(self) -> "LatentDistribution":
-        return replace(self, blocks=())
+        return replace(self, all_blocks=())
 
     def _new_variance(self) -> Tensor:
         """Return the variances of new levels, (n,)."""
@@ -554,7 +549,7 @@ class LatentDistribution(Distribution):
             functions = extensions(lattices, count, k, generator)
             values = values.index_add(1, rows, functions(in_memory(self.inputs)[rows]).to(values))
             others = tuple(block for block in self.blocks if block not in lattices)
-            return replace(self, blocks=others)._with_new_effects(values, generator)
+            return replace(self, all_blocks=others)._with_new_effects(values, generator)
         root = self._new_root(rows)
         standard = torch.randn(count, k, root.shape[1], generator=generator, dtype=root.dtype)
         return values.index_add(1, rows, (standard @ root.mT).mT.to(values))
@@ -799,6 +794,20 @@ _MAX_STEPS = 80
 """The maximum number of steps of a search for a quantile."""
 
 
+def _in_chunks(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    """Return a method of mixtures that reads many points in chunks, which bounds its temporary memory."""
+
+    @wraps(method)
+    def over_points(self: "MarginalMixture", values: Tensor) -> Tensor:
+        size = max(1, ENTRIES // len(self.weights))
+        if values.ndim == 0 or len(values) <= size:
+            return method(self, values)
+        columns = (torch.split(part, size, dim=-1) for part in (self.means, self.squares, values))
+        return torch.cat([method(self._replace(means=m, squares=s), v) for m, s, v in zip(*columns, strict=True)])
+
+    return over_points
+
+
 class MarginalMixture(NamedTuple):
     """Marginal distributions of observations at n points: mixtures of p Student-t or normal distributions.
 
@@ -820,6 +829,7 @@ class MarginalMixture(NamedTuple):
     squares: Tensor
     df: float
 
+    @_in_chunks
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities at y, (n,)."""
         parts = _t_log_prob(y.to(self.means) - self.means, self.squares, self.df)
@@ -832,10 +842,12 @@ class MarginalMixture(NamedTuple):
         density = _t_log_prob(left, self.squares, self.df).exp()
         return (self.weights @ torch.where(half < 1e-3 * scale, density, mass)).clamp_min(1e-300).log()
 
+    @_in_chunks
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of values up to y, (n,)."""
         return self.weights @ _cdf(y.to(self.means) - self.means, self.squares.sqrt(), self.df)
 
+    @_in_chunks
     def quantile(self, p: Tensor) -> Tensor:
         """Return the quantiles at probabilities p, (n,), by Newton steps within brackets.
 

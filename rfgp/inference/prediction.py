@@ -403,20 +403,21 @@ class Prediction:
             terms: The names of the terms that are left out.
 
         Raises:
-            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
-                terms.
+            InvalidArgumentError: If no term or an unknown term is named, no term remains, or the posterior is not
+                divided into terms.
         """
         names = self._divided.terms
         unknown = [name for name in terms if name not in names]
-        return self.of(*unknown, *(name for name in names if name not in terms))
+        return self.of(*unknown, *(name for name in names if terms and name not in terms))
 
     def centered(self) -> "Prediction":
         """Return the prediction of the values minus their mean over the points.
 
         A constant that several terms share cancels, so it does not widen their intervals.
         """
-        whole = replace(self._with_moments(), calibrated_ends=None)
-        return replace(whole, latent=self.latent.centered(), location=torch.zeros_like(self.location))
+        n = len(self.latent.mean())
+        check_joint_fits(n)
+        return self.linear(torch.eye(n, dtype=torch.float64) - 1 / max(n, 1))
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
         """Return the posterior covariance between two sums of terms at the points.
@@ -443,7 +444,7 @@ class Prediction:
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
         check_closed_form(self._has_closed_form, NO_LOGARITHM)
-        return self.as_kind(LogNormal, log=self)
+        return self.as_kind(LogNormal, calibrated_ends=None, log=self)
 
     @computed
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:

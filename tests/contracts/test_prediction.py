@@ -241,7 +241,10 @@ def test_parts_of_a_prediction_agree():
     assert_allclose(other.mean, own.mean)
     assert_allclose(other.covariance, own.covariance, atol=1e-12)
     assert_allclose(p.cross_covariance(["f", "g"], ["f", "g"]), own.covariance, atol=1e-12)
+    assert_allclose(p.without("f").of("g").covariance, p.of("g").covariance)  # of new levels too
+    assert_allclose(own.cross_covariance("g", "g"), p.of("g").covariance)
     assert_allclose(own.observed().variance, own.variance + 0.02, atol=1e-8)
+    assert_allclose(own.observed().centered().covariance, less @ own.observed().covariance @ less, atol=1e-8)
     assert_allclose(own.centered().mean, less @ own.mean, atol=1e-8)
     assert_allclose(own.centered().covariance, less @ own.covariance @ less, atol=1e-8)
     assert_allclose(p.of("f", "h", "g").mean + 0.4, p.mean)
@@ -790,6 +793,8 @@ WRONG = [
     (lambda: predicted().linear([1.0, -1.0]), INVALID, "n = 5"),
     (lambda: parts().of("f", "tide"), INVALID, "tide"),
     (lambda: parts().without("f", "h", "g"), INVALID, "none"),
+    (lambda: parts().without(), INVALID, "none"),
+    (lambda: parts().exp().centered(), INVALID, ""),
     (lambda: parts().cross_covariance("f", "tide"), INVALID, "tide"),
     (lambda: parts().linear([1, 1, 1]).terms["f"], INVALID, "not divided"),
     (lambda: averaged().predict(NEW).terms, INVALID, "average"),
@@ -799,6 +804,7 @@ WRONG = [
     (lambda: averaged().predict(NEW).observed(exposure=2.0), INVALID, "exposure"),
     (lambda: calibrated(predicted("exact")), INVALID, "latent"),
     (lambda: calibrated(parts().centered().observed()), INVALID, "all terms"),
+    (lambda: calibrated(observed().exp()), INVALID, ""),
     (lambda: calibrated(observed(noise=np.ones(20))), INVALID, "exchangeable"),
     (lambda: calibrated(observed(), 0.96), INVALID, "24 left-out rows, got 20"),
     (lambda: calibrated(other("student-t").observed()), INVALID, "Gaussian likelihood"),
