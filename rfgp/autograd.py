@@ -268,7 +268,7 @@ def _in_numpy(function: Callable[..., Array], theta: Tensor, *others: Tensor) ->
 
 
 def numpy_function(
-    theta: Tensor,  # (p,)
+    theta: Tensor,  # (p,), (), or (...) if it is elementwise
     value: Callable[[Array], Array],
     pull_back: Callable[[Array, Array], Array],
     *,
@@ -277,10 +277,12 @@ def numpy_function(
     """Return value(theta), differentiable once.
 
     Args:
-        theta: The parameters (p,).
-        value: Maps numpy arrays (p,) to (k,).
-        pull_back: Maps theta and the gradient (k,) in the value to the gradient (p,) in theta, in numpy.
-        is_elementwise: Whether the Jacobian is diagonal. Then forward differentiation works as well.
+        theta: The parameters, (p,) or 0-d. Any shape (...) if `is_elementwise`.
+        value: Maps a numpy array of the shape of theta to (k,), or to the same shape if `is_elementwise`.
+        pull_back: Maps theta and the gradient in the value to the gradient in theta, in numpy. If `is_elementwise`, it
+            also maps a tangent of theta to that of the value.
+        is_elementwise: Whether each entry of the value depends on the same entry of theta only. Then forward
+            differentiation works as well. The default is False.
 
     Examples:
         >>> theta = torch.ones(2, dtype=torch.float64, requires_grad=True)

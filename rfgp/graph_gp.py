@@ -249,7 +249,8 @@ class GraphGP(GP):
               its factor is small enough, else those with the smallest error on a sample of nodes. They are measured at
               the starting kernel and at the fitted one. See `.approximation`.
         num_walkers: The number of walkers per node. It and the next four options are those of `graphs.sample_walks`.
-            For "auto", the budget is four features of a node for each walker, and the other options are proposed.
+            For "auto", the budget is four features of a node for each walker, or `max_nonzeros`, and the next four
+            options have no effect.
         p_halt: The halting probability.
         lengths: The coupling of the walk lengths of a node.
         step_coupling: The coupling of the steps of a node's walkers.
@@ -272,7 +273,7 @@ class GraphGP(GP):
         time_limit: As for `rfgp.GP`.
 
     Raises:
-        InvalidArgumentError: If a name is unknown.
+        InvalidArgumentError: If a name is unknown, or a degree or rank is given without features.
         GraphError: If an option of the features or the kernel is invalid.
 
     Examples:
@@ -324,6 +325,10 @@ class GraphGP(GP):
         if not isinstance(features, str) or features not in (AUTO, *_KINDS):
             kinds = ", ".join(map(repr, (AUTO, *_KINDS)))
             raise InvalidArgumentError(f"features must be one of {kinds}, got {features!r}.")
+        if features == AUTO and not (degree is None and rank is None):
+            raise InvalidArgumentError(
+                "degree and rank require features by name, got features='auto'. Use features='chebyshev' or 'spectrum'."
+            )
         seed = random.resolve_seed(seed)
         walk_settings = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
         walks = approximations.RandomWalks(num_walkers, **walk_settings, **dict(walk_options or {}), seed=seed)

@@ -77,12 +77,12 @@ ALWAYS = {
 FOLDERS = {
     "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/role.py"),
     "neighbors": (
-        *("rfgp/local/", "rfgp/blocks/prior.py", "rfgp/blocks/prior.py", "rfgp/fitting/neighbor"),
+        *("rfgp/local/", "rfgp/fitting/neighbor"),
         *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),
     "lattices": ("rfgp/lattices/", "rfgp/fitting/lattices.py", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),
-    "kernel matrices": ("rfgp/kernels/", "rfgp/spectra/spectrum.py", "rfgp/spectra/", "rfgp/grams.py"),
+    "kernel matrices": ("rfgp/kernels/", "rfgp/spectra/", "rfgp/grams.py"),
     "compilation": ("numba/", "llvmlite/"),
 }
 """Files and folders by kinds; the first that holds a file counts."""

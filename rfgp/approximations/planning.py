@@ -267,11 +267,16 @@ def advised(data: TermData, max_nonzeros: int | None = None, present: Approximat
     Args:
         data: The term, of one kernel on nodes.
         max_nonzeros: The budget of features of a node. If None, 256.
-        present: The approximation in use. It is kept unless its error is more than twice that of the best one. If no
-            series converges to the kernel, few eigenvectors have its variance. If None, none is in use.
+        present: The approximation in use. It is kept unless its error is more than twice that of the best one. If None,
+            none is in use.
+
+    Returns:
+        The approximation. If no series converges to the kernel, few eigenvectors have its variance. They are proposed
+        if they have at most 2,500,000 entries.
 
     Raises:
-        graphs.InvalidArgumentError: If no series converges to the kernel, and no approximation is in use.
+        graphs.InvalidArgumentError: If no series converges, the eigenvectors have more entries, and no approximation is
+            in use.
     """
     graph, kernel, _ = nodes_of(data)
     sparse = sparse_factor_candidate(graph, kernel)
@@ -280,15 +285,20 @@ def advised(data: TermData, max_nonzeros: int | None = None, present: Approximat
     try:
         advice = graphs.advise(graph, kernel, max_nonzeros or MAX_NONZEROS, num_nodes=len(sample_of(graph)))
     except graphs.InvalidArgumentError:
+        rank = min(max_nonzeros or MAX_NONZEROS, graph.num_nodes)
+        if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES:
+            return TruncatedSpectrum(rank)
         if present is None:
             raise
-        rank = min(max_nonzeros or MAX_NONZEROS, graph.num_nodes)
-        return TruncatedSpectrum(rank) if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else present
-    errors = {_of_candidate(candidate): candidate.error for candidate in advice.candidates}
-    best = advice.candidates[0]  # all are within the budget, of the sample or of the whole graph
-    if present is not None and errors.get(present, math.inf) <= SWITCH_ERROR_RATIO * best.error:
         return present
-    return _of_candidate(best)
+    best = advice.candidates[0]  # all are within the budget, of the sample or of the whole graph
+    error = min((one.error for one in advice.candidates if _is_alike(_of_candidate(one), present)), default=math.inf)
+    return present if present is not None and error <= SWITCH_ERROR_RATIO * best.error else _of_candidate(best)
+
+
+def _is_alike(first: Approximation, second: Approximation | None) -> bool:
+    """Return whether approximations are equal but for options of walks, which follow the kernel."""
+    return first == second or (isinstance(first, RandomWalks) and isinstance(second, RandomWalks))
 
 
 def _of_candidate(candidate: Candidate) -> Approximation:

@@ -616,18 +616,18 @@ class LinearFunctionals(Distribution):
 
     @kept
     def mean(self) -> Tensor:
-        """Return the mean, (n, k)."""
+        """Return the mean, (m, k)."""
         return self.weights @ (self.latent.mean() + self.shift)
 
     @kept
     def variance(self) -> Tensor:
-        """Return the marginal variances (n,), or (n, C) of C functions."""
+        """Return the marginal variances (m,), or (m, C) of C functions."""
         variance = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
         return variance if variance.ndim == 1 else variance.mT
 
     @kept
     def covariance(self) -> Tensor:
-        """Return the covariance (n, n), or (n, n, C) of C functions."""
+        """Return the covariance (m, m), or (m, m, C) of C functions."""
         covariance = self.weights @ self._by_function() @ self.weights.mT
         return covariance if covariance.ndim == 2 else covariance.movedim(0, -1)
 

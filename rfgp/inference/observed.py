@@ -49,7 +49,9 @@ _ROUNDING = 2.0**-50
 
 @dataclass(frozen=True, eq=False)
 class LatentPredictive:
-    """The distribution of observations given one latent function, in the user's units, whose scale is `unit`.
+    """The distribution of observations given one latent function.
+
+    Moments and draws are standardized. Densities, probabilities and quantiles are in the user's units.
 
     Attributes:
         likelihood: The likelihood of standardized observations, with all its parameters.

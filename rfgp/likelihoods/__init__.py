@@ -1,5 +1,6 @@
 """Likelihoods: distributions of an observation given the latent function."""
 
+from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.exponential import Gamma as Gamma
 from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial
 from rfgp.likelihoods.exponential import Poisson as Poisson
@@ -51,12 +52,16 @@ def register(name: str, likelihood: type[Likelihood]) -> None:
         likelihood: The class.
 
     Raises:
-        InvalidArgumentError: If the name belongs to another class.
+        InvalidArgumentError: If the name is no text or belongs to another class, or the class is no likelihood.
 
     Examples:
         >>> import rfgp
         >>> rfgp.likelihoods.register("poisson", rfgp.likelihoods.Poisson)  # a name keeps its class
     """
+    if not isinstance(name, str) or not (isinstance(likelihood, type) and issubclass(likelihood, Likelihood)):
+        raise InvalidArgumentError(
+            f"register requires a name and a class of likelihoods, got {name!r} and {likelihood!r}."
+        )
     REGISTRY.add(name, likelihood)
 
 

@@ -1,4 +1,4 @@
-"""Immutable states of models: rows under a prior at given hyperparameters, and specifications."""
+"""Specifications and immutable states of models, and reports of their fits and selections."""
 
 from rfgp.inference.mixture import Member as Member
 from rfgp.models.report import Budget as Budget

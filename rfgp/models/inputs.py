@@ -306,7 +306,7 @@ def graph_of(kernel: Kernel) -> graphs.Graph | None:
     Args:
         kernel: The kernel.
     """
-    nodes = {factor.nodes for term in kernel.terms() for factor in term.factors}
+    nodes = {factor.nodes for factor in factors_of(kernel)}
     return nodes.pop() if len(nodes) == 1 else None
 
 

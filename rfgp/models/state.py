@@ -58,10 +58,9 @@ from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, LowRankPosterior, evidence_bounds, update_gram
 from rfgp.solvers.onepass import SeriesPosterior
 
-# --- Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows ------------------------------
+# --- Summaries and checks of the data under a likelihood, its parameters, and left-out rows --------------------------
 
-
-NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
+LOG_NOISE_START, LOG_NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
 
@@ -200,9 +199,9 @@ def likelihood_quantities(spec: ModelSpec, summary: DataSummary) -> dict[str, Hy
     noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
         of_noise = dict(noise_spec.quantities())
-        bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
+        bounds = (LOG_NOISE_BOUNDS[0] * unit_value, LOG_NOISE_BOUNDS[1] * unit_value)
         scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
-        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
+        of_noise |= {v.name: Hyperparameter(LOG_NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
     prefix = spec.noise_prefix if noise_spec is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
         p.name: Hyperparameter(

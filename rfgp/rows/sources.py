@@ -177,7 +177,7 @@ def _problem_of(
         cells = _with_nan(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
         return None
-    for place, cell in np.ndenumerate(cells):
+    for place, cell in np.ndenumerate(cells) if cells.ndim else ():
         kind = _kind_of(cell)
         if not kind:
             continue

@@ -223,8 +223,8 @@ def test_own_likelihoods_fit_predict_and_are_saved(tmp_path, monkeypatch):
     assert np.sqrt(np.mean((found.mean - np.sin(x[:, 0])) ** 2)) < 0.15
     assert 0.1 < gp.hyperparameters["scale"].item() < 0.3
     assert_allclose(again.observed().quantile([0.1, 0.9]), found.observed().quantile([0.1, 0.9]))
-    wrong = functools.partial(likelihoods.register, "poisson", LaplaceNoise)
-    refused(wrong, rfgp.InvalidArgumentError, "new name")
+    for wrong, word in ((("poisson", LaplaceNoise), "new name"), (("mine", LaplaceNoise()), "a class")):
+        refused(lambda wrong=wrong: likelihoods.register(*wrong), rfgp.InvalidArgumentError, word)
     empty = dataclass(frozen=True)(type("Empty", (LaplaceNoise,), {"log_prob": Likelihood.log_prob}))
     refused(empty, rfgp.InvalidArgumentError, "log_prob or slopes")
 

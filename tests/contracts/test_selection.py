@@ -218,6 +218,22 @@ def test_members_have_the_weights_of_the_selection(averaged, tmp_path):
         np.testing.assert_array_equal(*(step(one).predict(X).mean for one in (loaded, copy.deepcopy(gp))))
 
 
+def test_a_candidate_that_fails_has_no_place_in_a_checkpoint(tmp_path):
+    roads = graphs.RoadNetwork.from_lines([[(0.0, 0.0), (1.0, 0.3)], [(1.0, 0.3), (2.0, 0.0)]], metric="euclidean")
+    places, y = [(i % 2, i / 20) for i in range(20)], np.sin(np.arange(20.0))
+
+    def fit():
+        errors = [rfgp.NotPositiveDefiniteError("planted")]
+
+        def fail_once(*_):
+            if errors:
+                raise errors.pop()
+
+        return rfgp.RoadGP(roads, "auto", seed=0).fit(places, y, callback=fail_once, checkpoint=tmp_path / "c")
+
+    assert fit().selection == fit().selection
+
+
 def test_killed_selection_resumes_and_ends_with_the_same_models(averaged, tmp_path):
     gp, X, y = averaged
 

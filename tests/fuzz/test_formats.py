@@ -235,6 +235,17 @@ WRONG = {
 """The place of a record, its tensor, and what changes it."""
 
 
+@pytest.mark.parametrize(
+    "change", [{"trace": ["a"]}, {"trace": 5}, {"evaluations": "x"}, {"stages": []}, {"converged": 2}]
+)
+def test_reports_of_other_types_are_refused(change):
+    begin, searches = records()
+    number, stage, report, has_ended = json.loads(searches[-1][0])
+    searches[-1] = json.dumps([number, stage, report | change, has_ended]), searches[-1][1]
+    found = read_from(checkpoint_of(begin, searches), fit)
+    assert isinstance(found, rfgp.CheckpointError), found
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_records_that_do_not_fit_are_refused(name):
     place, key, change = WRONG[name]

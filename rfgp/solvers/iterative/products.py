@@ -13,8 +13,8 @@ For latent nearest neighbors, the covariance of the same rows conditioned on obs
 conjugate gradients take few steps and the estimated part of the log determinant is small
 (`benchmarks/races/latent_neighbors.py`).
 
-Let the columns of the kernels have N_1 and N_2 distinct positions. Then K = R (K_1 kron K_2) R^T, where R selects the
-cells of the grid with rows. With K_s = L_s L_s^T it is X X^T, X = R (L_1 kron L_2). A product takes
+Products of two kernels: let their columns have N_1 and N_2 distinct positions. Then K = R (K_1 kron K_2) R^T, where R
+selects the cells of the grid with rows. With K_s = L_s L_s^T it is X X^T, X = R (L_1 kron L_2). A product takes
 O(N_1 N_2 (N_1 + N_2)) operations. Cells may be missing or have several rows.
 
 The preconditioner combines the noise with the largest eigenvalues of K_1 kron K_2 and their eigenvectors at the rows.
@@ -24,9 +24,9 @@ and k_2(x, U_2) L_2^-T. Points off the grid have a conditional variance.
 
 Source: "latent Kronecker" structure, Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
 
-If the noise is large, the observations of a few neighbors have little information, and that of all other rows is lost.
-Therefore g is approximated as g = L u (`rfgp.local.factor`), apart from the noise. `docs/mathematics.md` has the KL
-divergences from the exact posterior.
+Latent nearest neighbors: if the noise is large, a few neighbors have little information, and that of all other rows is
+lost. Therefore the process g of the block is approximated as g = L u (`rfgp.local.factor`), apart from the noise.
+`docs/mathematics.md` has the KL divergences from the exact posterior.
 """
 
 from abc import abstractmethod

@@ -458,7 +458,7 @@ class LowRankPosterior(TermwisePosterior):
     def _missing_derivative_covariance(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) that features miss of the derivative of the predicted terms.
 
-        Missing modes are independent between points. Beyond the rows, points share the part that the rows do not tell.
+        Missing modes are independent between points. Outside the box of the rows, residuals of points are correlated.
         """
         column, total = self.derivative_column, self.missing_derivative_variances(inputs).diag()
         assert column is not None

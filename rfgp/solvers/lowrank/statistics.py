@@ -343,7 +343,7 @@ class WeightSolution(NamedTuple):
 
     @property
     def root(self) -> Tensor:
-        """Rows of features and targets (F, F + k) of noise 1 that have the same likelihood as the posterior density."""
+        """Rows of features and targets (F, F + k), with noise 1, whose likelihood is proportional to the posterior."""
         return torch.cat([self.factor.mT, self.factor.mT @ self.weights], dim=1)
 
 

@@ -192,6 +192,7 @@ PAIR = graphs.Graph.from_edges([("n1", "n2")])
 REFUSED = [
     (lambda: GraphGP(GRAPH, features="fourier"), INVALID, "features"),
     (lambda: GraphGP(GRAPH, features="chebyshev", degree=-1), INVALID, "degree"),
+    (lambda: GraphGP(GRAPH, rank=7), INVALID, "features by name"),
     (lambda: GraphGP(GRAPH, "heat"), OF_GRAPHS, "heat"),
     (lambda: GraphGP(GRAPH, features="walks", p_halt=2.0), OF_GRAPHS, "halt"),
     (lambda: GraphGP(nx.path_graph(3)), INVALID, "from_networkx"),
