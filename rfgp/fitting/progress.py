@@ -371,7 +371,8 @@ def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Che
 
     Examples:
         >>> import tempfile
-        >>> report = FitReport(True, 9, 12, -3.0, "the gradient is almost zero")
+        >>> stage = Stage("all rows", rows=40, iterations=1, evaluations=2, gain=1.0)
+        >>> report = FitReport(True, 1, 2, -3.0, "the gradient is zero", trace=(-4.0, -3.0), stages=(stage,))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     checkpoint = open_checkpoint(f"{folder}/fit", lambda: "a fit")
         ...     _ = checkpoint.begin("all rows", {"noise": torch.zeros(())})
