@@ -152,8 +152,8 @@ class SelectionReport:
         reason: The reason for the choice, as text.
         measure: The measure by which candidates are compared, `LOG_DENSITY` or `ERROR`.
         num_validation: The number of validation rows, or nodes.
-        validation: The kind of validation: "leave-one-out", "held out", a number of folds such as "5 folds", "groups
-            of" a column, "the last rows", or for graphs "of a sample, against the exact kernel".
+        validation: The kind of validation: "leave-one-out", "held out", "groups of" a column, "the last rows", or for
+            graphs "of a sample, against the exact kernel".
         time_limit: The limit of predicted seconds. 0 if there is no limit.
         memory: The limit of bytes.
         rate: The operations per second in the prediction of costs.

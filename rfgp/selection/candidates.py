@@ -246,8 +246,7 @@ class AutoSpace:
         kernels: list[Kernel] = [RBF(name="rbf", ard=False), _matern(1.5, ard=False)] if num_columns > 1 else []
         if num_columns < num_rows:
             kernels += [_LINEAR, _RBF, _matern(1.5), _matern(0.5)]
-            kernels += [_RBF + _matern(1.5, "local"), _RBF + _matern(0.5, "local")]
-            kernels += [_LINEAR + _RBF, _LINEAR + _matern(1.5), *_with_periods(periods)]
+            kernels += [_RBF + _matern(1.5, "local"), _LINEAR + _RBF, *_with_periods(periods)]
         candidates = [self._candidate(Exact(), kernel) for kernel in kernels]
         if num_columns > num_rows / SPARSE_ROWS:
             candidates += [self._sparse(kernel) for kernel in (_LINEAR, _RBF, _LINEAR + _RBF)]

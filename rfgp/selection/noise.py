@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cho_factor
 from torch import Tensor
 
 from rfgp import random
@@ -49,6 +51,8 @@ MAX_FLOOR = 0.01
 the targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
 MIN_GAIN = 0.01
 """The gain in nats a row that scales need, plus four parameters: 4 / n."""
+MIN_RECONDITIONED_ROWS = 50
+"""The rows per column that conditioning with scales needs."""
 MIN_RECONDITIONED_GAIN = 0.005
 """The gain in nats a row that conditioning with scales needs."""
 SECONDS = (1.0, 1e-3)
@@ -167,45 +171,46 @@ def fit_scales(
         start: The fit at which to start. If None, a constant.
         rounds: The maximum number of rounds.
     """
-    residual, base, total = rows.targets - rows.mean, rows.between + floor, rows.variance
-    share = 0.5 if math.isinf(df) else 0.5 * df / (df + 3)
-    num_blocks = int(blocks.max()) + 1
-    sizes = torch.zeros(num_blocks, dtype=torch.float64).index_add_(0, blocks, torch.ones(len(blocks)).double())
-    prior = torch.full((num_blocks,), _START_VARIANCE, dtype=torch.float64)
-    prior[0], w = _CONSTANT_VARIANCE, features.new_zeros(len(blocks))
-    square = residual.square()
-    w[0] = float(((square.clamp_max(9 * square.mean()) - base).mean() / total.mean()).clamp_min(0.05).log())
+    x, block, counts = features.numpy(), blocks.numpy(), rows.counts.numpy()
+    square, total = (rows.targets - rows.mean).square().numpy(), rows.variance.numpy()
+    base, is_normal = rows.between.numpy() + floor, math.isinf(df)
+    share = 0.5 if is_normal else 0.5 * df / (df + 3)
+    sizes = np.maximum(np.bincount(block), 1)  # a block may be empty
+    prior = np.full(len(sizes), _START_VARIANCE)
+    prior[0], w = _CONSTANT_VARIANCE, np.zeros(len(block))
+    w[0] = np.log(max(np.mean(np.minimum(square, 9 * square.mean()) - base) / total.mean(), 0.05))
     if start is not None:
-        w, prior = start.weights.clone(), start.prior.clone()
+        w, prior = start.weights.numpy().copy(), start.prior.numpy().copy()
 
-    def objective(w: Tensor) -> float:
-        tau = base + total * (features @ w).clamp(-12, 12).exp()
-        one = MarginalMixture(tau.new_ones(1), rows.mean[None], tau[None], df)
-        return float(rows.counts @ one.log_prob(rows.targets) - 0.5 * (w.square() / prior[blocks]).sum())
+    def at(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Return the objective up to a constant, and kappa and q (n,)."""
+        e = total * np.exp(np.clip(x @ w, -12, 12))
+        tau = base + e
+        q = square / tau
+        tails = q if is_normal else (df + 1) * np.log1p(q / df)
+        return -0.5 * float(counts @ (np.log(tau) + tails) + (w**2 / prior[block]).sum()), e / tau, q
 
-    covariance = torch.empty(0)
+    covariance = np.empty((0, 0))
     for number in range(rounds):
-        e = total * (features @ w).clamp(-12, 12).exp()
-        kappa, q = e / (base + e), square / (base + e)
-        surplus = q - 1 if math.isinf(df) else (df + 1) * q / (df + q) - 1
-        slope = rows.counts * kappa / 2 * surplus
-        precision = (features * (rows.counts * share * kappa.square())[:, None]).mT @ features
-        precision.diagonal().add_(1 / prior[blocks])
-        covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
-        step = covariance @ (features.mT @ slope - w / prior[blocks])
-        old, length = objective(w), 1.0
-        while length > 1e-3 and objective(w + length * step) < old:
+        old, kappa, q = at(w)
+        surplus = q - 1 if is_normal else (df + 1) * q / (df + q) - 1
+        slope = counts * kappa / 2 * surplus
+        precision = x.T @ (x * (counts * share * kappa**2)[:, None])
+        precision[np.diag_indices_from(precision)] += 1 / prior[block]
+        covariance = cho_solve(cho_factor(precision, check_finite=False), np.eye(len(w)), check_finite=False)
+        step, length = covariance @ (x.T @ slope - w / prior[block]), 1.0
+        while length > 1e-3 and at(w + length * step)[0] < old:
             length /= 2
         w = w + length * step
         if number > 2:
-            expected = w.square() + covariance.diagonal()
-            new = (torch.zeros_like(prior).index_add_(0, blocks, expected) / sizes).clamp(*_VARIANCE_BOUNDS)
+            expected = w**2 + np.diagonal(covariance)
+            new = np.clip(np.bincount(block, expected) / sizes, *_VARIANCE_BOUNDS)
             new[0] = _CONSTANT_VARIANCE
-            has_converged = float((new / prior).log().abs().max()) < 0.02
-            if has_converged and float((length * step).abs().max()) < 0.01:
+            has_converged = np.abs(np.log(new / prior)).max() < 0.02
+            if has_converged and np.abs(length * step).max() < 0.01:
                 break
             prior = new
-    return ScaleFit(w, covariance, prior)
+    return ScaleFit(*map(torch.from_numpy, (w, covariance, prior)))
 
 
 def _depends_on_mean(rows: LeftOut) -> bool:
@@ -264,14 +269,15 @@ class NoiseChoice:
         features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
         folds = torch.from_numpy(np.random.default_rng(seed).permutation(n) % NUM_FOLDS)
         models, scores, all_nodes, fit = dict[float, ScaleModel](), dict[float, Tensor](), dict[float, Tensor](), None
+        without = dict[int, ScaleFit]()
         for df in dfs:
             fit = fit_scales(features, blocks, rows, df, floor, fit)
             models[df] = model = ScaleModel(basis, fit.weights, fit.covariance, df, floor)
             scores[df], all_nodes[df] = rows.targets.new_empty(n), rows.targets.new_empty(len(NODES), n)
             for fold in range(NUM_FOLDS):
                 out, kept = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
-                start, rounds = (None, _ROUNDS) if n < _FEW else (fit, _FOLD_ROUNDS)
-                own = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, start, rounds)
+                start, rounds = (without.get(fold), _ROUNDS) if n < _FEW else (fit, _FOLD_ROUNDS)
+                own = without[fold] = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, start, rounds)
                 nodes = replace(model, weights=own.weights, covariance=own.covariance).nodes_of(features[out])
                 all_nodes[df][:, out] = nodes
                 scores[df][out] = _score(rows.mixture(nodes, df, floor, out), rows.targets[out], resolution)
@@ -431,8 +437,7 @@ def with_noise(
             model = replace(model, row_nodes=choice.nodes[model.df])
         state = state.replace(scale_model=model, given=state.present_posterior)
         again = None
-        has_folds = validation is not None and validation.folds  # too few rows for trust in left-out moments
-        if name == LEAVE_ONE_OUT and not has_folds and gathered(rows).weight is None:
+        if name == LEAVE_ONE_OUT and not _has_few(state) and gathered(rows).weight is None:
             again = _reconditioned(state, choice, numeric, seed, resolution)
         if again is not None:
             state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
@@ -448,6 +453,11 @@ def with_noise(
     return state, replace(report, selection=selection)
 
 
+def _has_few(state: GPState) -> bool:
+    """Return whether there are too few rows for trust in moments that were left out twice."""
+    return len(state.require_rows(purpose="a fit")) < MIN_RECONDITIONED_ROWS * len(largest(state).spec.columns.spread)
+
+
 def _scored_rows(
     state: GPState, chosen: Sequence[CandidateState], validation: Validation | None
 ) -> tuple[LeftOut, str] | None:
@@ -455,7 +465,7 @@ def _scored_rows(
     rows, moments = state.require_rows(purpose="a fit"), [one.fitted and one.fitted.moments for one in chosen]
     if validation is not None and all(one is not None for one in moments) and moments:
         is_merged = validation.rows.replicate_sum_of_squares is not None and validation.held_out is None
-        uses_moments = validation.groups is not None or validation.held_out is not None or validation.folds
+        uses_moments = validation.groups is not None or validation.held_out is not None
         if uses_moments and not is_merged:
             means, variances = (torch.stack([one[i] for one in moments if one]).double().cpu() for i in (0, 1))
             weights = torch.tensor([one.weight for one in chosen], dtype=torch.float64)

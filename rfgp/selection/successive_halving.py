@@ -1,9 +1,9 @@
-"""Successive halving: candidates that are not clearly worse than the best are fitted to more rows.
+"""Successive halving: candidates that are not clearly worse than the best are fitted longer, and to more rows.
 
 1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
-2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
-   learning curve cannot reach the best score so far.
-3. Fit the best candidates and their followups to more rows, and score them.
+2. Fit each of the others to a few rows and score it, the cheapest first. Exact candidates take a few iterations.
+   Learning of frequencies stops early if its learning curve cannot reach the best score so far.
+3. Fit the best candidates and their followups to convergence and to more rows, and score them.
 4. Choose the best. For few rows with Gaussian noise, average all that are not clearly worse.
 
 Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit. Searches that are
@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from rfgp.fitting import Plan
 from rfgp.limits import limits
 from rfgp.models import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
-from rfgp.selection.costs import Cost, fit_cost
+from rfgp.selection.costs import EVALUATIONS, Cost, fit_cost
 from rfgp.selection.validation import FittedCandidate, Validation, stacking_weights
 
 GROWTH = 2
@@ -32,7 +33,10 @@ CHEAP_FACTOR = 4
 """The factor of the number of rows for random features and equispaced grids, which are the cheapest."""
 MAX_LEARNING_ROWS = 2**15
 """The maximum number of rows from which frequencies are learned. The model is then conditioned on all rows."""
-MAX_SURVIVORS = {True: 2, False: 4}
+FIRST_EXACT_ROWS, FIRST_ITERATIONS = 300, 10
+"""The rows of the first rounds of exact candidates, if there are more than half again as many, and the iterations of
+the first round."""
+MAX_SURVIVORS = {True: 2, False: 3}
 """The maximum number of candidates that survive a round, by whether rows are held out."""
 STANDARD_ERRORS = 2.0
 """The difference from the best, in standard errors, above which a candidate is clearly worse."""
@@ -56,6 +60,13 @@ MAX_FRACTION = 0.75
 The rest is for the fit to all rows, and for the searches."""
 
 
+class Round(NamedTuple):
+    """A round of a selection: the number of rows that candidates are fitted to, and the most iterations."""
+
+    rows: int
+    iterations: float = math.inf
+
+
 @dataclass(eq=False)
 class CandidateState:
     """A candidate in a selection.
@@ -64,6 +75,7 @@ class CandidateState:
         candidate: The candidate.
         cost: The predicted cost of a fit to all rows.
         fitted: The last fit. If None, the candidate has not been fitted.
+        done: The last round in which it was fitted.
         scores: The scores of the rounds, in order.
         status: Why the candidate was eliminated. If empty, it was not.
         weight: Its weight in the selected model.
@@ -74,6 +86,7 @@ class CandidateState:
     candidate: Candidate
     cost: Cost
     fitted: FittedCandidate | None = None
+    done: Round = Round(0)
     scores: list[Score] = field(default_factory=list)
     status: str = ""
     weight: float = 0.0
@@ -142,19 +155,15 @@ class SuccessiveHalving:
             return self.states
         self._drop_costly()
         active = sorted((state for state in self.states if not state.status), key=_priority)
-        first = last = len(self.validation.rows)
-        if self.holds_out:
-            first, last = limits().first_rows, GROWTH * limits().first_rows
-        elif last > 1.5 * limits().first_rows:
-            first = limits().first_rows
+        first, *others = self._rounds()
         active = self._with_seasons(active, first)
         self._score(active, first)
-        if last > first:
+        for last in others:
             active = self._survivors(active)
             self._score(active, last)
         while self.holds_out and self._has_followups(active):
             active = self._survivors(active)
-            self._score(active, last)
+            self._score(active, others[-1])
         if self.validation.folds:
             active = self._score_in_folds(active)
         return self._chosen(ranked(active))
@@ -163,6 +172,19 @@ class SuccessiveHalving:
     def holds_out(self) -> bool:
         """Whether rows are held out."""
         return self.validation.held_out is not None
+
+    def _rounds(self) -> list[Round]:
+        """Return the rounds, the last of which has all rows of a fit that is scored by leave-one-out."""
+        most, first = len(self.validation.rows), limits().first_rows
+        if self.holds_out:
+            return [Round(first), Round(GROWTH * first)]
+        if self.validation.folds:  # scores of rows of known groups decide nothing
+            return [Round(most)]
+        if self.validation.all_candidates_exact and self.validation.state.spec.is_gaussian:
+            first = min(first, FIRST_EXACT_ROWS)
+            few = first if most > 1.5 * first else most
+            return [Round(few, FIRST_ITERATIONS), *[Round(few)] * (few < most), Round(most)]
+        return [*[Round(first)] * (most > 1.5 * first), Round(most)]
 
     @property
     def num_rows(self) -> int:
@@ -182,14 +204,14 @@ class SuccessiveHalving:
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
-    def _with_seasons(self, states: Sequence[CandidateState], size: int) -> list[CandidateState]:
+    def _with_seasons(self, states: Sequence[CandidateState], first: Round) -> list[CandidateState]:
         """Return the candidates with seasons if these improve the cheapest, otherwise those without."""
         seasonal = {state: state.candidate.seasonal for state in states if state.candidate.seasonal is not None}
         added = {state: CandidateState(candidate, self._cost(candidate)) for state, candidate in seasonal.items()}
         if not added:
             return list(states)
         cheapest = min(added, key=lambda state: state.cost.seconds)
-        self._score([cheapest, added[cheapest]], size)
+        self._score([cheapest, added[cheapest]], first)
         gain = added[cheapest].score - cheapest.score
         is_better = gain >= LEAD_MARGIN
         self.states += added.values() if is_better else [added[cheapest]]
@@ -225,8 +247,8 @@ class SuccessiveHalving:
     def _score_in_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Score candidates in folds, and return those that were scored.
 
-        A leave-one-out score is optimistic, because the hyperparameters were fitted to the row. If it is clearly below
-        the best score in folds, the candidate cannot be the best and is not fitted again.
+        The score of rows of known groups is optimistic. If it is clearly below the best score in folds, the candidate
+        cannot be the best and is not fitted again.
         """
         best, scored = -math.inf, list[CandidateState]()
         for state in ranked(states):
@@ -271,20 +293,20 @@ class SuccessiveHalving:
 
     # --- scores ----------------------------------------------------------------------------------
 
-    def _score(self, states: Sequence[CandidateState], size: int) -> None:
-        """Fit candidates to `size` rows, and score them.
+    def _score(self, states: Sequence[CandidateState], last: Round) -> None:
+        """Fit candidates as a round says, and score them.
 
-        If there is no time for more rows, a candidate keeps its last score. It is eliminated if it has none.
+        If there is no time for more, a candidate keeps its last score. It is eliminated if it has none.
         """
         for position, state in enumerate(states, 1):
-            rows = self._num_fit_rows(state.candidate, size)
-            if state.scores and state.scores[-1].rows >= rows:
+            now = last._replace(rows=self._num_fit_rows(state.candidate, last.rows))
+            if state.scores and state.done >= now:
                 continue
             is_over = self.validation.plan.is_over()
             if is_over and not state.scores:
-                state.status = f"not scored on {rows:,} rows: {self._time_over}"
-            elif not is_over and self._fits_limits(state, rows):
-                self._fit(state, rows, f"{position} of {len(states)}")
+                state.status = f"not scored on {now.rows:,} rows: {self._time_over}"
+            elif not is_over and self._fits_limits(state, now):
+                self._fit(state, now, f"{position} of {len(states)}")
             elif not state.scores:
                 state.status = "not scored: the time limit is too short"
         self._compare([state for state in states if state.fitted is not None and not state.status])
@@ -294,15 +316,17 @@ class SuccessiveHalving:
         """The reason why a candidate was not fitted when time was over."""
         return f"{MAX_FRACTION:.0%} of the time limit of {self.limits.time_limit:g} s had passed"
 
-    def _fit(self, state: CandidateState, size: int, position: str) -> None:
-        """Fit a candidate to `size` rows. `position`, such as "1 of 10", is shown."""
+    def _fit(self, state: CandidateState, now: Round, position: str) -> None:
+        """Fit a candidate in a round. `position`, such as "1 of 10", is shown."""
         candidate, validation = state.candidate, self.validation
-        seconds = self._cost(candidate, size).seconds
+        seconds = self._seconds(candidate, now)
         self.predicted += seconds
         plan, start_time = self._plan_for(candidate), time.monotonic()
+        if now.iterations < plan.max_iterations:
+            plan = replace(plan, iteration_limit=int(now.iterations))
         try:
             with validation.plan.reporter.about(f"selection, {position}, {candidate.name}, about {seconds:.2g} s"):
-                fitted = validation.fitted(candidate, size, self._warm_start_for(state), plan)
+                fitted = validation.fitted(candidate, now.rows, self._warm_start_for(state), plan)
         except CheckpointError:
             raise
         except RfgpError as error:
@@ -311,7 +335,7 @@ class SuccessiveHalving:
         if fitted.report.learned_frequencies_rejected:
             state.status = "learned frequencies are no better than fixed ones"
         else:
-            state.fitted = fitted
+            state.fitted, state.done = fitted, now
         state.ended_early = plan.deadline.was_reached
         state.seconds = time.monotonic() - start_time
 
@@ -368,11 +392,15 @@ class SuccessiveHalving:
         distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, max_rows)
 
-    def _fits_limits(self, state: CandidateState, rows: int) -> bool:
-        """Return whether a fit to `rows` rows and the longest final fit are within the limits."""
+    def _seconds(self, candidate: Candidate, now: Round) -> float:
+        """Return the predicted seconds of a round of a candidate."""
+        return self._cost(candidate, now.rows).seconds * min(now.iterations / EVALUATIONS, 1.0)
+
+    def _fits_limits(self, state: CandidateState, now: Round) -> bool:
+        """Return whether a fit in a round and the longest final fit are within the limits."""
         fits = [state, *ranked(self.states)]
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
-        needed = self._cost(state.candidate, rows).seconds
+        needed = self._seconds(state.candidate, now)
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
 
 
