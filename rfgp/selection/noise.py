@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cho_factor
+from scipy.linalg import cho_factor, cho_solve
 from torch import Tensor
 
 from rfgp import random

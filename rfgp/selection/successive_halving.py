@@ -86,7 +86,7 @@ class CandidateState:
     candidate: Candidate
     cost: Cost
     fitted: FittedCandidate | None = None
-    done: Round = Round(0)
+    done: Round = field(default_factory=lambda: Round(0))
     scores: list[Score] = field(default_factory=list)
     status: str = ""
     weight: float = 0.0

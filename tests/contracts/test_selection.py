@@ -58,7 +58,7 @@ def rebuilt(trial, **options):
 
 
 def corrected(gp, free):
-    """Return left-out log densities (n,), less two nats in total for each of the free hyperparameters fitted to them."""
+    """Return left-out log densities (n,), less two nats in total for each free hyperparameter."""
     log_prob = gp.leave_one_out().log_prob
     return log_prob - 2 * free / len(log_prob)
 
