@@ -265,10 +265,13 @@ class Learning:
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
             known = {**_tensors(state), "log_prob": torch.zeros(len(self._held_out), dtype=torch.float64)}
-            begun = plan.checkpoint.begin(f"frequencies {last}", known)
+            name = f"frequencies {last}"
+            begun = plan.checkpoint.begin(name, known)
             if begun is None:
                 state, log_prob, values = self._segment(state, first, last)
-                report = FitReport(False, len(values), len(values), math.nan, "", trace=tuple(values))
+                taken = len(values)
+                stage = Stage(name, len(self.pool), taken, taken, values[-1] - values[0])
+                report = FitReport(False, taken, taken, math.nan, "", trace=tuple(values), stages=(stage,))
                 plan.checkpoint.record({**_tensors(state), "log_prob": log_prob}, report, has_ended=True)
                 for done, value in enumerate(values, first + 1):
                     plan.reporter.iteration(done, self.in_units(value))
