@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.likelihoods.real import normal_log_prob
-from rfgp.models import GPState, mean_and_noise
+from rfgp.models import FitReport, GPState, mean_and_noise
 from rfgp.models.spec import ModelSpec
 from rfgp.models.state import variance_paths
 from rfgp.parameters import ParameterValues
@@ -105,6 +105,10 @@ class TermFit:
         spec = self.spec.with_new_basis(self.values, self.state.num_observations)
         return self if spec is self.spec else self.with_spec(spec)
 
+    def stage(self, rows: Rows) -> str:
+        """Return the name of a search on some rows."""
+        return "all rows" if len(rows) == len(self.rows) else f"subset of {len(rows)}"
+
     def subset(self, size: int) -> Block:
         """Return `size` rows of the pool in random order. Subsets are nested.
 
@@ -160,6 +164,10 @@ class TermFit:
             training = training[~np.isin(groups[training], groups[kept])]
         half = (out + 1) // 2
         return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
+
+
+SearchEnd = tuple[TermFit, FitReport]
+"""A fit at the end of a search, and the report of the search."""
 
 
 def in_search_precision(rows: Block) -> Block:

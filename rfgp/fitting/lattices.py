@@ -13,29 +13,23 @@ searches use at most 65,536 rows. If parameters of the likelihood are free, the 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from rfgp.approximations import Approximation, EquispacedFourier, SparsePrecision, Vecchia
 from rfgp.approximations.planning import AUTO
-from rfgp.fitting.average_information import STEP, Floats, Scoring
-from rfgp.fitting.context import TermFit
+from rfgp.fitting.context import SearchEnd, TermFit
+from rfgp.fitting.driver import in_rounds, log_posterior_of, search
 from rfgp.fitting.last_stage import with_leave_one_out_scores
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
-from rfgp.fitting.subsets import MAX_ROWS, optimize
-from rfgp.inference.sites.weights import LatticeLaplace
-from rfgp.likelihoods.role import learned_parameters
+from rfgp.fitting.subsets import MAX_ROWS
 from rfgp.limits import limits
 from rfgp.models import FitReport, GPState
 from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
-from rfgp.rows import Block, Rows
-from rfgp.solvers.choice import is_low_rank
-from rfgp.solvers.onepass import OnePassSolver, has_lattices, residual_variance_of, scale_of
+from rfgp.rows import Rows
+from rfgp.solvers.onepass import residual_variance_of
 
 SUBSET_FEATURES = 2000
 """The maximum number of features of a term in the search on a subset, whose steps take F^3 operations."""
@@ -49,8 +43,6 @@ FIRST_STEPS, ROUNDS = 8, 6
 Most searches on a set end after fewer steps."""
 MOVED = 0.15
 """The change of the logarithm of a lengthscale at which lattices are rebuilt, below that of `SLACK`."""
-MIN_DEVIATION = 1e-150
-"""The prior standard deviation below which a weight is treated as constant, so that its logarithm is finite."""
 MAX_LACKING = 0.1
 """The largest share of the variance that modes may omit after a short search, if it is not modeled as noise."""
 PASSES = 2
@@ -81,7 +73,7 @@ def fit_lattices(
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
-        fit, report = search(fit, rows, "all rows")
+        fit, report = search(fit, rows)
         reports.append(report)
         if distance(fit, last.values) < MOVED and not truncated_terms(fit.state):
             break
@@ -102,7 +94,7 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
     some = fit.subset(most) if len(rows) > 2 * most else rows
     fit, reports = searched_in_rounds(fit, some)
     if some is not rows:
-        fit, report = search(with_lattices(fit, len(rows)), rows, f"subset of {len(rows)}")
+        fit, report = search(with_lattices(fit, len(rows)), rows)
         reports.append(report)
     share = "all" if len(rows) == len(fit.rows) else f"{len(rows):,} of"
     return with_lattices(fit, len(fit.rows)), reports, f"on {share} {len(fit.rows):,} rows ({reports[-1].message})"
@@ -120,18 +112,16 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     Returns:
         The fit at the values found, and the reports.
     """
-    reports, fit = list[FitReport](), with_best_start(fit)
-    stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
-    for round_ in range(ROUNDS):
-        if reports and fit.plan.is_over():
-            break
-        fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
-        fit, report = search(fit, rows, stage, FIRST_STEPS if round_ < ROUNDS - 1 else None)
-        reports.append(report)
-        has_settled = report.converged and distance(fit, before) < MOVED
-        if has_settled or (fit.spec.is_gaussian and without_truncated_lattices(fit)):
-            break
-    return fit, reports
+
+    def search_round(before: TermFit, number: int) -> SearchEnd:
+        most = FIRST_STEPS if number < ROUNDS - 1 else None
+        return search(with_lattices(before, len(rows), SUBSET_FEATURES), rows, most=most)
+
+    def has_settled(before: TermFit, after: TermFit, report: FitReport) -> bool:
+        is_close = report.converged and distance(after, before.values) < MOVED
+        return is_close or (after.spec.is_gaussian and bool(without_truncated_lattices(after)))
+
+    return in_rounds(with_best_start(fit), search_round, ROUNDS, has_settled)
 
 
 def truncated_terms(state: GPState) -> list[str]:
@@ -198,11 +188,9 @@ def with_best_start(fit: TermFit) -> TermFit:
         if ends and fit.plan.is_over():
             break
         initial = with_lattices(fit.at(scaled(fit.values, names, multiplier)), len(rows), SCREENED_FEATURES)
-        end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", FIRST_STEPS)
-        value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
-        ends.append((-math.inf if lacks_modes(end) else value, end))
-    best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]
-    return fit.at(best.values)
+        end, report = search(initial, rows, most=FIRST_STEPS, note=f", start {number + 1}")
+        ends.append((-math.inf if lacks_modes(end) else round(log_posterior_of(end, report), 3), end))
+    return fit.at(max(ends, key=lambda end: end[0])[1].values)
 
 
 def lacks_modes(fit: TermFit) -> bool:
@@ -278,95 +266,3 @@ def distance(fit: TermFit, before: ParameterValues) -> float:
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
     return max(changes, default=0.0)
-
-
-def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps, or search by L-BFGS if the information has no formula.
-
-    Args:
-        fit: The fit at its starting values.
-        rows: The rows.
-        stage: The name of the stage in the report.
-        steps: The maximum number of steps. If None, those of the plan.
-
-    Returns:
-        The fit at the values found, and the report.
-    """
-    if not can_score(fit, rows):
-        assert isinstance(rows, Block)
-        return optimize(fit, rows, steps)
-    plan = fit.plan if steps is None else replace(fit.plan, iteration_limit=min(steps, fit.plan.max_iterations))
-    values, report = FisherScoring(replace(fit, plan=plan), rows, stage).run()
-    return fit.at(values), report
-
-
-def can_score(fit: TermFit, rows: Rows) -> bool:
-    """Return whether the information of all free hyperparameters has a formula.
-
-    There is none for parameters of likelihoods that are not Gaussian.
-
-    Args:
-        fit: The fit.
-        rows: The rows.
-    """
-    if fit.spec.is_gaussian:
-        return True
-    is_open = any(parameter.name in fit.free for parameter in learned_parameters(fit.spec.options.likelihood))
-    return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
-
-
-class FisherScoring(Scoring[OnePassSolver | LatticeLaplace]):
-    """A search by the Fisher information, from sufficient statistics of the rows.
-
-    On 10^5 rows of one column it takes 1.6 times the time of L-BFGS, but half of it with 1,000 features and a third of
-    it with 4,000, whose factors cost more than the sums.
-
-    Args:
-        fit: The fit at its starting values.
-        rows: The rows.
-        stage: The name of the stage in the report.
-    """
-
-    done: ClassVar[float] = 0.01
-
-    def __init__(self, fit: TermFit, rows: Rows, stage: str) -> None:
-        self._fit, self._all_rows = fit, rows
-        self._last: tuple[bytes, OnePassSolver | LatticeLaplace] | None = None
-        jacobian = fit.state.scaling.targets.log_jacobian(rows.count)
-        super().__init__(self._inferred, rows, jacobian, fit.values, fit.plan, stage)
-
-    def _inferred(self, values: ParameterValues) -> OnePassSolver | LatticeLaplace:
-        """Return the inference, with the factors of the last one at equal values, or from its mode."""
-        key, start = values.flat().detach().numpy().tobytes(), () if self._last is None else self._last[1].warm_start()
-        inference = self._fit.at(values).state.infer(self._all_rows, start)
-        assert isinstance(inference, OnePassSolver | LatticeLaplace)
-        if self._last is not None and self._last[0] == key:
-            known = vars(self._last[1])
-            vars(inference).update({name: known[name] for name in inference.without_gradients if name in known})
-        self._last = key, inference
-        return inference
-
-    def information(self, point: Floats, inference: OnePassSolver | LatticeLaplace) -> Tensor:
-        """Return the Fisher information (p, p) at a point (p,).
-
-        Args:
-            point: The raw values of the free hyperparameters, (p,).
-            inference: The inference at this point.
-        """
-        columns = []
-        for j in range(len(point)):
-            ends = [self._quantities(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]
-            columns.append([(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)])
-        in_mean, in_variance, in_scale = (
-            torch.stack(derivatives, dim=-1) for derivatives in zip(*columns, strict=True)
-        )
-        return inference.information(in_mean, in_variance, in_scale)
-
-    def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean (k,), log v, 0-d, and log s^2 (F,) at a point (p,)."""
-        with torch.no_grad():
-            values = self._at(point)
-            blocks, mean = self._fit.spec.prior(values).weights, values.standardized("mean").reshape(-1).double()
-            noise = values.standardized("noise").double() if self._fit.spec.is_gaussian else 1.0  # without effect
-            variance = noise + residual_variance_of(blocks)
-            return mean, variance.log(), 2 * scale_of(blocks).clamp_min(MIN_DEVIATION).log()

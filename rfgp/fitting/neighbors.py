@@ -21,11 +21,11 @@ import torch
 
 from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import TermFit
+from rfgp.fitting.driver import TOLERANCE, learn_basis, with_renewed_basis
 from rfgp.fitting.frequencies import MAX_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import conditioned, left_out
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
 from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
-from rfgp.fitting.subsets import TOLERANCE, learn_basis, with_renewed_basis
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
 from rfgp.local import used

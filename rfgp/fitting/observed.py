@@ -15,11 +15,12 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.context import TermFit
+from rfgp.fitting.driver import learn_basis, message_of
 from rfgp.fitting.last_stage import FEWEST_CHECKED, conditioned
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.starts import SCREENED_ROWS
-from rfgp.fitting.subsets import fit_coarsely, grow, learn_basis, message_of
+from rfgp.fitting.subsets import fit_coarsely, grow
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.likelihoods import Gaussian
 from rfgp.models import FitReport, GPState

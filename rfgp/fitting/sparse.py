@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.fitting.context import TermFit
+from rfgp.fitting.context import SearchEnd, TermFit
 from rfgp.fitting.maximize import Objective
-from rfgp.models import FitReport
 from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
 from rfgp.rows import Block
@@ -31,9 +30,8 @@ _DEGREE = 3
 _MIN_GAIN = 0.1
 """The smallest gain in nats of the log posterior by which a step counts."""
 
-SearchEnd = tuple[TermFit, FitReport]
-"""A fit at the end of a search, and the report of the search."""
-Optimize = Callable[..., SearchEnd]
+Search = Callable[..., SearchEnd]
+"""The search on some rows, `rfgp.fitting.driver.search`."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +89,13 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
     return effects
 
 
-def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
+def search_sparsely(fit: TermFit, rows: Block, search: Search, tolerance: float | None) -> SearchEnd:
     """Add columns one after the other, and search again from the best fit.
 
     Args:
         fit: The fit at its start.
         rows: The rows of the search.
-        optimize: Searches from a fit on rows, as `rfgp.fitting.subsets.optimize`.
+        search: The search on some rows.
         tolerance: The smallest gain of an iteration of the last search, in nats a row. If None, the default.
 
     Returns:
@@ -116,7 +114,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         base = best.at(_with_noise(best, errors)) if not present else best
         starts = _starts(base, effects, ranked[:TRIED_COLUMNS])
         column, start = max(starts, key=lambda pair: objective.log_posterior(pair[1].values))
-        end, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
+        end, _ = search(start, rows, most=STEP_ITERATIONS, note=", new column")
         present.append(column)
         reached = objective.log_posterior(end.values)
         if reached > score + _MIN_GAIN:
@@ -125,7 +123,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
                 errors = rows.targets - best.state.infer(rows).leave_one_out()[0]
         else:
             misses += 1
-    return optimize(best, rows, tolerance=tolerance)
+    return search(best, rows, tolerance=tolerance)
 
 
 def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -> list[int]:

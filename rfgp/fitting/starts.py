@@ -333,17 +333,6 @@ def is_one_field(spec: ModelSpec) -> bool:
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
 
 
-def first_rows(rows: Block, order: Tensor, count: int) -> Block:
-    """Return the first rows of a random order (n,), in their own order, or all.
-
-    Args:
-        rows: The rows.
-        order: A random order of the rows, (n,).
-        count: The maximum number of rows to return.
-    """
-    return rows if len(rows) <= count else rows.take(order[:count].sort().values)
-
-
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     """Return the likeliest start of a field for each multiplier of its parameters.
 
@@ -373,7 +362,7 @@ def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[Para
     is_given = names != free_lengthscales(fit)
     if fit.spec.is_gaussian or fit.plan.is_continued or not is_given:
         return []
-    reached = log_posteriors(fit, [searched_values], rows=first_rows(fit.pool, fit.order, COMPARED_ROWS))
+    reached = log_posteriors(fit, [searched_values], rows=fit.subset(COMPARED_ROWS))
     ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS)
     return [values for total, values in ranked if total > reached[0]]
 
@@ -386,7 +375,7 @@ def _ranked_starts(fit: TermFit, names: list[str], multipliers: Sequence[float])
         names: The dotted names of the parameters.
         multipliers: The multipliers.
     """
-    rows, noises = first_rows(fit.pool, fit.order, COMPARED_ROWS), tuple[float, ...]()
+    rows, noises = fit.subset(COMPARED_ROWS), tuple[float, ...]()
     if "noise" in fit.free and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(fit.prior, rows) else NOISES
     ranked = list[tuple[float, ParameterValues]]()
