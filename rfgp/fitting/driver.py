@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from rfgp.approximations.planning import names_sharing_budget
-from rfgp.fitting.context import SearchEnd, TermFit, in_search_precision
+from rfgp.fitting.context import SearchEnd, TermFit, in_search_precision, ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
-from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.scoring import scoring_for
 from rfgp.fitting.starts import ROUNDED, SCREENED_ROWS
 from rfgp.limits import limits
@@ -85,23 +84,28 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
 
 
 def best_of_starts(
-    fit: TermFit, rows: Rows, starts: Iterable[ParameterValues], tolerance: float | None = None
+    fit: TermFit,
+    rows: Rows,
+    starts: Iterable[ParameterValues],
+    tolerance: float | None = None,
+    score: Callable[[TermFit, FitReport], float] | None = None,
 ) -> SearchEnd:
-    """Search from each of several starts; return the likeliest end, and its report with all searches.
+    """Search from each of several starts; return the best end, and its report with all searches.
 
     Args:
         fit: The fit.
         rows: The rows.
         starts: The starting values, at least one.
         tolerance: The smallest gain of an iteration, in nats a row. If None, a default for the model and rows.
+        score: The score of an end, in nats. If None, its log posterior.
     """
     ends = list[SearchEnd]()
     for number, start in enumerate(starts):
         if ends and fit.plan.is_over():
             break
         ends.append(search(fit.at(start), rows, note=f", start {number + 1}" * bool(number), tolerance=tolerance))
-    fit, report = max(ends, key=lambda end: round(log_posterior_of(*end), ROUNDED))
-    return fit, report.merged_with([report for _, report in ends])
+    best, report = max(ends, key=lambda end: round((score or log_posterior_of)(*end), ROUNDED))
+    return best, report.merged_with([report for _, report in ends])
 
 
 def log_posterior_of(fit: TermFit, report: FitReport) -> float:

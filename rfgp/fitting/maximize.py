@@ -390,6 +390,8 @@ MIN_GAIN = 1e-5
 """The smallest gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
+_AT_BOUND = 1e-6
+"""The distance of a raw value from a bound at which it has reached it."""
 _ROUNDING = 1e-6
 """The smallest gain, in nats per observation, of a restart after a failed line search."""
 
@@ -708,6 +710,21 @@ def recorded(
     values, report = search(begun)
     plan.checkpoint.record(values.raw, report, has_ended=True)
     return values, report
+
+
+def at_bounds(values: ParameterValues, free: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of hyperparameters with an entry at a bound.
+
+    Args:
+        values: The hyperparameters.
+        free: The names of the free ones.
+    """
+    entries = [(name, ends) for name in free for ends in values.space.bounds(name)]
+    pairs = zip(entries, values.vector(free), strict=True)
+    reached = [
+        name for (name, ends), raw in pairs if any(end is not None and abs(raw - end) < _AT_BOUND for end in ends)
+    ]
+    return tuple(dict.fromkeys(reached))
 
 
 def not_searched(stage: str, rows: int) -> FitReport:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.maximize import recorded
+from rfgp.fitting.maximize import at_bounds, recorded
 from rfgp.fitting.progress import Searched
 from rfgp.inference.sites.weights import LatticeLaplace
 from rfgp.likelihoods.role import learned_parameters
@@ -139,13 +139,18 @@ class Scoring(ABC, Generic[S]):
             plan.reporter.iteration(steps, trace[-1])
         values = self._at(point)
         reached, error = self._value(values)
-        at_bounds = tuple(
-            dict.fromkeys(
-                n for n, x, a, b in zip(self._names, point, self._low, self._high, strict=True) if x in (a, b)
-            )
-        )
+        trace[-1] = reached  # the sum of estimated gains differs a little
         stage = Stage(self._stage, len(self._rows), steps, evaluations, (reached - trace[0]) / self._rows.count)
-        figures = (converged, steps, evaluations, reached, message, at_bounds, tuple(trace), (stage,))
+        figures = (
+            converged,
+            steps,
+            evaluations,
+            reached,
+            message,
+            at_bounds(values, self._free),
+            tuple(trace),
+            (stage,),
+        )
         return values, FitReport(*figures, likelihood_error=error)
 
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:

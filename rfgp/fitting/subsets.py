@@ -18,7 +18,7 @@ Few rows are one subset, and exact kernels have no basis: steps 1, 3 and 5 remai
 import torch
 
 from rfgp.approximations import Exact, RandomFeatures
-from rfgp.fitting.context import SearchEnd, Split, TermFit, in_search_precision
+from rfgp.fitting.context import SearchEnd, Split, TermFit, in_search_precision, scale_profile_likelihood
 from rfgp.fitting.driver import (
     SearchStage,
     best_of_starts,
@@ -33,18 +33,18 @@ from rfgp.fitting.frequencies import (
     NO_SEARCH,
     Outcome,
     best_start,
-    fixed_log_prob,
     learn,
     learned_frequencies,
-    mean_and_standard_error,
     nothing_learned,
 )
 from rfgp.fitting.last_stage import solve_scales_and_condition
-from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import (
+    SCREENED_ROWS,
     free_lengthscales,
     ranked_multipliers,
     scaled,
+    search_sparsely,
+    sparse_effects,
     start_from_multiplier,
     with_dense_start,
 )
@@ -105,32 +105,29 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 
 def _from_starts(fit: TermFit, rows: Block) -> tuple[TermFit, list[FitReport]]:
     """Search on the rows of the first subset from several starts, first with the exact kernel if that costs less."""
-    exact = None
+    first, tolerance, score, exact = fit, None, None, None
     if not fit.plan.is_continued and len(rows) < min(2 * fit.num_features, max(fit.num_features, MAX_EXACT)):
         exact = with_exact_kernel(fit)
+    if exact is not None:
+        first, tolerance, log_likelihood = exact, _COARSE_GAIN / rows.count, scale_profile_likelihood(fit, rows)
+        score = lambda end, _: 0.0 if fit.plan.is_over() else float(log_likelihood(end.values).value)  # noqa: E731
+    if sparse_effects(first):
+        end, report = search_sparsely(first, rows, search, tolerance)
+    else:
+        is_dense = exact is None and not fit.prior.has_weights_only
+        starts = [with_dense_start(fit).values] if is_dense else _starts(first, rows)
+        end, report = best_of_starts(first, rows, starts, tolerance, score)
     if exact is None:
-        fit, report = _best_of_starts(fit, rows)
-        return fit, [report]
-    exact, initial = _best_of_starts(exact, rows, _COARSE_GAIN / rows.count)
-    fit, report = search(fit.at(exact.values), rows, tolerance=_LAST_GAIN / rows.count)
-    return fit, [initial, report]
-
-
-def _best_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None) -> SearchEnd:
-    """Search from one or two starts, or by adding columns under sparse priors."""
-    if sparse_effects(fit):
-        return search_sparsely(fit, rows, search, tolerance)
-    return best_of_starts(fit, rows, _starts(fit, rows), tolerance)
+        return end, [report]
+    fit, last = search(fit.at(end.values), rows, tolerance=_LAST_GAIN / rows.count)
+    return fit, [report, last]
 
 
 def _starts(fit: TermFit, rows: Block) -> list[ParameterValues]:
     """Return the best start and, unless rows are few, another one.
 
-    The other start is the usual one if the best one is short, and otherwise one far away. Dense algebra has a single
-    start.
+    The other start is the usual one if the best one is short, and otherwise one far away.
     """
-    if not fit.prior.has_weights_only:
-        return [with_dense_start(fit).values]
     order = ranked_multipliers(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
@@ -175,20 +172,18 @@ def with_exact_kernel(fit: TermFit) -> TermFit | None:
     return fit.with_spec(spec.with_approximations(chosen, fit.values, len(fit.pool)))
 
 
-def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
+def fit_coarsely(fit: TermFit, most: int, tolerance: float | None = None) -> SearchEnd:
     """Search on some rows from the best start, to a coarse tolerance.
 
     Args:
         fit: The fit.
         most: The maximum number of rows.
-        compared: The maximum number of rows on which starts are compared. If None, all rows of the search.
         tolerance: The smallest gain of an iteration in nats a row. If None, 0.001 nats in total.
 
     Returns:
         The fit at the values found, and the report.
     """
-    rows = in_search_precision(fit.subset(most))
-    some = rows if compared is None else in_search_precision(fit.subset(compared))
+    rows, some = (in_search_precision(fit.subset(size)) for size in (most, min(most, SCREENED_ROWS)))
     initial = fit.at(start_from_multiplier(fit, ranked_multipliers(fit, some)[0]))
     return search(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
@@ -199,9 +194,6 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit exact kernels, or features and points that are learned or fixed.
 
-    Learned frequencies are compared with fixed ones that are fitted to convergence, unless those are a candidate of
-    their own.
-
     Args:
         fit: The fit at its starting values.
 
@@ -209,36 +201,18 @@ def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
         The state with its posterior, and the report.
     """
     outcome = _learned(fit) if learned_frequencies(fit) else None
-    if outcome is None or not (fit.plan.is_over() or fit.plan.fixed_also_compared or not fit.free):
-        return _fit_fixed(fit, outcome)
-    if outcome.frequencies is None:
-        fit = fit.at(outcome.values)
-        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.report.message, outcome)
-    return _finish_learned(fit, outcome, [])
-
-
-def _fit_fixed(fit: TermFit, outcome: Outcome | None) -> tuple[GPState, FitReport]:
-    """Fit without a basis or with a fixed one, after an outcome of learning or None."""
+    if outcome is not None and outcome.frequencies is not None:
+        learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
+        return solve_scales_and_condition(learned, [outcome.initial_report], outcome.report.message, outcome)
+    if outcome is not None and (fit.plan.is_over() or fit.plan.fixed_also_compared):
+        fixed = fit.at(outcome.values)
+        return solve_scales_and_condition(fixed, [outcome.initial_report], outcome.report.message, outcome)
     if not fit.free:
         return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", outcome)
     fit, reports, words = grow(fit)
-    if outcome is not None:
-        if outcome.frequencies is not None:
-            ahead, _ = mean_and_standard_error(outcome.test_log_prob - fixed_log_prob(fit, outcome.split))
-            if ahead > 0:
-                words = f"{outcome.report.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
-                return _finish_learned(fit, outcome.with_message(words), reports)
-            outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
-        words = f"{words}; {outcome.report.message}"
     fit, reports = learn_basis(fit, reports, fixed=learned_frequencies(fit))
-    return solve_scales_and_condition(fit, reports, message_of(reports, words), outcome)
-
-
-def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) -> tuple[GPState, FitReport]:
-    assert outcome.frequencies is not None
-    learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
-    reports = [*earlier, outcome.initial_report]
-    return solve_scales_and_condition(learned, reports, outcome.report.message, outcome)
+    words = message_of(reports, words) if outcome is None else f"{words}; {outcome.report.message}"
+    return solve_scales_and_condition(fit, reports, words, outcome)
 
 
 def _learned(fit: TermFit) -> Outcome:
