@@ -1,7 +1,7 @@
 """The last stage of a fit: variances on all rows, the posterior, and the report."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,13 +55,24 @@ def solve_scales_and_condition(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, learned)
-    converged = not reports or (reports[-1] if learned is None else learned.report).converged
-    message = (f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark
-    report = FitReport(converged, 0, 0, math.nan, message, at_bounds(fit.values, fit.free))
+    reports = [*reports, *([outcome.report] if outcome is not None and outcome.report.iterations else [])]
+    report = merged(fit, reports, words)
     if outcome is not None:
-        reports = [*reports, *([outcome.report] if outcome.report.iterations else [])]
         report = replace(report, frequencies="rejected" if learned is None else "learned")
-    return with_posterior(fit.state, inference, report.merged_with(reports), _check(fit, inference, learned))
+    return with_posterior(fit.state, inference, report, _check(fit, inference, learned))
+
+
+def merged(fit: TermFit, reports: Sequence[FitReport], words: str) -> FitReport:
+    """Return the report of all searches.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports of the searches. The fit has converged if the last one did.
+        words: The message.
+    """
+    converged = not reports or reports[-1].converged
+    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    return FitReport(converged, 0, 0, math.nan, message, at_bounds(fit.values, fit.free)).merged_with(reports)
 
 
 def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
@@ -96,6 +107,7 @@ def with_posterior(
         log_marginal_likelihood=float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(count),
         likelihood_error=inference.likelihood_error,
         effective_dof_fraction=inference.effective_dof_fraction,
+        message=report.message + inference.remark,
         **(scores or {}),
     )
     return state.replace(given=inference.posterior()), report

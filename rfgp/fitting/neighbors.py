@@ -44,7 +44,7 @@ from rfgp.fitting.driver import TOLERANCE, in_rounds, learn_basis, with_renewed_
 from rfgp.fitting.frequencies import MAX_SCALE, MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite, with_leave_one_out_scores
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
-from rfgp.fitting.starts import free_lengthscales, with_dense_start
+from rfgp.fitting.starts import with_dense_start
 from rfgp.fitting.subsets import fit_basis_functions
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
@@ -229,7 +229,9 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state with its posterior, and the report. There is no posterior if the plan limits the rows of a search.
     """
-    fit, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
+    with torch.no_grad(), in_one_thread(True):
+        state = with_dense_start(TermFit.of(state, plan)).state
+    fit, reports = search_all(NeighborFit.of(state, plan))
     fixed = learned_frequencies(TermFit.of(fit.state, plan))
     fit, reports = learn_basis(fit, reports, lambda initial: initial.search(", basis too", is_last=True), fixed)
     return finished(fit.state, plan, reports)
@@ -250,15 +252,6 @@ def finished(state: GPState, plan: Plan, reports: Sequence[FitReport], words: st
     return (state, report) if plan.most_rows is not None else with_leave_one_out_scores(TermFit.of(state, plan), report)
 
 
-def _with_start(state: GPState, plan: Plan) -> GPState:
-    """Return a state at the most likely of several starts."""
-    fit = TermFit.of(state, plan)
-    if plan.is_continued or not free_lengthscales(fit):
-        return state
-    with torch.no_grad(), in_one_thread(True):
-        return with_dense_start(fit).state
-
-
 def search_all(begin: NeighborFit) -> Rounds:
     """Search from a start until new neighbors gain little.
 
@@ -270,35 +263,37 @@ def search_all(begin: NeighborFit) -> Rounds:
     """
     before, is_residual = list[FitReport](), begin.near.is_residual
     if is_residual:
-        begin, before = rounds(begin, ROUNDS, name=", no points", alone=True)
+        begin, before = rounds(begin, ROUNDS, ", no points", alone=True)
         begin = begin.with_new_basis()
     elif begin.size > 2 * FIRST_ROWS and begin.shares_neighbors:
         few, before = rounds(replace(begin, most=FIRST_ROWS), FIRST_ROUNDS)
         begin = begin.at(few.values)
     fit, reports = rounds(begin, FIRST_ROUNDS)
-    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_continued
     if is_residual:
         least = MIN_ROUND_GAIN * fit.size
         fit, reports = with_renewed_basis(fit, reports, lambda other: other.search(", points selected again"), least)
-    elif is_multistart and fit.of_features:
-        other, more = _from_neighbors_alone(begin, reports[-1].log_marginal_likelihood)
-        if other is not None and more[-1].log_marginal_likelihood > reports[-1].log_marginal_likelihood:
-            fit, reports = other, [*reports, *more]
-        else:
-            reports = [*more, *reports]
+    elif fit.of_features and fit.plan.max_iterations > 0 and not fit.plan.is_continued:
+        alone, more = rounds(begin, FIRST_ROUNDS, ", neighbors alone", alone=True)
+        if more[-1].log_marginal_likelihood > reports[-1].log_marginal_likelihood:
+            scales = set(fit.feature_scales) & set(fit.free)
+            weak = {name: torch.full_like(fit.values.raw[name], WEAK_FEATURES) for name in scales}
+            other, last = rounds(begin.at(alone.values.replaced(weak)), FIRST_ROUNDS, ", from neighbors alone")
+            more = [*more, *last]
+            if more[-1].log_marginal_likelihood > reports[-1].log_marginal_likelihood:
+                fit, reports, more = other, more, reports
+        reports = [*more, *reports]
     if not fit.has_settled(reports[-1]):
-        fit, more = rounds(fit, ROUNDS - FIRST_ROUNDS, FIRST_ROUNDS)
+        fit, more = rounds(fit, ROUNDS - FIRST_ROUNDS, ", again")
         reports = [*reports, *more]
     return fit, [*before, *reports]
 
 
-def rounds(fit: NeighborFit, most: int, before: int = 0, name: str = "", alone: bool = False) -> Rounds:
+def rounds(fit: NeighborFit, most: int, name: str = "", *, alone: bool = False) -> Rounds:
     """Search several times, each time with new neighbors, until a search gains little.
 
     Args:
         fit: The fit at its starting values.
         most: The most searches.
-        before: The number of earlier searches, for the names of stages.
         name: The end of the names of stages.
         alone: Whether to omit the features.
 
@@ -307,28 +302,9 @@ def rounds(fit: NeighborFit, most: int, before: int = 0, name: str = "", alone: 
     """
 
     def search_round(fit: NeighborFit, number: int) -> tuple[NeighborFit, FitReport]:
-        return fit.search(name + f", neighbors {before + number + 1}" * bool(before + number), alone=alone)
+        return fit.search(name + f", neighbors {number + 1}" * bool(number), alone=alone)
 
     return in_rounds(fit, search_round, most, lambda _, after, report: after.has_settled(report))
-
-
-def _from_neighbors_alone(begin: NeighborFit, likelihood: float) -> tuple[NeighborFit | None, list[FitReport]]:
-    """Search with neighbors alone; if that is likelier, search again with weak features from there.
-
-    Args:
-        begin: The fit at its start.
-        likelihood: The log marginal likelihood to exceed, of the search with features.
-
-    Returns:
-        The end of the search with features, or None if there was none, and the reports.
-    """
-    fit, reports = rounds(begin, FIRST_ROUNDS, name=", neighbors alone", alone=True)
-    if not reports[-1].log_marginal_likelihood > likelihood:
-        return None, reports
-    weak = set(fit.feature_scales) & set(fit.free)
-    start = fit.values.replaced({name: torch.full_like(fit.values.raw[name], WEAK_FEATURES) for name in weak})
-    fit, more = rounds(begin.at(start), FIRST_ROUNDS, name=", from neighbors alone")
-    return fit, [*reports, *more]
 
 
 # --- Frequencies learned together with neighbors --------------------------------------------------
@@ -439,30 +415,29 @@ def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candi
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
     if plan.is_over():
         return candidates, reports
-    best = max(candidates, key=lambda candidate: candidate.score).state
-    start = _half_noise_to_neighbors(alone) if best is alone else best
-    joint, more = _learn_jointly(start, plan, held_out)
+    best = max(candidates, key=lambda candidate: candidate.score)
+    joint, more = _learn_jointly(best.state, plan, held_out)
     return [*candidates, *joint], [*reports, *more]
 
 
 def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return candidates from joint searches over frequencies and hyperparameters."""
-    fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
+    fit, omega, steps = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan)), list[Candidate]()
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
     frequencies = {path: drawn.clone() for path, drawn in omega.items()}
-    fit = fit.at(start.hyperparameters.with_extra_tensors(frequencies, hyperpriors))
-    steps, reports, best = list[Candidate](), list[FitReport](), 0
-    for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
-        fit, report = fit.search(f", frequencies too, neighbors {number + 1}")
-        reports.append(report)
-        raw = fit.values.raw
+
+    def has_settled(_: NeighborFit, after: NeighborFit, report: FitReport) -> bool:
+        raw = after.values.raw
         learned = with_learned(start.spec, {path: raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: raw[name] for name in start.hyperparameters.raw})
-        learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
-        steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
+        state = start.replace(spec=learned, hyperparameters=hyperparameters)
+        steps.append(Candidate.of(state, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
-        if number - best >= PATIENCE or report.stages[0].gain < MIN_ROUND_GAIN:
-            break
+        return len(steps) - 1 - best >= PATIENCE or report.stages[0].gain < MIN_ROUND_GAIN
+
+    fit = fit.at(start.hyperparameters.with_extra_tensors(frequencies, hyperpriors))
+    search_round = lambda fit, number: fit.search(f", frequencies too, neighbors {number + 1}")  # noqa: E731
+    _, reports = in_rounds(fit, search_round, -(-plan.steps // ITERATIONS_PER_ROUND), has_settled)
     return steps, reports
 
 
@@ -504,18 +479,3 @@ def _with_neighbors(state: GPState, alone: GPState) -> GPState:
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
     return state.replace(spec=with_basis_of(spec, alone.spec), hyperparameters=values.replaced({**raw, **least}))
-
-
-def _half_noise_to_neighbors(alone: GPState) -> GPState:
-    """Return a state with half of the noise moved to neighbors."""
-    values, half = alone.hyperparameters, math.log(0.5)
-    near, terms = neighbors_of(alone.prior()).names, alone.spec.terms
-    of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]
-    longest = next(values.raw[name] for prefix in of_features if (name := f"{prefix}lengthscale") in values.raw)
-    neighbor_terms = [term for term in terms if term.name in near]
-    share = half - math.log(len(neighbor_terms))
-    changed = {term.outputscale: values.raw["noise"] + share for term in neighbor_terms if term.outputscale is not None}
-    for name in (f"{prefix}lengthscale" for term in neighbor_terms for prefix in term.prefixes):
-        if name in values.raw and values.raw[name].shape == longest.shape:
-            changed[name] = longest + half
-    return alone.replace(hyperparameters=values.shifted(noise=half).replaced(changed))

@@ -37,7 +37,7 @@ from rfgp.fitting.frequencies import (
     learned_frequencies,
     nothing_learned,
 )
-from rfgp.fitting.last_stage import solve_scales_and_condition
+from rfgp.fitting.last_stage import merged, solve_scales_and_condition, with_leave_one_out_scores
 from rfgp.fitting.starts import (
     SCREENED_ROWS,
     free_lengthscales,
@@ -209,10 +209,30 @@ def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
         return solve_scales_and_condition(fixed, [outcome.initial_report], outcome.report.message, outcome)
     if not fit.free:
         return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", outcome)
+    if len(fit.prior.blocks) == len(fit.prior.kernels) and len(sizes(fit)) == 1:
+        return fit_exact(fit)
     fit, reports, words = grow(fit)
     fit, reports = learn_basis(fit, reports, fixed=learned_frequencies(fit))
     words = message_of(reports, words) if outcome is None else f"{words}; {outcome.report.message}"
     return solve_scales_and_condition(fit, reports, words, outcome)
+
+
+def fit_exact(fit: TermFit) -> tuple[GPState, FitReport]:
+    """Fit exact kernels to few rows: start, search, condition.
+
+    Args:
+        fit: The fit at its starting values, with free hyperparameters.
+
+    Returns:
+        The state with its posterior, and the report.
+    """
+    rows = in_search_precision(fit.pool)
+    if sparse_effects(fit):
+        fit, report = search_sparsely(fit, rows, search, None)
+    else:
+        fit, report = search(with_dense_start(fit), rows)
+    report = merged(fit, [report], f"on all {len(rows):,} rows ({report.message})")
+    return with_leave_one_out_scores(fit, report)
 
 
 def _learned(fit: TermFit) -> Outcome:

@@ -43,7 +43,7 @@ from rfgp.fitting.driver import (
     with_renewed_basis,
 )
 from rfgp.fitting.frequencies import learned_frequencies
-from rfgp.fitting.last_stage import FEWEST_CHECKED, with_leave_one_out_scores, with_posterior
+from rfgp.fitting.last_stage import FEWEST_CHECKED, merged, with_leave_one_out_scores, with_posterior
 from rfgp.fitting.maximize import Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_learned_with_neighbors, fit_neighbors
 from rfgp.fitting.starts import (
@@ -63,7 +63,7 @@ from rfgp.models.spec import inference_of
 from rfgp.models.state import at_starting_values, with_basis_of
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Rows, gathered, is_read_in_blocks
-from rfgp.solvers import Inference, chain, onepass
+from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import uses_cg
 from rfgp.solvers.onepass import has_lattices, residual_variance_of
 from rfgp.threads import in_one_thread
@@ -453,19 +453,26 @@ def _is_white(state: GPState) -> bool:
 
 def _fit_observed(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a model with a non-Gaussian likelihood."""
-    rows, few = state.require_rows(purpose="a fit"), _with_few(state)
-    fit = TermFit.of(few, plan)
+    few = _with_few(state)
+    fit, reports, words = TermFit.of(few, plan), list[FitReport](), "every hyperparameter is fixed"
     with torch.no_grad():
-        if inference_of(state.spec, rows) != "variational":
-            fitted, reports, message = _by_laplace(fit)
-            inference = None
-        else:
-            fitted, reports, inference = _by_elbo(fit)
-            message = reports[-1].message if reports else "every hyperparameter is fixed"
-        fitted = state.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
+        if inference_of(state.spec, fit.rows) == "variational":
+            fit, reports = _by_elbo(fit)
+            words = reports[-1].message
+        elif fit.free:
+            fit, reports, words = _by_laplace(fit)
         if few is not state:
-            message, fitted = f"{message}, with fewer frequencies", fitted.replace(spec=state.spec)
-        return _with_posterior_and_report(fit, fitted, reports, message, inference if few is state else None)
+            words, fit = f"{words}, with fewer frequencies", fit.with_spec(state.spec)
+        inference = fit.state.infer(fit.rows)
+        state, report = with_posterior(fit.state, inference, merged(fit, reports, words))
+        if is_read_in_blocks(fit.rows):
+            return state, report
+        predicted = state.leave_one_out(fit.rows, inference)
+        report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
+        if state.spec.options.likelihood.has_fixed_dispersion and len(fit.rows) >= FEWEST_CHECKED:
+            size, zscore = _dispersion_of(predicted, gathered(fit.rows).targets[:, 0], is_white=_is_white(state))
+            report = replace(report, mean_squared_zscore=size, dispersion_zscore=zscore)
+        return state, report
 
 
 def _with_few(state: GPState) -> GPState:
@@ -488,29 +495,27 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
     return replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
 
 
-def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
-    """Return the state at the optimal hyperparameters, the reports, and a message."""
-    if not fit.free:
-        return fit.state, [], "every hyperparameter is fixed"
+def _by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
+    """Return the fit at the optimal hyperparameters, the reports, and a message."""
     if fit.spec.options.likelihood.num_latents > 1:
         fit, report = fit_coarsely(fit, CLASS_ROWS)
-        return fit.state, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+        return fit, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior):
         fit, reports = _search_on_lattices(fit, fit.subset(MAX_ROWS))
         last = reports[-1].stages[-1]
-        return fit.state, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
+        return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     fit, reports, message = grow(fit)
     fit, reports = learn_basis(fit, reports)
-    return fit.state, reports, message_of(reports, message)
+    return fit, reports, message_of(reports, message)
 
 
-def _by_elbo(fit: TermFit) -> tuple[GPState, list[FitReport], Inference]:
-    """Return the state with the highest ELBO, the reports, and the inference."""
+def _by_elbo(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
+    """Return the fit with the highest ELBO, and the reports."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
         fit, report = fit_coarsely(fit, len(rows), CLASS_GAIN if likelihood.num_latents > 1 else None)
-        return fit.state, [report], fit.state.infer(rows)
+        return fit, [report]
     cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
@@ -519,8 +524,7 @@ def _by_elbo(fit: TermFit) -> tuple[GPState, list[FitReport], Inference]:
     is_same = reached.spec.options.likelihood is likelihood
     initial = initial.with_spec(with_basis_of(spec, reached.spec) if is_same else initial.with_new_basis().spec)
     values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
-    fit, reports = learn_basis(initial.at(values), [first, report])
-    return fit.state, reports, fit.state.infer(rows)
+    return learn_basis(initial.at(values), [first, report])
 
 
 def _cheaper(state: GPState) -> GPState:
@@ -540,23 +544,3 @@ def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
     return values.with_values(**of_terms, **of_noise)
-
-
-def _with_posterior_and_report(
-    fit: TermFit, state: GPState, reports: list[FitReport], message: str, inference: Inference | None
-) -> tuple[GPState, FitReport]:
-    """Return the state with its posterior given all rows, and the report."""
-    rows = fit.rows
-    inference = state.infer(rows) if inference is None else inference
-    converged = not reports or reports[-1].converged
-    message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
-    report = FitReport(converged, 0, 0, math.nan, message, reports[-1].at_bounds if reports else ())
-    state, report = with_posterior(state, inference, report.merged_with(reports))
-    if is_read_in_blocks(rows):
-        return state, report
-    predicted = state.leave_one_out(rows, inference)
-    report = replace(report, leave_one_out=float(predicted.log_prob.mean()))
-    if state.spec.options.likelihood.has_fixed_dispersion and len(rows) >= FEWEST_CHECKED:
-        size, zscore = _dispersion_of(predicted, gathered(rows).targets[:, 0], is_white=_is_white(state))
-        report = replace(report, mean_squared_zscore=size, dispersion_zscore=zscore)
-    return state, report
