@@ -24,9 +24,8 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
-from rfgp.fitting.context import Split, TermFit, left_out_log_prob
+from rfgp.fitting.context import Split, TermFit, left_out_log_prob, solve_scales
 from rfgp.fitting.progress import Checkpoint, Reporter
-from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
 from rfgp.models import FitReport, Stage
 from rfgp.models.report import TIME_OVER
@@ -72,26 +71,8 @@ class Outcome(NamedTuple):
     frequencies: dict[str, Tensor] | None  # by dotted name; None if fixed frequencies are as good
     values: ParameterValues  # the other hyperparameters of the selected step
     report: FitReport  # of the steps
-    gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
-    test_log_prob: Tensor  # the log densities (b,) of the test rows
     initial_report: FitReport  # of the search for hyperparameters before learning
     split: Split
-
-    def with_message(self, message: str) -> "Outcome":
-        """Return the outcome with another message.
-
-        Args:
-            message: The message.
-        """
-        return self._replace(report=replace(self.report, message=message))
-
-    def rejected(self, reason: str) -> "Outcome":
-        """Return the outcome with fixed frequencies instead, for a reason.
-
-        Args:
-            reason: The reason, which is appended to the message.
-        """
-        return self._replace(frequencies=None).with_message(f"{self.report.message}; {reason}")
 
 
 def mean_and_standard_error(values: Tensor) -> tuple[float, float]:
@@ -131,7 +112,7 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
     why = TIME_OVER if fit.plan.is_over() else "no steps were allowed"
     words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else why
     report = replace(NO_SEARCH, message=words)
-    return Outcome(None, fit.values, report, 0.0, torch.zeros(0), NO_SEARCH, split)
+    return Outcome(None, fit.values, report, NO_SEARCH, split)
 
 
 def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
@@ -157,16 +138,6 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     return max(starts, key=score)
-
-
-def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
-    """Return the log densities (b,) of the test rows, with fixed frequencies.
-
-    Args:
-        fit: The fit, at the hyperparameters found with fixed frequencies.
-        split: The training, validation and test rows.
-    """
-    return Learning(fit, split, fit.values).best_fixed.log_prob[len(split.validation) :]
 
 
 def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
@@ -196,14 +167,13 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     learned: dict[str, Tensor] | None = {path: chosen.values.raw[path] for path in learning.start}
     values = start.replaced({name: chosen.values.raw[name] for name in start.raw})
     if not gain > error:
-        learned, values, gain, chosen = None, fit.values, 0.0, fixed
+        learned, values = None, fit.values
         message = f"{message}, so the fixed ones were taken"
     elif taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
-    log_prob = chosen.log_prob[half:]
     has_converged = ends[0] - ends[1] < SETTLED
     report = FitReport(has_converged, taken, taken, math.nan, message, trace=trace, stages=(stage,))
-    return Outcome(learned, values, report, gain, log_prob, initial, split)
+    return Outcome(learned, values, report, initial, split)
 
 
 class _Candidate(NamedTuple):

@@ -1,8 +1,9 @@
 """The last stage of a fit: variances on all rows, the posterior, and the report."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +11,9 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from rfgp.columns import ColumnKind
-from rfgp.fitting.context import TermFit, of_observations
+from rfgp.fitting.context import TermFit, calibrate_noise, of_observations, solve_scales
 from rfgp.fitting.frequencies import Outcome
-from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.scales import calibrate_noise, solve_scales
+from rfgp.fitting.maximize import Objective, at_bounds, maximize
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.models import FitReport, GPState
 from rfgp.models.diagnostics import STRUCTURED_ROWS
@@ -34,24 +34,9 @@ FALSE_ALARM = 1e-4
 """The probability that errors of well-specified data are called outliers."""
 
 
-class LeftOutScores(NamedTuple):
-    """The scores of leave-one-out predictions.
-
-    Attributes:
-        calibration: The mean squared z-score.
-        log_prob: The mean log density of an observation, in the user's units.
-        neighbors: The correlation of the errors of nearest rows, or NaN.
-        outliers: The numbers of the rows with more than half of the squared errors, -1 if they are not known.
-    """
-
-    calibration: float
-    log_prob: float
-    neighbors: float
-    outliers: tuple[int, ...]
-
-
-CHECKED_ROWS = 2000
-"""The maximum number of rows whose leave-one-out predictions are reported."""
+CHECKED_ROWS, MAX_CHECKED = 2000, 2**17
+"""The maximum number of rows whose leave-one-out predictions are reported, for weights and for other blocks. Those of
+other blocks take a pass over all rows."""
 
 
 def solve_scales_and_condition(
@@ -70,13 +55,24 @@ def solve_scales_and_condition(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, learned)
-    converged = not reports or (reports[-1] if learned is None else learned.report).converged
-    message = (f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark
-    report = FitReport(converged, 0, 0, math.nan, message, _at_bounds(fit))
+    reports = [*reports, *([outcome.report] if outcome is not None and outcome.report.iterations else [])]
+    report = merged(fit, reports, words)
     if outcome is not None:
-        reports = [*reports, *([outcome.report] if outcome.report.iterations else [])]
         report = replace(report, frequencies="rejected" if learned is None else "learned")
-    return conditioned(fit.state, inference, report.merged_with(reports), _check(fit, inference, learned))
+    return with_posterior(fit.state, inference, report, _check(fit, inference, learned))
+
+
+def merged(fit: TermFit, reports: Sequence[FitReport], words: str) -> FitReport:
+    """Return the report of all searches.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports of the searches. The fit has converged if the last one did.
+        words: The message.
+    """
+    converged = not reports or reports[-1].converged
+    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    return FitReport(converged, 0, 0, math.nan, message, at_bounds(fit.values, fit.free)).merged_with(reports)
 
 
 def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
@@ -91,11 +87,11 @@ def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState,
     """
     with torch.no_grad():
         inference = fit.state.infer(fit.rows)
-        return conditioned(fit.state, inference, report, _check(fit, inference, None))
+        return with_posterior(fit.state, inference, report, _check(fit, inference, None))
 
 
-def conditioned(
-    state: GPState, inference: Inference, report: FitReport, scores: LeftOutScores | None = None
+def with_posterior(
+    state: GPState, inference: Inference, report: FitReport, scores: Mapping[str, Any] | None = None
 ) -> tuple[GPState, FitReport]:
     """Return a state with its posterior, and its report with the likelihood and the scores of all rows.
 
@@ -103,7 +99,7 @@ def conditioned(
         state: The state at the hyperparameters found.
         inference: Its inference from all rows, without gradients.
         report: The report of the searches.
-        scores: The scores of leave-one-out predictions. If None, the report keeps its own.
+        scores: The scores of leave-one-out predictions by field of the report. If None, the report keeps its own.
     """
     count = state.require_rows(purpose="a fit").count
     report = replace(
@@ -111,16 +107,9 @@ def conditioned(
         log_marginal_likelihood=float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(count),
         likelihood_error=inference.likelihood_error,
         effective_dof_fraction=inference.effective_dof_fraction,
+        message=report.message + inference.remark,
+        **(scores or {}),
     )
-    if scores is not None:
-        calibration, log_prob, neighbors = map(if_finite, scores[:3])
-        report = replace(
-            report,
-            mean_squared_zscore=calibration,
-            leave_one_out=log_prob,
-            residual_autocorrelation=neighbors,
-            outliers=scores.outliers,
-        )
     return state.replace(given=inference.posterior()), report
 
 
@@ -143,12 +132,10 @@ def _solved(fit: TermFit, reports: list[FitReport], learned: Outcome | None) -> 
         was_precise = model.needs_float64
         fit = fit.at(solve_scales(fit, model, statistics))
         model = fit.linear(fit.values, fit.rows)
-        if needs_root(statistics, model.scale, model.noise):
+        if needs_root(statistics, model.scale, model.noise) or (model.needs_float64 and not was_precise):
             statistics = accumulate_gram(model)
             fit = fit.at(solve_scales(fit, model, statistics))
             model = fit.linear(fit.values, fit.rows)
-        elif model.needs_float64 and not was_precise:
-            statistics = accumulate_gram(model)
         if learned is not None:
             fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.split.validation))
             model = fit.linear(fit.values, fit.rows)
@@ -163,8 +150,8 @@ def _statistics(fit: TermFit) -> Statistics:
     return accumulate_gram(model, fit.plan.reporter.block)
 
 
-def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftOutScores:
-    """Return the scores of leave-one-out predictions."""
+def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> dict[str, Any] | None:
+    """Return the scores of leave-one-out predictions, or None for too many rows."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.split.test
     numbers: Tensor | None = torch.arange(len(fit.rows))
     if isinstance(inference, LowRankSolver | OnePassSolver):
@@ -179,14 +166,17 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> LeftO
         mean, variance = all_rows.leave_one_out()
         moments, numbers = (mean[: len(rows)], variance[: len(rows)]), None
     else:
+        if len(fit.rows) > MAX_CHECKED:
+            return None
         rows, moments = gathered(fit.rows), inference.leave_one_out()
     scores = left_out(fit.state, moments, rows)
-    found = [-1 if numbers is None else int(numbers[index]) for index in scores.outliers]
-    is_known = learned is None or len(rows) >= STRUCTURED_ROWS  # the limit of a warning is for the rows of the fit
-    return scores._replace(outliers=tuple(found), neighbors=scores.neighbors if is_known else math.nan)
+    scores["outliers"] = tuple(-1 if numbers is None else int(numbers[index]) for index in scores["outliers"])
+    if learned is not None and len(rows) < STRUCTURED_ROWS:  # the limit of a warning is for the rows of the fit
+        scores["residual_autocorrelation"] = None
+    return scores
 
 
-def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> LeftOutScores:
+def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> dict[str, Any]:
     """Return the scores of leave-one-out predictions.
 
     Args:
@@ -195,8 +185,8 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> Lef
         rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
 
     Returns:
-        The mean squared z-score, the mean log density of an observation in the user's units, the correlation of the
-        errors of nearest rows, and the outliers. The correlation is NaN if a column is not numeric.
+        Fields of a report: the mean squared z-score, the mean log density of an observation in the user's units, the
+        correlation of the errors of nearest rows, which is None if a column is not numeric, and the outliers.
     """
     mean, variance = of_observations(moments, rows, state.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
@@ -206,7 +196,12 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> Lef
     has_numeric_columns = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_numeric_columns else math.nan
-    return LeftOutScores(float(errors.square().mean()), float(log_prob) + jacobian, neighbors, outliers_of(errors))
+    return {
+        "mean_squared_zscore": if_finite(float(errors.square().mean())),
+        "leave_one_out": if_finite(float(log_prob) + jacobian),
+        "residual_autocorrelation": if_finite(neighbors),
+        "outliers": outliers_of(errors),
+    }
 
 
 def outliers_of(
@@ -274,16 +269,3 @@ def neighbor_correlation(
     other = torch.from_numpy(np.where(near[:, 1] == np.arange(len(points)), near[:, 0], near[:, 1]))  # of duplicates
     errors = (errors - errors.mean(0)).cpu()
     return float((errors * errors[other]).sum() / errors.square().sum())
-
-
-def _at_bounds(fit: TermFit) -> tuple[str, ...]:
-    names, values = [], fit.values
-    for name in fit.free:
-        low, high = zip(*values.space.bounds(name), strict=True)
-        if low[0] is None:
-            continue
-        raw = values.raw[name].detach().reshape(-1).double().cpu()
-        bounds = (torch.tensor(side, dtype=torch.float64) for side in (low, high))
-        if any(bool(((raw - bound).abs() < 1e-6).any()) for bound in bounds):
-            names.append(name)
-    return tuple(names)

@@ -8,7 +8,7 @@ evaluations, so everything that does not depend on the hyperparameters is prepar
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -390,6 +390,8 @@ MIN_GAIN = 1e-5
 """The smallest gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
+_AT_BOUND = 1e-6
+"""The distance of a raw value from a bound at which it has reached it."""
 _ROUNDING = 1e-6
 """The smallest gain, in nats per observation, of a restart after a failed line search."""
 
@@ -664,19 +666,65 @@ def maximize(
         >>> report.converged, report.log_marginal_likelihood > objective.likelihood(state.hyperparameters)
         (True, True)
     """
-    plan.reporter.begin(stage, objective.rows, plan.max_iterations)
     free = values.space.free((*plan.fixed, *held))
+
+    def search(begun: Searched | None) -> tuple[ParameterValues, FitReport]:
+        descent = _Search(objective, values, plan, stage, free, begun)
+        return descent.run(bounds or {}, tolerance or MIN_GAIN / objective.count)
+
+    likelihood = lambda at: (objective.likelihood(at), 0.0)  # noqa: E731
+    return recorded(values, plan, stage, objective.rows, plan.max_iterations, free, likelihood, search)
+
+
+def recorded(
+    values: ParameterValues,
+    plan: Plan,
+    stage: str,
+    rows: int,
+    most: int,
+    free: Sequence[str],
+    likelihood: Callable[[ParameterValues], tuple[float, float]],
+    search: Callable[[Searched | None], tuple[ParameterValues, FitReport]],
+) -> tuple[ParameterValues, FitReport]:
+    """Return the end of a search, and its report, from the checkpoint if they are known.
+
+    Args:
+        values: The starting values.
+        plan: The options of the fit.
+        stage: The name of the stage in the report.
+        rows: The number of rows.
+        most: The maximum number of iterations.
+        free: The names of the free hyperparameters. If there are none, or if time is over, nothing is searched.
+        likelihood: Returns the log marginal likelihood in the user's units, and its standard error.
+        search: Searches from the starting values, or from a record of its last iteration.
+    """
+    plan.reporter.begin(stage, rows, most)
     if not free:
-        return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
+        value, error = likelihood(values)
+        return values, FitReport(True, 0, 0, value, "every hyperparameter is fixed", likelihood_error=error)
     if plan.is_over():
-        return values, not_searched(stage, objective.rows)
+        return values, not_searched(stage, rows)
     begun = plan.checkpoint.begin(stage, values.raw)
     if begun is not None and begun.has_ended:
         return values.replaced(begun.tensors), begun.report
-    search = _Search(objective, values, plan, stage, free, begun)
-    values, report = search.run(bounds or {}, tolerance or MIN_GAIN / objective.count)
+    values, report = search(begun)
     plan.checkpoint.record(values.raw, report, has_ended=True)
     return values, report
+
+
+def at_bounds(values: ParameterValues, free: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of hyperparameters with an entry at a bound.
+
+    Args:
+        values: The hyperparameters.
+        free: The names of the free ones.
+    """
+    entries = [(name, ends) for name in free for ends in values.space.bounds(name)]
+    pairs = zip(entries, values.vector(free), strict=True)
+    reached = [
+        name for (name, ends), raw in pairs if any(end is not None and abs(raw - end) < _AT_BOUND for end in ends)
+    ]
+    return tuple(dict.fromkeys(reached))
 
 
 def not_searched(stage: str, rows: int) -> FitReport:

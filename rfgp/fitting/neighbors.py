@@ -4,37 +4,60 @@ Distances to neighbors are in lengthscales of that process. Neighbors are fixed 
 it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows. Without the other
 rows, these would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used.
 Features are marginalized, so that only these rows determine the weights. Frequencies are learned in
-`rfgp.fitting.learn_frequencies`.
+`fit_learned_with_neighbors`.
 
 The likelihood has several optima, because features may explain structure that neighbors would explain better. So there
 is also a search with neighbors alone. If it ends at a higher likelihood after as many iterations, a second search with
-weak features starts there. The result with the better leave-one-out score is kept.
+weak features starts there. The likelier result is kept.
 
 If neighbors are the residual of inducing points, neighbors alone estimate the same kernel in a tenth of the time. So
 the search starts with neighbors alone, and points are selected among the rows at the lengthscales found.
+
+Learning frequencies together with a nearest-neighbor process.
+Frequencies that are learned alone explain structure that neighbors would explain better. With neighbors they overfit
+few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their log predictive
+density:
+
+1. Fixed frequencies and neighbors, fitted by their likelihood.
+2. Learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off.
+3. Frequencies, neighbors and hyperparameters, fitted by one likelihood from the better of the two. After every 25
+   iterations the neighbors are found again and the held-out rows are scored. The best of these steps is kept.
+
+Half of the held-out rows, for validation, selects steps and candidates. The first candidate is kept unless the selected
+one is better on the test half by more than a standard error. There are at most n / (10 d) frequencies, because
+neighbors replace many of them.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
+from torch.distributions import Normal
 
+from rfgp.approximations import RandomFeatures
 from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
-from rfgp.fitting.context import TermFit
-from rfgp.fitting.frequencies import MAX_SCALE, learned_frequencies
-from rfgp.fitting.last_stage import conditioned, left_out
+from rfgp.fitting.context import HELD_OUT, TermFit
+from rfgp.fitting.driver import TOLERANCE, in_rounds, learn_basis, with_renewed_basis
+from rfgp.fitting.frequencies import MAX_SCALE, MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
+from rfgp.fitting.last_stage import if_finite, with_leave_one_out_scores
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
-from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
-from rfgp.fitting.subsets import TOLERANCE, learn_basis, with_renewed_basis
+from rfgp.fitting.starts import with_dense_start
+from rfgp.fitting.subsets import fit_basis_functions
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.limits import limits
 from rfgp.local import used
+from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, mean_and_noise
 from rfgp.models.report import TIME_OVER
+from rfgp.models.spec import NOISE_BOUNDS
+from rfgp.models.state import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.parameters import ParameterValues
-from rfgp.rows import gathered
+from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
-from rfgp.solvers.whitened import WhitenedSolver, whitened_inference
+from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.threads import in_one_thread
 
 ROUNDS = 6
@@ -47,11 +70,6 @@ targets."""
 
 MAX_ROWS_SHARED_NEIGHBORS = 2**12
 """The maximum number of rows of a search in which rows share neighbors. Up to twice as many rows are all used."""
-MAX_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
-"""The largest loss of all rows against those of a search, in nats a row and in standard errors for unit deviation; and
-the number of rows of a block per independent row.
-
-Without noise, a few close rows with different targets dominate the likelihood of all rows."""
 MIN_ROUND_GAIN, MIN_GAIN_OF_SUBSET_FIT = 2e-3, 2e-2
 """The smallest gain in nats a row for another search on the same rows, in a full fit and in a subset fit.
 
@@ -60,11 +78,8 @@ ITERATIONS_PER_ROUND = 25
 """The number of iterations before neighbors are found again."""
 FEW_FEATURES = 512
 """The maximum number of features for which matrix products use one thread (1,216 rows: 10 s instead of 16 s)."""
-MAX_CHECKED = 2**17
-"""The maximum number of rows whose leave-one-out scores are reported, and on which subset fits are checked."""
 
-
-SearchEnd = tuple["NeighborFit", list[FitReport]]
+Rounds = tuple["NeighborFit", list[FitReport]]
 """The fit at the end of some searches, and their reports."""
 
 
@@ -119,56 +134,11 @@ class NeighborFit(TermFit):
         scales = {term.outputscale for term in self.spec.terms}
         return tuple(name for name in self.of_features if name in scales)
 
-    def with_more(self, values: ParameterValues) -> "NeighborFit":
-        """Return the fit on twice as many rows.
-
-        Args:
-            values: The values found. A subset fit of neighbors alone starts there. Other fits keep their starting
-                values.
-        """
-        wider = replace(self, most=2 * self.most)
-        keeps_start = self.plan.most_rows is None or self.of_features or self.near.is_residual
-        return wider if keeps_start else wider.at(values)
-
     @property
     def size(self) -> int:
         """The number of rows of a search."""
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
-
-    def needs_more_rows(self, report: FitReport) -> bool:
-        """Return whether all rows are far less likely than those of the search.
-
-        Args:
-            report: The report of the search that found these values.
-        """
-        if self.size == len(self.rows) or not report.stages or self.plan.is_over():
-            return False
-        with torch.no_grad():
-            objective = self._objective(alone=False)
-            searched = float(objective.log_likelihood(self.values).value) / objective.count
-            every = self._log_likelihood_of_all()
-        count = objective.count / (DESIGN_EFFECT if self.near.block_size > 1 else 1)
-        return not every > searched - MAX_LOSS - STANDARD_ERRORS / math.sqrt(count)
-
-    def _log_likelihood_of_all(self) -> float:
-        """Return the mean log likelihood of all rows, or of many in a subset fit."""
-        if self.plan.most_rows is not None and len(self.rows) > MAX_CHECKED:
-            wider = replace(self, most=limits().neighbor_rows)._objective(alone=False)
-            return float(wider.log_likelihood(self.values).value) / wider.count
-        prior = self.spec.prior(self.values).detached()
-        every = whitened_inference(prior, self.pool, *mean_and_noise(self.values))
-        return float(every.log_marginal_likelihood()) / self.rows.count
-
-    def has_gained(self, report: FitReport) -> bool:
-        """Return whether a search gained enough to search again with new neighbors.
-
-        Args:
-            report: The report of the search.
-        """
-        is_subset_fit = self.plan.is_continued or self.plan.most_rows is not None
-        least = MIN_GAIN_OF_SUBSET_FIT if is_subset_fit else MIN_ROUND_GAIN
-        return bool(report.stages) and report.stages[0].gain >= least
 
     def search(self, stage: str = "", *, alone: bool = False, is_last: bool = False) -> tuple["NeighborFit", FitReport]:
         """Search with the neighbors at the present values.
@@ -195,7 +165,19 @@ class NeighborFit(TermFit):
             values, report = maximize(
                 objective, self.values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance
             )
+        if not report.converged and report.iterations and self.has_settled(report) and report.message != TIME_OVER:
+            report = replace(report, converged=True, message="new neighbors gained little")
         return self.at(values), report
+
+    def has_settled(self, report: FitReport) -> bool:
+        """Return whether a search gained too little to search again with new neighbors.
+
+        Args:
+            report: The report of the search.
+        """
+        is_subset_fit = self.plan.is_continued or self.plan.most_rows is not None
+        least = MIN_GAIN_OF_SUBSET_FIT if is_subset_fit else MIN_ROUND_GAIN
+        return not report.stages or report.stages[0].gain < least
 
     def _bounds(self) -> Bounds:
         """Return bounds of the output scales of features without a prior or start.
@@ -209,13 +191,6 @@ class NeighborFit(TermFit):
                 least, _ = begin.space.quantities[name].bounds
                 bounds[name] = float(least.log()), max(math.log(MAX_SCALE), float(begin.raw[name]))
         return bounds
-
-    def left_out_log_prob(self) -> float:
-        """Return the mean log density of a row given all others, conditioned on responses."""
-        with torch.no_grad():
-            solver = WhitenedSolver.of(self.spec.prior(self.values), self.pool, *mean_and_noise(self.values))
-            means, variances = solver.leave_one_out()
-        return float(normal_log_prob(self.pool.targets, means, variances[:, None]).mean())
 
     def _objective(self, alone: bool) -> Objective:
         is_whole = self.size == len(self.pool)
@@ -254,146 +229,253 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state with its posterior, and the report. There is no posterior if the plan limits the rows of a search.
     """
-    fit, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
+    with torch.no_grad(), in_one_thread(True):
+        state = with_dense_start(TermFit.of(state, plan)).state
+    fit, reports = search_all(NeighborFit.of(state, plan))
     fixed = learned_frequencies(TermFit.of(fit.state, plan))
     fit, reports = learn_basis(fit, reports, lambda initial: initial.search(", basis too", is_last=True), fixed)
-    return conditioned_on_all_rows(fit.state, plan, reports)
+    return finished(fit.state, plan, reports)
 
 
-def _with_start(state: GPState, plan: Plan) -> GPState:
-    """Return a state at the most likely of several starts."""
-    fit = TermFit.of(state, plan)
-    if plan.is_continued or not free_lengthscales(fit):
-        return state
-    with torch.no_grad(), in_one_thread(True):
-        fit = with_dense_start(fit)
-        near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
-        terms = [term for term in fit.spec.terms if term.name in near]
-        names = {f"{prefix}lengthscale" for term in terms for prefix in term.prefixes}
-        return fit.at(with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in names])).state
-
-
-def search_all(begin: NeighborFit) -> SearchEnd:
-    """Search on more rows until all rows are about as likely as those of the search.
+def finished(state: GPState, plan: Plan, reports: Sequence[FitReport], words: str = "") -> tuple[GPState, FitReport]:
+    """Compute the posterior given all rows, and the report of all searches.
 
     Args:
-        begin: The fit at its start, with the fewest rows.
+        state: The state at the values found.
+        plan: The options of the fit. If it limits the rows of a search, no posterior is computed.
+        reports: The reports of the searches.
+        words: The message of the report if validation rows decided. If empty, that of the last search.
+    """
+    report = reports[-1].merged_with(reports)
+    if words:
+        report = replace(report, converged=True, message=words)
+    return (state, report) if plan.most_rows is not None else with_leave_one_out_scores(TermFit.of(state, plan), report)
+
+
+def search_all(begin: NeighborFit) -> Rounds:
+    """Search from a start until new neighbors gain little.
+
+    Args:
+        begin: The fit at its start.
 
     Returns:
         The fit at the values found, and all reports.
     """
-    fit, reports = _search(begin)
-    while fit.needs_more_rows(reports[-1]):
-        begin = begin.with_more(fit.values)
-        fit, more = _search(begin)
-        reports = [*reports, *more]
-    return fit, reports
-
-
-def _search(begin: NeighborFit) -> SearchEnd:
-    """Search repeatedly with new neighbors until a search gains little."""
     before, is_residual = list[FitReport](), begin.near.is_residual
     if is_residual:
-        begin, before = rounds(begin, ROUNDS, name=", no points", alone=True)
+        begin, before = rounds(begin, ROUNDS, ", no points", alone=True)
         begin = begin.with_new_basis()
     elif begin.size > 2 * FIRST_ROWS and begin.shares_neighbors:
         few, before = rounds(replace(begin, most=FIRST_ROWS), FIRST_ROUNDS)
         begin = begin.at(few.values)
     fit, reports = rounds(begin, FIRST_ROUNDS)
-    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_continued
     if is_residual:
         least = MIN_ROUND_GAIN * fit.size
         fit, reports = with_renewed_basis(fit, reports, lambda other: other.search(", points selected again"), least)
-    elif is_multistart and fit.of_features:
-        other, more = _from_neighbors_alone(begin, reports[-1].log_marginal_likelihood)
-        if other is not None and _is_better((other, more[-1]), (fit, reports[-1])):
-            fit, reports = other, [*reports, *more]
-        else:
-            reports = [*more, *reports]
-    if fit.has_gained(reports[-1]):
-        fit, more = rounds(fit, ROUNDS - FIRST_ROUNDS, FIRST_ROUNDS)
+    elif fit.of_features and fit.plan.max_iterations > 0 and not fit.plan.is_continued:
+        alone, more = rounds(begin, FIRST_ROUNDS, ", neighbors alone", alone=True)
+        if more[-1].log_marginal_likelihood > reports[-1].log_marginal_likelihood:
+            scales = set(fit.feature_scales) & set(fit.free)
+            weak = {name: torch.full_like(fit.values.raw[name], WEAK_FEATURES) for name in scales}
+            other, last = rounds(begin.at(alone.values.replaced(weak)), FIRST_ROUNDS, ", from neighbors alone")
+            more = [*more, *last]
+            if more[-1].log_marginal_likelihood > reports[-1].log_marginal_likelihood:
+                fit, reports, more = other, more, reports
+        reports = [*more, *reports]
+    if not fit.has_settled(reports[-1]):
+        fit, more = rounds(fit, ROUNDS - FIRST_ROUNDS, ", again")
         reports = [*reports, *more]
     return fit, [*before, *reports]
 
 
-def rounds(fit: NeighborFit, most: int, before: int = 0, name: str = "", alone: bool = False) -> SearchEnd:
+def rounds(fit: NeighborFit, most: int, name: str = "", *, alone: bool = False) -> Rounds:
     """Search several times, each time with new neighbors, until a search gains little.
 
     Args:
         fit: The fit at its starting values.
         most: The most searches.
-        before: The number of earlier searches, for the names of stages.
         name: The end of the names of stages.
         alone: Whether to omit the features.
 
     Returns:
         The fit at the values found, and the reports of these searches.
     """
-    reports = list[FitReport]()
-    for number in range(before, before + most):
-        fit, report = fit.search(name + f", neighbors {number + 1}" * bool(number), alone=alone)
-        reports.append(report)
-        if not fit.has_gained(report):
-            break
-    return fit, reports
+
+    def search_round(fit: NeighborFit, number: int) -> tuple[NeighborFit, FitReport]:
+        return fit.search(name + f", neighbors {number + 1}" * bool(number), alone=alone)
+
+    return in_rounds(fit, search_round, most, lambda _, after, report: after.has_settled(report))
 
 
-def _from_neighbors_alone(begin: NeighborFit, likelihood: float) -> tuple[NeighborFit | None, list[FitReport]]:
-    """Search with neighbors alone; if that is likelier, search again with weak features from there.
+# --- Frequencies learned together with neighbors --------------------------------------------------
+
+FEWEST, A_ROW = 4, 0.1
+"""The minimum number of frequencies, and the most of their entries for each row."""
+PATIENCE = 2
+"""The number of consecutive searches without a better validation score after which learning ends."""
+
+
+class Candidate(NamedTuple):
+    """A state of the training rows, and its predictions of held-out rows."""
+
+    state: GPState
+    name: str
+    errors: Tensor  # (b, k), each over its standard deviation
+    log_prob: Tensor  # (b,)
+
+    @classmethod
+    def of(cls, state: GPState, name: str, held_out: Block) -> "Candidate":
+        """Return the candidate of a state at its rows.
+
+        Args:
+            state: The state with a posterior at its rows.
+            name: The name of the candidate in the message of the report.
+            held_out: The held-out rows, validation rows first.
+        """
+        mean, noise = mean_and_noise(state.hyperparameters.detached())
+        with torch.no_grad():
+            latent = state.latent(held_out.inputs)
+            means = latent.mean() + mean
+            variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
+            log_prob = normal_log_prob(held_out.targets, means, variance).sum(1)
+            return cls(state, name, (held_out.targets - means) / variance.sqrt(), log_prob)
+
+    @property
+    def half(self) -> int:
+        """The number of validation rows. The others are test rows."""
+        return (len(self.log_prob) + 1) // 2
+
+    @property
+    def score(self) -> float:
+        """The mean log density of the validation rows."""
+        score = float(self.log_prob[: self.half].mean())
+        return score if math.isfinite(score) else -math.inf
+
+
+def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit features, their frequencies and neighbors.
 
     Args:
-        begin: The fit at its start.
-        likelihood: The log marginal likelihood to exceed, of the search with features.
-
-    Returns:
-        The end of the search with features, or None if there was none, and the reports.
-    """
-    fit, reports = rounds(begin, FIRST_ROUNDS, name=", neighbors alone", alone=True)
-    if not reports[-1].log_marginal_likelihood > likelihood:
-        return None, reports
-    weak = set(fit.feature_scales) & set(fit.free)
-    start = fit.values.replaced({name: torch.full_like(fit.values.raw[name], WEAK_FEATURES) for name in weak})
-    fit, more = rounds(begin.at(start), FIRST_ROUNDS, name=", from neighbors alone")
-    return fit, [*reports, *more]
-
-
-def _is_better(first: tuple[NeighborFit, FitReport], second: tuple[NeighborFit, FitReport]) -> bool:
-    """Return whether the first of two ends is better.
-
-    The criterion is the leave-one-out score, or the log marginal likelihood for more than 131,072 rows.
-    """
-    if len(first[0].rows) <= MAX_CHECKED:
-        return first[0].left_out_log_prob() > second[0].left_out_log_prob()
-    return first[1].log_marginal_likelihood > second[1].log_marginal_likelihood
-
-
-def conditioned_on_all_rows(
-    state: GPState, plan: Plan, reports: list[FitReport], words: str = ""
-) -> tuple[GPState, FitReport]:
-    """Compute the posterior given all rows, and the report of all searches.
-
-    If the plan limits the rows of a search, no posterior is computed.
-
-    Args:
-        state: The state at the values found.
+        state: The model state with rows, at its starting values.
         plan: The options of the fit.
-        reports: The reports of the searches. The fit has converged if the last search did, or if its new neighbors
-            gained little.
-        words: The message of the report if validation rows decided. If empty, that of the last search.
 
     Returns:
-        The state, and the report.
+        The state with its posterior, and the report.
     """
-    last = reports[-1]
-    if plan.most_rows is not None:
-        return state, last.merged_with(reports)
-    least = MIN_GAIN_OF_SUBSET_FIT if plan.is_continued else MIN_ROUND_GAIN
-    has_settled = last.iterations > 0 and last.stages[0].gain < least and last.message != TIME_OVER
-    converged = last.converged or bool(words) or has_settled
-    message = last.message if last.converged else "new neighbors gained little" if converged else last.message
-    report = replace(last.merged_with(reports), converged=converged, message=words or message)
-    rows = gathered(state.require_rows(purpose="a fit"))
-    with torch.no_grad():
-        inference = state.infer(rows)
-        scores = left_out(state, inference.leave_one_out(), rows) if len(rows) <= MAX_CHECKED else None
-        return conditioned(state, inference, report, scores)
+    fit = NeighborFit.of(state, plan)
+    if len(fit.rows) < MIN_LEARNED or plan.steps == 0:
+        why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
+        fitted, report = fit_neighbors(state, plan)
+        return fitted, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
+    out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
+    parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
+    training, held_out = (fit.pool.take(part) for part in parts)
+    part = state.replace(rows=training, num_observations=len(training))
+    candidates, reports = _candidates(part, plan, held_out)
+    best, gain, error = best_of(candidates)
+    first = candidates[0]
+    message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
+    if best is not first:
+        message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
+    changed = {"rows": state.rows, "num_observations": state.num_observations}
+    fitted, report = finished(best.state.replace(**changed), plan, reports, message)
+    errors = best.errors[best.half :]
+    return fitted, replace(
+        report,
+        frequencies="rejected" if best is first else "learned",
+        mean_squared_zscore=if_finite(float(errors.square().mean())),
+    )
+
+
+def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
+    """Return the candidate with the best validation score, unless test rows reject it.
+
+    They reject it if its gain over the first candidate is at most the standard error.
+
+    Args:
+        candidates: The candidates. The first one, with fixed frequencies, is the fallback.
+
+    Returns:
+        The candidate, the gain in nats a test row, and its standard error.
+    """
+    first, best = candidates[0], max(candidates, key=lambda candidate: candidate.score)
+    gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
+    return (best if gain > error else first), gain, error
+
+
+def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+    """Return the candidates, fixed frequencies first, and the reports of all searches."""
+    fit, reports = search_all(NeighborFit.of(_with_fewer(state), plan))
+    candidates = [Candidate.of(fit.state, "fixed frequencies and neighbors", held_out)]
+    if plan.is_over():
+        return candidates, reports
+    alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
+    alone = _with_neighbors(state, alone)
+    reports.append(report)
+    candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
+    if plan.is_over():
+        return candidates, reports
+    best = max(candidates, key=lambda candidate: candidate.score)
+    joint, more = _learn_jointly(best.state, plan, held_out)
+    return [*candidates, *joint], [*reports, *more]
+
+
+def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+    """Return candidates from joint searches over frequencies and hyperparameters."""
+    fit, omega, steps = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan)), list[Candidate]()
+    hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
+    frequencies = {path: drawn.clone() for path, drawn in omega.items()}
+
+    def has_settled(_: NeighborFit, after: NeighborFit, report: FitReport) -> bool:
+        raw = after.values.raw
+        learned = with_learned(start.spec, {path: raw[path] for path in omega})
+        hyperparameters = start.hyperparameters.replaced({name: raw[name] for name in start.hyperparameters.raw})
+        state = start.replace(spec=learned, hyperparameters=hyperparameters)
+        steps.append(Candidate.of(state, "everything by one likelihood", held_out))
+        best = max(range(len(steps)), key=lambda i: steps[i].score)
+        return len(steps) - 1 - best >= PATIENCE or report.stages[0].gain < MIN_ROUND_GAIN
+
+    fit = fit.at(start.hyperparameters.with_extra_tensors(frequencies, hyperpriors))
+    search_round = lambda fit, number: fit.search(f", frequencies too, neighbors {number + 1}")  # noqa: E731
+    _, reports = in_rounds(fit, search_round, -(-plan.steps // ITERATIONS_PER_ROUND), has_settled)
+    return steps, reports
+
+
+# --- models of some of the terms -------------------------------------------------------------------
+
+
+def _with_fewer(state: GPState) -> GPState:
+    """Return a state with at most n / (10 d) learned frequencies."""
+    spec, values, count = state.spec, state.hyperparameters, state.num_observations
+    changed = dict(spec.approximations)
+    for data in spec.term_data(values, count):
+        name, approximation = data.term.name, changed[data.term.name]
+        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies:
+            columns = sum(len(indices) for factor, indices, _ in data.term.parts() if factor.measure is not None)
+            few = max(FEWEST, int(A_ROW * count / max(columns, 1)))
+            changed[name] = replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
+    if changed == spec.approximations:
+        return state
+    return state.replace(spec=spec.with_approximations(changed, values, count))
+
+
+def _without_neighbors(state: GPState) -> GPState:
+    """Return a state of the terms without neighbors, with a larger least noise."""
+    spec, near = state.spec, neighbors_of(state.prior()).names
+    alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
+    values = values_of_terms(alone, state.hyperparameters)
+    noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
+    noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
+    space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
+    raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
+    return state.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
+
+
+def _with_neighbors(state: GPState, alone: GPState) -> GPState:
+    """Return a state with the features of `alone`, and neighbors of least variance."""
+    values, spec = state.hyperparameters, state.spec
+    near = neighbors_of(state.prior()).names
+    scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
+    least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
+    raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
+    return state.replace(spec=with_basis_of(spec, alone.spec), hyperparameters=values.replaced({**raw, **least}))

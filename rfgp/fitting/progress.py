@@ -193,59 +193,36 @@ class Searched(NamedTuple):
 
 
 class Checkpoint:
-    """A checkpoint without a file. Each search is made from its start.
+    """A checkpoint in a file, or none.
 
     Contract: The same fit begins searches with the same names in the same order each time.
+
+    Args:
+        path: The file. The first record creates it. If None, there is no file, and each search is made from its start.
+        identity: A short text that identifies the fit, such as a `fingerprint`.
+
+    Raises:
+        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
+        FileWriteError: If the folder is missing or cannot be written.
 
     Examples:
         >>> Checkpoint().begin("all rows", {"noise": torch.zeros(())}) is None
         True
     """
 
-    def begin(self, stage: str, tensors: Tensors) -> Searched | None:
-        """Begin a search, and return what an earlier run recorded of it, or None.
-
-        Args:
-            stage: The name of the search.
-            tensors: The hyperparameters (...) at its start, by name.
-        """
-        return None
-
-    def record(self, tensors: Tensors, report: FitReport, *, has_ended: bool) -> None:
-        """Record the present search.
-
-        Args:
-            tensors: The hyperparameters (...) by name.
-            report: The report of its iterations so far.
-            has_ended: Whether the search has ended.
-        """
-
-    def close(self) -> None:
-        """Stop reading and recording. Later searches are made from their starts."""
-
-
-class FileCheckpoint(Checkpoint):
-    """A checkpoint in a file.
-
-    Args:
-        path: The file. The first record creates it.
-        identity: A short text that identifies the fit, such as a `fingerprint`.
-
-    Raises:
-        CheckpointError: If the file is not a checkpoint, is damaged, or is that of another fit.
-        FileWriteError: If the folder is missing or cannot be written.
-    """
-
-    def __init__(self, path: Path, identity: str) -> None:
-        self.path, first = path, _MAGIC + identity.encode() + b"\n"
+    def __init__(self, path: Path | None = None, identity: str = "") -> None:
+        first = _MAGIC + identity.encode() + b"\n"
+        self._parts, self._known = [first], dict[int, Searched]()  # the first lines and records; searches by number
+        self._path, self._stage, self._number = path, "", 0
+        if path is None:
+            return
         if path.is_dir():
             raise CheckpointError(f"The checkpoint must be a file, got the folder {path}. Name a file in it.")
         if path.exists() and not path.is_file():
             raise CheckpointError(f"The checkpoint must be a regular file, got {path}. Choose another name.")
         check_target(path)
-        self._parts = [first]  # the first lines, and a record of each search
-        self._known = {found.number: found for found in self._read(first)} if path.exists() else {}
-        self._stage, self._number, self._is_open = "", 0, True
+        if path.exists():
+            self._known = {found.number: found for found in _read(path, first)}
 
     def begin(self, stage: str, tensors: Tensors) -> Searched | None:
         """Begin a search, and return what an earlier run recorded of it, or None.
@@ -258,7 +235,7 @@ class FileCheckpoint(Checkpoint):
             CheckpointError: If the file has another search here, or other hyperparameters.
         """
         self._stage, self._number = stage, self._number + 1
-        found = self._known.pop(self._number, None) if self._is_open else None
+        found = self._known.pop(self._number, None) if self._path is not None else None
         if found is None:
             return None
         is_alike = found.tensors.keys() == tensors.keys() and all(
@@ -266,7 +243,7 @@ class FileCheckpoint(Checkpoint):
             for name, tensor in found.tensors.items()
         )
         if found.stage != stage or not is_alike:
-            raise CheckpointError(f"The next search in {self.path} must be {stage!r}, got {found.stage!r}. Delete it.")
+            raise CheckpointError(f"The next search in {self._path} must be {stage!r}, got {found.stage!r}. Delete it.")
         if found.has_ended:
             self._parts.append(_in_bytes(found))
         return found
@@ -282,49 +259,50 @@ class FileCheckpoint(Checkpoint):
         Warns:
             CheckpointWarning: If the file cannot be written. The fit continues without a checkpoint.
         """
-        if not self._is_open:
+        if self._path is None:
             return
         last = _in_bytes(Searched(self._number, self._stage, tensors, report, has_ended))
         try:
-            write_atomically(self.path, b"".join([*self._parts, last, *map(_in_bytes, self._known.values())]))
+            write_atomically(self._path, b"".join([*self._parts, last, *map(_in_bytes, self._known.values())]))
         except FileWriteError as error:
+            message = f"{self._path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
             self.close()
-            message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
             warnings.warn(CheckpointWarning(message), stacklevel=2)
         if has_ended:
             self._parts.append(last)
 
     def close(self) -> None:
         """Stop reading and recording. Later searches are made from their starts."""
-        self._is_open = False
+        self._path = None
 
-    def _read(self, first: bytes) -> list[Searched]:
-        """Return the searches in the file, which must have these first lines."""
-        try:
-            content = self.path.read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be opened: {error.strerror}. Choose another name.") from error
-        if not content.startswith(_MAGIC):
-            raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
-        if not content.startswith(first):
-            raise CheckpointError(
-                f"{self.path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, "
-                "or choose another name. (A model without a seed draws a new one each time.)"
-            )
-        searches, place = list[Searched](), len(first)
-        try:
-            while place < len(content):
-                size, checksum = _HEAD.unpack_from(content, place)
-                place += _HEAD.size + size
-                body = content[place - size : place]
-                if len(body) < size or zlib.crc32(body) != checksum:
-                    raise CheckpointError(f"{self.path} is damaged. Delete it to start again.")
-                searches.append(_of_bytes(body))
-        except CheckpointError:
-            raise
-        except Exception as error:  # a foreign record may raise anything here
-            raise CheckpointError(f"{self.path} has a record that no fit has written. Delete it.") from error
-        return searches
+
+def _read(path: Path, first: bytes) -> list[Searched]:
+    """Return the searches in a file, which must have these first lines."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be opened: {error.strerror}. Choose another name.") from error
+    if not content.startswith(_MAGIC):
+        raise CheckpointError(f"{path} is not a checkpoint of a fit. Choose another name.")
+    if not content.startswith(first):
+        raise CheckpointError(
+            f"{path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, "
+            "or choose another name. (A model without a seed draws a new one each time.)"
+        )
+    searches, place = list[Searched](), len(first)
+    try:
+        while place < len(content):
+            size, checksum = _HEAD.unpack_from(content, place)
+            place += _HEAD.size + size
+            body = content[place - size : place]
+            if len(body) < size or zlib.crc32(body) != checksum:
+                raise CheckpointError(f"{path} is damaged. Delete it to start again.")
+            searches.append(_of_bytes(body))
+    except CheckpointError:
+        raise
+    except Exception as error:  # a foreign record may raise anything here
+        raise CheckpointError(f"{path} has a record that no fit has written. Delete it.") from error
+    return searches
 
 
 def _in_bytes(search: Searched) -> bytes:
@@ -381,7 +359,7 @@ def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Che
         ...     again.begin("all rows", {"noise": torch.zeros(())}).report == report
         True
     """
-    return Checkpoint() if path is None else FileCheckpoint(Path(path), identity())
+    return Checkpoint() if path is None else Checkpoint(Path(path), identity())
 
 
 def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:

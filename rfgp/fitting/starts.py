@@ -1,8 +1,16 @@
-"""Starting values of a fit. The likelihood of a kernel has several maxima."""
+"""Starting values of a fit. The likelihood of a kernel has several maxima.
+
+Under sparse priors a search selects columns one after the other.
+If every column has an effect at the start, a search may explain a few rows by many columns. So all columns start
+without an effect. Each step ranks the columns by polynomial fits to the leave-one-out errors. It tries the first few at
+the effects of the prior, and searches briefly over all hyperparameters from the best. The ranking misses interactions
+of columns without main effects.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,17 +19,19 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, in_search_precision
-from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
-from rfgp.fitting.scales import (
+from rfgp.fitting.context import (
+    SearchEnd,
+    TermFit,
     can_profile,
-    noise_only_log_likelihood,
+    in_search_precision,
     noise_profile_likelihood,
     scale_profile_likelihood,
 )
+from rfgp.fitting.maximize import LogLikelihood, Objective, marginal_likelihood
 from rfgp.models.inputs import repetitions
 from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
+from rfgp.priors import SparsePrior
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 
@@ -29,25 +39,23 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """The multipliers of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
 """The maximum number of rows on which the lengthscales of one term after the other are compared."""
-MATRIX_ROWS, ADVANTAGE_FACTOR, MIN_ADVANTAGE = 100, 2.0, 3.0
-"""The maximum number of rows on which starts of dense algebra are compared, and the factor and the nats by which the
-gain of another start over noise alone must exceed that of the usual start.
-
-Without the factor the sum of two kernels on concrete ended lower by up to 118 nats."""
+MATRIX_ROWS, CLEAR_ADVANTAGE = 100, 10.0
+"""The maximum number of rows on which starts of dense algebra are compared, and the nats by which another start must be
+more likely than the usual one. On 18 tables at 50 to 600 rows the usual start is enough. It misses fast functions."""
+MIN_ADVANTAGE = 3.0
+"""The nats by which another lengthscale or period of a term must be more likely than the present one."""
 MULTIPLIERS = (0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
 A search from a long lengthscale can end with noise alone."""
 NUM_PEAKS, MAX_CYCLES = 3, 10_000
 """The number of periods that are compared, and the maximum number of frequencies of the periodogram."""
-NEIGHBOR_ADVANTAGE = 10.0
-"""The nats by which a shorter lengthscale of neighbors must be more likely than the present one."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The multipliers of the parameters of a field on nodes, roads or a mesh that are compared."""
 OTHER_MULTIPLIERS = (*FIELD_MULTIPLIERS, 16.0, 32.0)
-"""The multipliers that are compared with the end of a search from parameters that the user gave."""
+"""The multipliers under a likelihood that is not Gaussian."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 ROUNDED = 6
@@ -138,7 +146,6 @@ def changed_one_by_one(
     fit: TermFit,
     rows: Block,
     changes: Mapping[str, Sequence[float]],
-    advantage: float,
     likelihood_of: LikelihoodOf = scale_profile_likelihood,
 ) -> ParameterValues:
     """Return values with the likeliest of a few changes of one hyperparameter after the other.
@@ -149,7 +156,6 @@ def changed_one_by_one(
         fit: The fit at its starting values.
         rows: The rows.
         changes: The multipliers of each hyperparameter by dotted name.
-        advantage: The nats by which a changed value must be more likely than the present one.
         likelihood_of: Returns the likelihood of the rows.
     """
     values = fit.values
@@ -162,7 +168,7 @@ def changed_one_by_one(
         if len(totals) < len(ends):
             break
         best = max(totals)
-        values = ends[totals.index(best) if best > totals[0] + advantage else 0]
+        values = ends[totals.index(best) if best > totals[0] + MIN_ADVANTAGE else 0]
     return values
 
 
@@ -173,73 +179,54 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
     """Return multipliers of the free lengthscales, the likeliest on some rows first.
 
     Among equals, the longer lengthscale is first: those shorter than all distances are equal up to rounding. The only
-    multiplier is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search. It is also 1 if
-    inducing points with a residual explain no more than noise does.
+    multiplier is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search.
 
     Args:
         fit: The fit at its starting values.
         rows: The rows.
     """
-    totals = _of_multipliers(fit, rows, scale_profile_likelihood)
-    if not totals or (fit.prior.dense.has_residual and max(totals.values()) <= _min_likelihood(fit, rows)):
-        return [1.0]
-    return sorted(totals, key=lambda multiplier: (round(totals[multiplier], ROUNDED), multiplier), reverse=True)
+    totals = _of_multipliers(fit, rows, scale_profile_likelihood) or {1.0: 0.0}
+    return sorted(totals, key=lambda multiplier: (totals[multiplier], multiplier), reverse=True)
 
 
 def _of_multipliers(fit: TermFit, rows: Block, likelihood_of: LikelihoodOf) -> dict[float, float]:
-    """Return the log posterior with free lengthscales multiplied by each of `STARTS`, or an empty dict."""
+    """Return the rounded log posterior with free lengthscales multiplied by each of `STARTS`, or an empty dict."""
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     starts = [scaled(fit.values, names, multiplier) for multiplier in STARTS if names]
     totals = log_posteriors(fit, starts, likelihood_of(fit, rows), rows=rows)
-    return dict(zip(STARTS, totals, strict=True)) if totals else {}
-
-
-def _min_likelihood(fit: TermFit, rows: Block) -> float:
-    """Return the log posterior of a start that explains more than noise alone."""
-    return noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE
+    return {start: round(total, ROUNDED) for start, total in zip(STARTS, totals, strict=False)}
 
 
 def with_dense_start(fit: TermFit) -> TermFit:
     """Return the fit at the start of a search with dense algebra.
 
-    The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
-    at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
-    a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
-    nothing, the best ones are used.
+    The lengthscales are the usual ones, unless others are far more likely. Each is compared at its best noise and
+    variance, because at very short lengthscales a kernel explains noise as well as noise does.
 
     Args:
         fit: The fit at its starting values.
     """
     some = fit.subset(MATRIX_ROWS)
     totals = _of_multipliers(fit, some, noise_profile_likelihood) if can_profile(fit, some) else {}
-    if not totals:
+    best = max(totals, key=lambda multiplier: (totals[multiplier], multiplier), default=1.0)
+    if not totals or totals[best] <= totals[1.0] + CLEAR_ADVANTAGE:
         return fit
-    least = _min_likelihood(fit, some)
-    best = max(STARTS, key=lambda multiplier: (round(totals[multiplier], ROUNDED), multiplier))
-    gain = max(totals[1.0] - least + MIN_ADVANTAGE, 0.0)
-    is_clear = totals[best] > least + ADVANTAGE_FACTOR * gain
-    initial = fit.at(start_from_multiplier(fit, best if is_clear else 1.0, noise_profile_likelihood))
-    value, reached, _ = noise_profile_likelihood(fit, some)(initial.values)
-    usual = log_posteriors(initial, [initial.values], rows=some)
-    is_lost = bool(usual) and usual[0] <= least < float(value + reached.log_hyperprior())
-    return initial.at(reached) if is_lost else initial
+    start = fit.at(scaled(fit.values, free_lengthscales(fit), best))
+    return start.at(noise_profile_likelihood(start, some)(start.values).reached)
 
 
-def start_from_multiplier(
-    fit: TermFit, multiplier: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
-) -> ParameterValues:
+def start_from_multiplier(fit: TermFit, multiplier: float) -> ParameterValues:
     """Return values with scaled free lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
         multiplier: The multiplier of all free lengthscales.
-        likelihood_of: The likelihood.
     """
-    values = scaled(fit.values, free_lengthscales(fit), multiplier) if multiplier != 1 else fit.values
-    return screened(fit.at(values), likelihood_of) if len(fit.spec.terms) > 1 else values
+    values = scaled(fit.values, free_lengthscales(fit), multiplier)
+    return screened(fit.at(values)) if len(fit.spec.terms) > 1 else values
 
 
-def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihood) -> ParameterValues:
+def screened(fit: TermFit) -> ParameterValues:
     """Return values with the best of a few lengthscales, one term after the other.
 
     Those of a field on roads or a mesh start short, so that longer ones are compared as well. Terms on the same columns
@@ -247,29 +234,17 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
 
     Args:
         fit: The fit at its starting values.
-        likelihood_of: Returns the likelihood of some rows that is compared.
     """
     if fit.plan.is_continued:
         return fit.values
-    rows = in_search_precision(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
-    parts = (part for term in fit.spec.terms for part in term.parts())
-    in_fields = [f"{prefix}lengthscale" for factor, _, prefix in parts if factor.domain is not None]
-    changes = {name: FIELD_MULTIPLIERS if name in in_fields else MULTIPLIERS for name in _screened_names(fit)}
-    return changed_one_by_one(fit, rows, changes, MIN_ADVANTAGE, likelihood_of)
-
-
-def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterValues:
-    """Return values with shorter lengthscales if those are far more likely.
-
-    The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
-
-    Args:
-        fit: The fit.
-        names: The dotted names of the lengthscales.
-    """
-    rows = in_search_precision(fit.subset(SCREENED_ROWS))
-    changes = dict.fromkeys(names if can_profile(fit, rows) else (), MULTIPLIERS)
-    return changed_one_by_one(fit, rows, changes, NEIGHBOR_ADVANTAGE, noise_profile_likelihood)
+    rows, terms, earlier = in_search_precision(fit.subset(SCREENED_ROWS)), fit.spec.terms, repetitions(fit.spec.terms)
+    repeated = [term.column_indices for term in terms if earlier[term.name]]
+    changes, free = dict[str, Sequence[float]](), free_lengthscales(fit)
+    for term in terms:
+        for factor, _, prefix in term.parts() if term.column_indices not in repeated else ():
+            if f"{prefix}lengthscale" in free:
+                changes[f"{prefix}lengthscale"] = MULTIPLIERS if factor.domain is None else FIELD_MULTIPLIERS
+    return changed_one_by_one(fit, rows, changes)
 
 
 def with_likelier_periods(fit: TermFit) -> ParameterValues:
@@ -287,9 +262,7 @@ def with_likelier_periods(fit: TermFit) -> ParameterValues:
             low, high = (float(bound) for bound in values.space.quantities[name].bounds)
             peaks = _peaks(rows.inputs[:, indices[0]], rows.targets[:, 0], low, high)
             changes[name] = [peak / float(values.standardized(name)) for peak in peaks]
-    return changed_one_by_one(
-        fit, rows, changes, MIN_ADVANTAGE, lambda trial, some: marginal_likelihood(trial.state, some)
-    )
+    return changed_one_by_one(fit, rows, changes, lambda trial, some: marginal_likelihood(trial.state, some))
 
 
 def _peaks(
@@ -312,14 +285,6 @@ def _peaks(
     return [float(extent / cycles[i]) for i in best]
 
 
-def _screened_names(fit: TermFit) -> list[str]:
-    """Return the free lengthscales, except those of several terms on the same columns."""
-    terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
-    repeated = [term.column_indices for term in terms if earlier[term.name]]
-    kept = [f"{prefix}lengthscale" for term in terms if term.column_indices in repeated for prefix in term.prefixes]
-    return [name for name in free_lengthscales(fit) if name not in kept]
-
-
 # --- fields ----------------------------------------------------------------------------------------
 
 
@@ -333,19 +298,11 @@ def is_one_field(spec: ModelSpec) -> bool:
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
 
 
-def first_rows(rows: Block, order: Tensor, count: int) -> Block:
-    """Return the first rows of a random order (n,), in their own order, or all.
-
-    Args:
-        rows: The rows.
-        order: A random order of the rows, (n,).
-        count: The maximum number of rows to return.
-    """
-    return rows if len(rows) <= count else rows.take(order[:count].sort().values)
-
-
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     """Return the likeliest start of a field for each multiplier of its parameters.
+
+    Under another likelihood than the Gaussian one, given starting values are multiplied as well: a search for classes
+    from a short lengthscale can end where the latent functions are constant.
 
     Args:
         fit: The fit.
@@ -353,49 +310,172 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     Returns:
         At least one start, the best first.
     """
-    names = free_lengthscales(fit)
-    if not names:
-        return [fit.values]
-    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS)] or [fit.values]
-
-
-def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
-    """Return starts that are likelier than the end of a search, the best first.
-
-    A search for classes from a short lengthscale can end where the latent functions are constant. There are no such
-    starts under a Gaussian likelihood, in a continued fit, or if the user gave no starting value.
-
-    Args:
-        fit: The fit at its start.
-        searched_values: The hyperparameters at the end of the search.
-    """
-    names = [name for name in all_lengthscales(fit) if name in fit.free]
-    is_given = names != free_lengthscales(fit)
-    if fit.spec.is_gaussian or fit.plan.is_continued or not is_given:
-        return []
-    reached = log_posteriors(fit, [searched_values], rows=first_rows(fit.pool, fit.order, COMPARED_ROWS))
-    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS)
-    return [values for total, values in ranked if total > reached[0]]
-
-
-def _ranked_starts(fit: TermFit, names: list[str], multipliers: Sequence[float]) -> list[tuple[float, ParameterValues]]:
-    """Return the likeliest start for each multiplier, with its log posterior, the best first.
-
-    Args:
-        fit: The fit.
-        names: The dotted names of the parameters.
-        multipliers: The multipliers.
-    """
-    rows, noises = first_rows(fit.pool, fit.order, COMPARED_ROWS), tuple[float, ...]()
+    names, noises = free_lengthscales(fit), tuple[float, ...]()
+    multipliers: Sequence[float] = FIELD_MULTIPLIERS
+    if not fit.spec.is_gaussian and not fit.plan.is_continued:
+        names, multipliers = [name for name in all_lengthscales(fit) if name in fit.free], OTHER_MULTIPLIERS
+    rows, ranked = fit.subset(COMPARED_ROWS), list[tuple[float, ParameterValues]]()
     if "noise" in fit.free and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(fit.prior, rows) else NOISES
-    ranked = list[tuple[float, ParameterValues]]()
-    for multiplier in multipliers:
+    for multiplier in multipliers if names else ():
         initial = scaled(fit.values, names, multiplier)
         starts = [initial.replaced({"noise": torch.tensor(noise).double().log()}) for noise in noises] or [initial]
         starts = [fit.spec.normalized(start, rows) for start in starts]
         totals = log_posteriors(fit, starts, rows=rows)
         if not totals:
-            return []
+            return [fit.values]
         ranked.append(max(zip(totals, starts, strict=True), key=lambda pair: pair[0]))
-    return sorted((pair for pair in ranked if math.isfinite(pair[0])), key=lambda pair: pair[0], reverse=True)
+    likely = sorted((pair for pair in ranked if math.isfinite(pair[0])), key=lambda pair: pair[0], reverse=True)
+    return [values for _, values in likely] or [fit.values]
+
+
+# --- Forward selection of columns under sparse priors ---------------------------------------------
+
+MAX_COLUMNS, TRIED_COLUMNS, MAX_MISSES = 12, 3, 2
+"""The most added columns, the columns that a step tries, and the number of steps without a gain that end the search."""
+STEP_ITERATIONS = 20
+"""The maximum number of iterations of a search in a step."""
+ABSENT = 0.01
+"""The effect of an absent column, in scales of its prior."""
+_DEGREE = 3
+"""The degree of the polynomials that rank columns."""
+_MIN_GAIN = 0.1
+"""The smallest gain in nats of the log posterior by which a step counts."""
+
+Search = Callable[..., SearchEnd]
+"""The search on some rows, `rfgp.fitting.driver.search`."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effects of columns through one hyperparameter with a sparse prior.
+
+    Attributes:
+        name: The dotted name of the hyperparameter.
+        columns: The index of the column of each entry.
+        prior: The prior.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    prior: SparsePrior
+
+    def absent(self, values: ParameterValues) -> ParameterValues:
+        """Return values at which no column has an effect.
+
+        Args:
+            values: The hyperparameters.
+        """
+        value = self.prior.value(ABSENT * self.prior.tau(len(self.columns)))
+        return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
+
+    def with_effect(self, values: ParameterValues, column: int, effect: float) -> ParameterValues:
+        """Return values at which a column has at least a given effect.
+
+        Args:
+            values: The hyperparameters.
+            column: The index of the column.
+            effect: The least effect, on the scale of the prior.
+        """
+        raw, number = values.raw[self.name].clone(), self.columns.index(column)
+        value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
+        raw[number] = torch.where(self.prior.effect(raw[number].exp()) < effect, value, raw[number])
+        return values.replaced({self.name: raw})
+
+
+def sparse_effects(fit: TermFit) -> list[Effects]:
+    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood.
+
+    Args:
+        fit: The fit. It has none if it continues an earlier search.
+    """
+    if not fit.spec.is_gaussian or fit.plan.is_continued:
+        return []
+    priors, free, effects = fit.values.space.hyperpriors, fit.free, list[Effects]()
+    for term in fit.spec.terms:
+        for _, columns, prefix in term.parts():
+            for name in (f"{prefix}lengthscale", f"{prefix}variance"):
+                prior = priors.get(name)
+                if isinstance(prior, SparsePrior) and name in free and fit.values.raw[name].shape == (len(columns),):
+                    effects.append(Effects(name, tuple(columns), prior))
+    return effects
+
+
+def search_sparsely(fit: TermFit, rows: Block, search: Search, tolerance: float | None) -> SearchEnd:
+    """Add columns one after the other, and search again from the best fit.
+
+    Args:
+        fit: The fit at its start.
+        rows: The rows of the search.
+        search: The search on some rows.
+        tolerance: The smallest gain of an iteration of the last search, in nats a row. If None, the default.
+
+    Returns:
+        The fit at the values found, and the report of the last search.
+    """
+    effects, present, misses = sparse_effects(fit), list[int](), 0
+    values, objective = fit.values, Objective.of(fit.state, rows)
+    for term_effects in effects:
+        values = term_effects.absent(values)
+    best, score = fit.at(values), -math.inf
+    errors = rows.targets.double() - rows.targets.double().mean(0)
+    while misses < MAX_MISSES and len(present) < MAX_COLUMNS and not fit.plan.is_over():
+        ranked = [column for column in ranked_columns(rows.inputs, errors, effects) if column not in present]
+        if not ranked:
+            break
+        base = best.at(_with_noise(best, errors)) if not present else best
+        starts = _effect_starts(base, effects, ranked[:TRIED_COLUMNS])
+        column, start = max(starts, key=lambda pair: objective.log_posterior(pair[1].values))
+        end, _ = search(start, rows, most=STEP_ITERATIONS, note=", new column")
+        present.append(column)
+        reached = objective.log_posterior(end.values)
+        if reached > score + _MIN_GAIN:
+            best, score, misses = end, reached, 0
+            with torch.no_grad():
+                errors = rows.targets - best.state.infer(rows).leave_one_out()[0]
+        else:
+            misses += 1
+    return search(best, rows, tolerance=tolerance)
+
+
+def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -> list[int]:
+    """Return columns ranked by the BIC of the best polynomial of each.
+
+    Polynomials are up to cubic. With two rows or fewer, columns are unranked.
+
+    Args:
+        inputs: The rows, (n, D).
+        errors: The errors that the polynomials explain, (n, k).
+        effects: The hyperparameters whose columns are ranked.
+    """
+    columns = sorted({column for term_effects in effects for column in term_effects.columns})
+    x, n = inputs[:, columns].detach().double(), len(errors)
+    degree = min(_DEGREE, n - 2)
+    if degree < 1:
+        return columns
+    x = (x - x.mean(0)) / x.std(0).clamp_min(1e-300)
+    powers = torch.stack([x**power for power in range(degree + 1)], dim=2).movedim(1, 0)  # (D, n, degree + 1)
+    basis, _ = torch.linalg.qr(powers)
+    shares = (basis.mT @ errors.double()).square().sum(2)[:, 1:].cumsum(1) / errors.square().sum()
+    penalties = 0.5 * math.log(n) * torch.arange(1, degree + 1)
+    gains = (-0.5 * n * torch.log1p(-shares.clamp(max=1 - 1e-12)) - penalties).amax(1)
+    return [columns[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
+
+
+def _effect_starts(fit: TermFit, effects: Sequence[Effects], columns: Sequence[int]) -> list[tuple[int, TermFit]]:
+    """Return the fit with each of some columns at each effect of each prior."""
+    return [
+        (column, fit.at(term_effects.with_effect(fit.values, column, effect)))
+        for column in columns
+        for term_effects in effects
+        if column in term_effects.columns
+        for effect in term_effects.prior.effects
+    ]
+
+
+def _with_noise(fit: TermFit, errors: Tensor) -> ParameterValues:
+    """Return values whose noise is the variance of errors (n, k), unless it is fixed."""
+    if "noise" not in fit.free:
+        return fit.values
+    noise = errors.square().mean().log()
+    return fit.values.replaced({"noise": noise}).clamped(["noise"])[0]

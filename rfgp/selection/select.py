@@ -8,8 +8,8 @@ import torch
 
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
-from rfgp.fitting.last_stage import conditioned
-from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, conditioned_on_all_rows
+from rfgp.fitting.last_stage import with_posterior
+from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, finished
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
@@ -233,10 +233,10 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
         initial = initial.replace(spec=fitted.spec.extended_to_range(fitted.hyperparameters, rows))
     message = f"{report.message}; fitted to {counted(last.num_search_rows, 'row')} and conditioned on {len(rows):,}"
     if last.candidate.neighbors is not None:
-        initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
+        initial, report = finished(initial, validation.plan, [report])
         return initial, replace(report, message=message)
     with torch.no_grad():
-        return conditioned(initial, initial.infer(rows), replace(report, message=message))
+        return with_posterior(initial, initial.infer(rows), replace(report, message=message))
 
 
 # --- report ----------------------------------------------------------------------------------------
