@@ -26,7 +26,7 @@ from rfgp.grams import Gram
 from rfgp.messages import check_count
 from rfgp.models import FitReport, GPState, Stage, mean_and_noise
 from rfgp.models.inputs import mean_variance, parameters_of_nodes
-from rfgp.models.report import TIME_OVER
+from rfgp.models.report import INTERRUPTED, TIME_OVER
 from rfgp.models.spec import NORMALIZED_ROWS, ModelSpec
 from rfgp.parameters import ParameterSpace, ParameterValues
 from rfgp.rows import Block, Rows, gathered, rows_in_memory
@@ -439,7 +439,17 @@ class Deadline:
     def __init__(self, seconds: float | None = None, start: float | None = None) -> None:
         self._seconds = math.inf if seconds is None else seconds
         self._start = clock() if start is None else start
+        self._interrupts = list[str]()  # shared with all parts
         self.was_reached = False
+
+    def interrupt(self) -> None:
+        """End the time now, also that of all parts."""
+        self._interrupts.append(INTERRUPTED)
+
+    @property
+    def reason(self) -> str:
+        """Why time is over."""
+        return next(iter(self._interrupts), TIME_OVER)
 
     def part(self, fraction: float = 1.0) -> "Deadline":
         """Return a deadline at a fraction of the time, which no search has reached.
@@ -447,7 +457,9 @@ class Deadline:
         Args:
             fraction: The fraction, from 0 to 1. By default, all of the time.
         """
-        return Deadline(fraction * self._seconds, self._start)
+        part = Deadline(fraction * self._seconds, self._start)
+        part._interrupts = self._interrupts
+        return part
 
     @property
     def seconds_passed(self) -> float:
@@ -457,7 +469,7 @@ class Deadline:
     @property
     def seconds_left(self) -> float:
         """The seconds until this time."""
-        return self._seconds - self.seconds_passed
+        return -math.inf if self._interrupts else self._seconds - self.seconds_passed
 
     def has_passed(self) -> bool:
         """Return whether this time has passed."""
@@ -740,13 +752,14 @@ def not_searched(stage: str, rows: int) -> FitReport:
     return FitReport(False, 0, 0, math.nan, TIME_OVER, trace=(math.nan,), stages=(done,))
 
 
-def ended_early(report: FitReport) -> FitReport:
+def ended_early(report: FitReport, reason: str) -> FitReport:
     """Return the report of a fit that ended because time was over.
 
     Args:
         report: The report, which may not say so.
+        reason: Why it was over, as `Deadline.reason` says.
     """
-    message = report.message if TIME_OVER in report.message else f"{TIME_OVER}; {report.message}"
+    message = report.message if reason in report.message else f"{reason}; {report.message}"
     message = message.replace("; converged: ", "; ")
     return replace(report, converged=False, message=message)
 

@@ -107,7 +107,7 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if math.isnan(report.log_marginal_likelihood) and plan.most_rows is None:
         with torch.no_grad():
             report = replace(report, log_marginal_likelihood=float(fitted.log_marginal_likelihood()))
-    return fitted, ended_early(report)
+    return fitted, ended_early(report, plan.deadline.reason)
 
 
 def _fit(fit: TermFit) -> tuple[GPState, FitReport]:

@@ -30,7 +30,7 @@ from rfgp.kernels.role import label_of
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted, listed, short_repr
 from rfgp.models.inputs import sampled
-from rfgp.models.report import TIME_OVER, FitReport
+from rfgp.models.report import INTERRUPTED, TIME_OVER, FitReport
 from rfgp.models.spec import ModelSpec
 from rfgp.models.state import GPState, with_rows
 from rfgp.parameters import ParameterValues
@@ -108,6 +108,8 @@ def _warnings_of_search(state: GPState, report: FitReport, fixed: tuple[str, ...
         )
         if TIME_OVER in report.message:
             remedy = f"Raise {arguments('time_limit')}."
+        elif INTERRUPTED in report.message:
+            remedy = "Fit again to continue."
         yield errors.ConvergenceWarning(
             f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
             f"{report.message}. {remedy}"

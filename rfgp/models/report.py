@@ -269,6 +269,8 @@ class SelectionReport:
 
 TIME_OVER = "the time limit passed"
 """The message of a search that a time limit ended."""
+INTERRUPTED = "an interrupt ended the fit"
+"""The message of a fit that kept what was complete when the user interrupted it."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     weight = gathered(state.require_rows(purpose="a fit")).counts()
     for name, kernel in spec.options.alternatives.items():
         if fits and plan.is_over():
-            failed[name] = SolverError(f"not fitted: {TIME_OVER}")
+            failed[name] = SolverError(f"not fitted: {plan.deadline.reason}")
             continue
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
@@ -62,6 +62,12 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
                 log_prob = _left_out(fitted).to(weight)
             except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
                 failed[name] = error
+                continue
+            except KeyboardInterrupt:
+                if not fits:
+                    raise
+                plan.deadline.interrupt()
+                failed[name] = SolverError(f"not fitted: {plan.deadline.reason}")
                 continue
         if torch.isfinite(log_prob).all():
             fits[name] = fitted, report
@@ -124,7 +130,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
-    fits = [_fit_to_all_rows(halving, candidate_state, plan.deadline) for candidate_state in chosen]
+    fits = [_kept_fit_to_all_rows(halving, candidate_state, plan.deadline) for candidate_state in chosen]
     (fitted, report), others = fits[0], fits[1:]
     if others:
         members = [
@@ -138,7 +144,9 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         fitted, report = with_noise(fitted, report, plan, chosen, halving.validation)
         fit_seconds = time.monotonic() - end_of_scoring
     assert report.selection is not None
-    return fitted, replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
+    report = replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
+    is_interrupted = plan.deadline.reason != TIME_OVER
+    return fitted, ended_early(report, plan.deadline.reason) if is_interrupted else report
 
 
 def run_selection(state: GPState, plan: Plan) -> SelectionReport:
@@ -186,6 +194,19 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
     return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
+def _kept_fit_to_all_rows(
+    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
+) -> tuple[GPState, FitReport]:
+    """Fit a candidate to all rows, or keep its last fit if the user interrupts this one."""
+    try:
+        return _fit_to_all_rows(halving, candidate_state, deadline)
+    except KeyboardInterrupt:
+        if candidate_state.fitted is None:
+            raise
+        deadline.interrupt()
+        return _conditioned_early(halving.validation, candidate_state.fitted)
+
+
 def _fit_to_all_rows(
     halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
 ) -> tuple[GPState, FitReport]:
@@ -216,9 +237,9 @@ def _fit_to_all_rows(
 
 
 def _conditioned_early(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
-    """Condition a fitted candidate on all rows because time is over."""
+    """Condition a fitted candidate on all rows, because time is over."""
     fitted, report = _condition_on_all_rows(validation, last)
-    return fitted, ended_early(report)
+    return fitted, ended_early(report, validation.plan.deadline.reason)
 
 
 def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
@@ -321,7 +342,8 @@ def _time_note(halving: SuccessiveHalving, seconds: float) -> str:
     """Return sentences on the searches that a time limit ended, and on a limit that was exceeded."""
     limit, note = halving.limits.time_limit, ""
     if early := [candidate_state.candidate.name for candidate_state in halving.states if candidate_state.ended_early]:
-        note = f" The time limit ended the search of {' and of '.join(early)} early."
+        what = "The time limit" if halving.validation.plan.deadline.reason == TIME_OVER else "An interrupt"
+        note = f" {what} ended the search of {' and of '.join(early)} early."
     if limit is not None and seconds > limit:
         note += f" It took {seconds:.3g} s, more than the limit of {limit:g} s."
     return note

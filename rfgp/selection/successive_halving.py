@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import CheckpointError, RfgpError
-from rfgp.fitting import Plan
+from rfgp.fitting import TIME_OVER, Plan
 from rfgp.limits import limits
 from rfgp.models import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
@@ -54,6 +54,8 @@ NEGLIGIBLE_NOISE = 1e-3
 """The noise, in variances of the target, below which a candidate counts as noise-free."""
 LINEAR_WEIGHT = 1e-4
 """The weight of a linear model in an average of noise-free candidates. It bounds the loss at an inconsistent row."""
+RIGHT_SECONDS = 1.0
+"""The seconds by which measured and predicted times are extended before their ratio corrects predictions."""
 MAX_FRACTION = 0.75
 """The maximum fraction of the time limit for the searches of a selection, and for the predicted fit to all rows.
 
@@ -136,11 +138,12 @@ class SuccessiveHalving:
     Attributes:
         states: The candidates, and the followups that were added to them.
         predicted: The predicted time of all fits so far, in seconds.
+        measured: The elapsed time of these fits, in seconds.
     """
 
     def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Budget) -> None:
         self.validation, self.limits = validation, limits
-        self.predicted = 0.0
+        self.predicted = self.measured = 0.0
         self.states = [CandidateState(candidate, self._cost(candidate)) for candidate in candidates]
 
     def run(self) -> list[CandidateState]:
@@ -314,6 +317,8 @@ class SuccessiveHalving:
     @property
     def _time_over(self) -> str:
         """The reason why a candidate was not fitted when time was over."""
+        if self.validation.plan.deadline.reason != TIME_OVER:
+            return self.validation.plan.deadline.reason
         return f"{MAX_FRACTION:.0%} of the time limit of {self.limits.time_limit:g} s had passed"
 
     def _fit(self, state: CandidateState, now: Round, position: str) -> None:
@@ -329,6 +334,13 @@ class SuccessiveHalving:
                 fitted = validation.fitted(candidate, now.rows, self._warm_start_for(state), plan)
         except CheckpointError:
             raise
+        except KeyboardInterrupt:
+            if all(other.fitted is None for other in self.states):
+                raise
+            plan.deadline.interrupt()
+            state.ended_early = True
+            state.status = "" if state.scores else self._time_over
+            return
         except RfgpError as error:
             state.status = str(error)
             return
@@ -338,6 +350,7 @@ class SuccessiveHalving:
             state.fitted, state.done = fitted, now
         state.ended_early = plan.deadline.was_reached
         state.seconds = time.monotonic() - start_time
+        self.measured += state.seconds
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""
@@ -397,11 +410,17 @@ class SuccessiveHalving:
         return self._cost(candidate, now.rows).seconds * min(now.iterations / EVALUATIONS, 1.0)
 
     def _fits_limits(self, state: CandidateState, now: Round) -> bool:
-        """Return whether a fit in a round and the longest final fit are within the limits."""
-        fits = [state, *ranked(self.states)]
+        """Return whether a fit in a round and the longest final fit are within the limits.
+
+        With a time limit, predictions are corrected by the time that the fits so far took.
+        """
+        fits, limit = [state, *ranked(self.states)], self.limits.seconds(self.num_rows)
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
-        needed = self._seconds(state.candidate, now)
-        return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
+        needed = self._seconds(state.candidate, now) + longest
+        if self.limits.time_limit is None:
+            return self.predicted + needed <= max(limit, needed)
+        needed *= (self.measured + RIGHT_SECONDS) / (self.predicted + RIGHT_SECONDS)
+        return self.measured + needed <= max(limit, needed)
 
 
 def _priority(state: CandidateState) -> tuple[bool, bool, float]:
