@@ -33,7 +33,7 @@ from rfgp.models.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
-from rfgp.selection.validation import HELD_OUT_FRACTION, Validation, take_rows
+from rfgp.selection.validation import HELD_OUT_FRACTION, OPTIMISM_ERROR, Validation, optimism_of, take_rows
 from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
@@ -85,19 +85,21 @@ class LeftOut:
 
     Attributes:
         inputs: The standardized inputs, (n, D).
-        targets: The standardized targets, (n,).
+        observed: The standardized targets, (n,).
         counts: The number of observations of each row, (n,).
         weights: The weights of the members, (c,).
         means: The predicted means, (c, n).
         variances: The predictive variances of an observation, (c, n).
+        inflation: The factor of residuals, which are too small if hyperparameters were fitted to these rows.
     """
 
     inputs: Tensor
-    targets: Tensor
+    observed: Tensor
     counts: Tensor
     weights: Tensor
     means: Tensor
     variances: Tensor
+    inflation: float = 1.0
 
     @classmethod
     def of(cls, rows: Block, members: tuple[Tensor, Tensor, Tensor]) -> "LeftOut":
@@ -110,6 +112,11 @@ class LeftOut:
         return cls(
             rows.inputs.detach().double().cpu(), rows.targets[:, 0].double().cpu(), rows.counts().cpu(), *members
         )
+
+    @property
+    def targets(self) -> Tensor:
+        """The targets whose residuals are those of new rows, (n,)."""
+        return self.mean + self.inflation * (self.observed - self.mean)
 
     @property
     def mean(self) -> Tensor:
@@ -310,12 +317,15 @@ class NoiseChoice:
         gain, error = self.gain
         return gain > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), error)
 
-    def report(self, validation: str, jacobian: float, accepted: str, proposals: Sequence[Trial]) -> SelectionReport:
+    def report(
+        self, validation: str, jacobian: float, doubt: float, accepted: str, proposals: Sequence[Trial]
+    ) -> SelectionReport:
         """Return the trials.
 
         Args:
             validation: The name of the validation method.
             jacobian: The log Jacobian of the standardization of a target.
+            doubt: The standard error of the inflation of residuals, in nats a row.
             accepted: A sentence on conditioning with scales, or an empty text.
             proposals: The trials of other likelihoods.
         """
@@ -323,7 +333,7 @@ class NoiseChoice:
         best = names[_name(self.best.df)] if self.is_accepted else self.gaussian
         n, counts = len(self.gaussian), self.rows.counts
         trials = tuple(
-            Trial(name, {}, 0.0, 0.0, (_score_of(n, log_prob + jacobian, best - log_prob, counts),))
+            Trial(name, {}, 0.0, 0.0, (_score_of(n, log_prob + jacobian, best - log_prob, counts, doubt),))
             for name, log_prob in names.items()
         )
         gain, error = self.gain
@@ -339,8 +349,9 @@ class NoiseChoice:
         return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)
 
 
-def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor) -> Score:
-    return Score(n, *mean_and_standard_error(log_prob, counts), *mean_and_standard_error(difference, counts))
+def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor, doubt: float = 0.0) -> Score:
+    mean, error = mean_and_standard_error(log_prob, counts)
+    return Score(n, mean, math.hypot(error, doubt), *mean_and_standard_error(difference, counts))
 
 
 def _name(df: float) -> str:
@@ -355,7 +366,8 @@ def _score(mixture: MarginalMixture, targets: Tensor, resolution: float) -> Tens
 
 def _taken(rows: LeftOut, indices: Tensor) -> LeftOut:
     members = rows.means[:, indices], rows.variances[:, indices]
-    return LeftOut(rows.inputs[indices], rows.targets[indices], rows.counts[indices], rows.weights, *members)
+    parts = rows.inputs[indices], rows.observed[indices], rows.counts[indices]
+    return LeftOut(*parts, rows.weights, *members, rows.inflation)
 
 
 def resolution_of(
@@ -421,7 +433,7 @@ def with_noise(
     if rows.has_fixed_noise or state.scaling.targets.scale.ndim:
         return state, report
     start_time, scored = time.monotonic(), _scored_rows(state, chosen, validation)
-    if scored is None or len(scored[0].targets) < MIN_ROWS:
+    if scored is None or len(scored[0].observed) < MIN_ROWS:
         if report.selection is not None:
             reason = f"{report.selection.reason} Noise: {GAUSSIAN}, because fewer than {MIN_ROWS} rows were left out."
             report = replace(report, selection=replace(report.selection, reason=reason))
@@ -429,7 +441,9 @@ def with_noise(
     left_out, name = scored
     assert spec.schema is not None
     numeric, seed = list(spec.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
-    resolution = resolution_of(left_out.targets)
+    resolution = resolution_of(left_out.observed)
+    optimism = optimism_of(largest(state), plan.fixed, rows.count) if name == LEAVE_ONE_OUT else 0.0
+    left_out = replace(left_out, inflation=math.sqrt(1 + 2 * optimism))  # normal squares larger by 2 e cost e nats
     choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
     if choice.is_accepted:
         model = choice.best
@@ -442,7 +456,8 @@ def with_noise(
         if again is not None:
             state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
     jacobian = state.scaling.targets.log_jacobian(1)
-    noise = choice.report(name, jacobian, sentence, list(_proposals(state, plan, resolution, jacobian)))
+    proposals = list(_proposals(state, plan, resolution, jacobian))
+    noise = choice.report(name, jacobian, OPTIMISM_ERROR * optimism, sentence, proposals)
     noise = replace(noise, seconds=time.monotonic() - start_time)
     selection = report.selection
     if selection is None:
@@ -507,7 +522,8 @@ def _reconditioned(
     rows, model = choice.rows, choice.best
     row_weights = model.weights_of(rows.targets, rows.inputs, rows.mean, rows.variance)
     weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
-    left_out = replace(rows, **dict(zip(("weights", "means", "variances"), _left_out_members(weighted), strict=True)))
+    weights, means, variances = _left_out_members(weighted)
+    left_out = replace(rows, weights=weights, means=means, variances=variances)
     new = NoiseChoice.of(left_out, columns, seed, resolution)
     errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
     if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:

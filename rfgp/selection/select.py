@@ -1,5 +1,6 @@
 """Selection of a model: kernels by leave-one-out, and the fit of what was chosen."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from rfgp.selection.successive_halving import (
     mixture_log_prob_of,
     scores_of,
 )
-from rfgp.selection.validation import FittedCandidate, Validation, initial_state_for
+from rfgp.selection.validation import OPTIMISM_ERROR, FittedCandidate, Validation, initial_state_for
 
 # --- Selection among kernels by leave-one-out: fit each to all rows and keep the one with the best score -------------
 
@@ -76,7 +77,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             failed[name] = NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
     if not fits:
         raise next(iter(failed.values()))
-    scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
+    scores = scores_of(log_probs, weight, [len(weight)] * len(fits), [0.0] * len(fits))
     best = max(range(len(fits)), key=lambda index: scores[index].value)
     trials = [  # a name is such as "alpha=1"
         Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (score,))
@@ -325,6 +326,8 @@ def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str
     if not chosen[0].scores:
         return f"{name}: nothing could be scored, and it is the cheapest."
     value, error = mean_and_standard_error(mixture_log_prob_of(chosen), halving.validation.validation_rows.counts())
+    optimism = sum(one.weight * one.fitted.optimism for one in chosen if one.fitted is not None)
+    error = math.hypot(error, OPTIMISM_ERROR * optimism)
     rows = counted(len(halving.validation.validation_rows), "held-out row" if halving.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
     proposal = _proposal(halving.validation.state)

@@ -25,7 +25,7 @@ from rfgp.limits import limits
 from rfgp.models import Budget, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import EVALUATIONS, Cost, fit_cost
-from rfgp.selection.validation import FittedCandidate, Validation, stacking_weights
+from rfgp.selection.validation import OPTIMISM_ERROR, FittedCandidate, Validation, stacking_weights
 
 GROWTH = 2
 """The factor of the number of rows in the second round, if rows are held out."""
@@ -355,7 +355,9 @@ class SuccessiveHalving:
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""
         rows = [state.fitted.num_search_rows for state in states if state.fitted is not None]
-        scores = scores_of([state.log_prob for state in states], self.validation.validation_rows.counts(), rows)
+        doubts = [OPTIMISM_ERROR * state.fitted.optimism for state in states if state.fitted is not None]
+        counts = self.validation.validation_rows.counts()
+        scores = scores_of([state.log_prob for state in states], counts, rows, doubts)
         for state, score in zip(states, scores, strict=True):
             state.scores.append(score)
 
@@ -446,20 +448,23 @@ def mean_and_standard_error(values: Tensor, weight: Tensor) -> tuple[float, floa
     return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
 
 
-def scores_of(log_probs: Sequence[Tensor], weight: Tensor, rows: Sequence[int]) -> list[Score]:
+def scores_of(log_probs: Sequence[Tensor], weight: Tensor, rows: Sequence[int], doubts: Sequence[float]) -> list[Score]:
     """Return the scores of candidates, and the difference of each from the best.
 
     Args:
         log_probs: The log densities of validation rows by each candidate, (b,) each.
         weight: The number of times that each validation row counts, (b,).
         rows: The number of rows that each candidate was fitted to.
+        doubts: The standard error of what was subtracted from the log densities of each candidate.
     """
     means = [mean_and_standard_error(log_prob, weight) for log_prob in log_probs]
     if not means:
         return []
     best = log_probs[max(range(len(means)), key=lambda number: means[number][0])]
-    triples = zip(rows, means, log_probs, strict=True)
-    return [Score(n, *mean, *mean_and_standard_error(best - log_prob, weight)) for n, mean, log_prob in triples]
+    return [
+        Score(n, mean, math.hypot(error, doubt), *mean_and_standard_error(best - log_prob, weight))
+        for n, (mean, error), doubt, log_prob in zip(rows, means, doubts, log_probs, strict=True)
+    ]
 
 
 def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
