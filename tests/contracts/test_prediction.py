@@ -291,7 +291,7 @@ def assert_mixture(gp, new=NEW):
 def test_averages_are_mixtures_of_their_members():
     gp = averaged()
     assert len(gp.members) > 1
-    assert f"averaged with {len(gp.members) - 1} others" in repr(gp)
+    assert f"averaged with {len(gp.members) - 1} other" in repr(gp)
     assert_mixture(gp)
     p, levels = gp.predict(NEW).observed(), [0.01, 0.5, 0.9]
     for level, quantile in zip(levels, p.quantile(levels), strict=True):
@@ -417,7 +417,9 @@ def test_scales_are_saved_calibrated_and_left_out(scaled, tmp_path):
         assert_allclose(read(one), read(scaled), rtol=1e-9)
     updated = one.update(rows[:4] + 0.01, y[:4] + 3.0).predict(PLACES).observed().quantile(0.9)
     assert np.abs(updated / scaled.predict(PLACES).observed().quantile(0.9) - 1).max() > 1e-3
-    assert scaled.leave_one_out().log_prob.mean() == pytest.approx(scaled.selection.noise.chosen.last.value, rel=1e-4)
+    fitted = sum(scaled.hyperparameters[name].numel() for name in scaled.hyperparameters) / len(y)
+    excess = scaled.leave_one_out().log_prob.mean() - scaled.selection.noise.chosen.last.value
+    assert fitted < excess < 3 * fitted  # two nats for each number that was fitted to these rows
     low, high = calibrated(scaled.predict(PLACES).observed(), 0.9)
     assert (high - low)[2] > 1.5 * (high - low)[0]
     new, observed = uneven(1000, seed=5)
