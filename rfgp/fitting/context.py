@@ -34,6 +34,8 @@ from rfgp.solvers.lowrank import (
 PRECISE_ROWS = 2000
 """The maximum number of rows of a search that always runs in double precision. Rounding would stop its line
 searches."""
+TOLERANCE = 1e-7
+"""The smallest gain of an iteration on many rows, in nats a row."""
 HELD_OUT = (0.1, 2000)
 """The share and the maximum number of rows that are held out when frequencies are learned."""
 

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from rfgp.approximations.planning import names_sharing_budget
-from rfgp.fitting.context import SearchEnd, TermFit, in_search_precision, ratio_bounds, scale_profile_likelihood
+from rfgp.fitting.context import (
+    TOLERANCE,
+    SearchEnd,
+    TermFit,
+    in_search_precision,
+    ratio_bounds,
+    scale_profile_likelihood,
+)
 from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scoring import scoring_for
 from rfgp.fitting.starts import ROUNDED, SCREENED_ROWS
@@ -28,8 +35,6 @@ _STAGE, BASIS_ROWS = "basis too", 2**14
 """The name of the search for a basis and hyperparameters together, and the maximum number of its rows."""
 ROUNDS = 3
 """The maximum number of times that a basis is renewed on one subset."""
-TOLERANCE = 1e-7
-"""The smallest gain of an iteration on many rows, in nats a row."""
 COARSE = 1e-5
 """The smallest gain of an iteration with inducing points and many rows, in nats a row.
 
@@ -291,7 +296,7 @@ def _search_with_basis(initial: F) -> tuple[F, FitReport]:
     rows = in_search_precision(initial.subset(BASIS_ROWS))
     with torch.enable_grad():
         objective = Objective.of(initial.state, rows)
-        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=1e-6)
+        values, report = maximize(objective, initial.values, initial.plan, stage=_STAGE, tolerance=TOLERANCE)
     return initial.at(values), report
 
 

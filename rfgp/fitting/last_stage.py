@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from rfgp.columns import ColumnKind
-from rfgp.fitting.context import TermFit, calibrate_noise, of_observations, solve_scales
+from rfgp.fitting.context import TOLERANCE, TermFit, calibrate_noise, of_observations, solve_scales
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, at_bounds, maximize
 from rfgp.likelihoods.real import normal_log_prob
@@ -122,7 +122,7 @@ def _solved(fit: TermFit, reports: list[FitReport], learned: Outcome | None) -> 
     if not is_done and free and not solves:
         objective, held = Objective.of(fit.state, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
-        values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
+        values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=TOLERANCE)
         fit = fit.at(values)
         reports.append(report)
     if not is_primal:

@@ -796,7 +796,7 @@ class _Search:
         assert self._last is not None
         reached = self._start.replaced(self._last.evaluated.reached.raw)
         with torch.no_grad():
-            likelihood = self._log_posterior(value) - float(reached.log_hyperprior())
+            likelihood = self._in_units(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
@@ -840,7 +840,7 @@ class _Search:
         except _TimeOverError:
             assert self._best is not None
             self._last = self._best
-            reached = self._log_posterior(self._best.evaluated.value)
+            reached = self._in_units(self._best.evaluated.value)
             if reached > self._trace[-1]:
                 self._trace.append(reached)
             iterations = len(self._trace) - 1 - self._descent_start
@@ -863,7 +863,7 @@ class _Search:
                     f"The log posterior at the starting values must be finite, got {-value:g}. Choose starting values "
                     "that the priors allow."
                 )
-            self._trace.append(self._log_posterior(value))
+            self._trace.append(self._in_units(value))
         return value, self._last.gradient
 
     def _evaluate_in_time(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -873,11 +873,11 @@ class _Search:
             raise _TimeOverError
         return evaluated
 
-    def _log_posterior(self, value: float) -> float:
+    def _in_units(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
     def _after_iteration(self, value: float) -> None:
-        self._trace.append(self._log_posterior(value))
+        self._trace.append(self._in_units(value))
         assert self._last is not None
         assert self._best is not None
         present = self._start.moved(self._free, self._coordinates.raw(self._last.point))

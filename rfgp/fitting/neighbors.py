@@ -39,8 +39,8 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
-from rfgp.fitting.context import HELD_OUT, TermFit
-from rfgp.fitting.driver import TOLERANCE, in_rounds, learn_basis, with_renewed_basis
+from rfgp.fitting.context import HELD_OUT, TOLERANCE, TermFit
+from rfgp.fitting.driver import in_rounds, learn_basis, with_renewed_basis
 from rfgp.fitting.frequencies import MAX_SCALE, MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite, with_leave_one_out_scores
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched

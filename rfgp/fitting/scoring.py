@@ -100,7 +100,7 @@ class Scoring(ABC, Generic[S]):
         """Take steps from the start, or from the last iteration of a search that was recorded."""
         if begun is None:
             point = self._within(self._start.vector(self._free))
-            trace, evaluations = [self._log_posterior(self._at(point))[0]], 1
+            trace, evaluations = [self._reached(self._at(point))[0]], 1
         else:
             point = self._start.replaced(begun.tensors).vector(self._free)
             trace, evaluations = list(begun.report.trace), begun.report.evaluations + 1
@@ -138,7 +138,7 @@ class Scoring(ABC, Generic[S]):
             plan.checkpoint.record(self._at(point).raw, done, has_ended=False)
             plan.reporter.iteration(steps, trace[-1])
         values = self._at(point)
-        trace[-1], reached, error = self._log_posterior(values)  # the sum of estimated gains differs a little
+        trace[-1], reached, error = self._reached(values)  # the sum of estimated gains differs a little
         stage = Stage(self._stage, len(self._rows), steps, evaluations, (trace[-1] - trace[0]) / self._rows.count)
         figures = (
             converged,
@@ -245,7 +245,7 @@ class Scoring(ABC, Generic[S]):
             inference: The inference at this point.
         """
 
-    def _log_posterior(self, values: ParameterValues) -> tuple[float, float, float]:
+    def _reached(self, values: ParameterValues) -> tuple[float, float, float]:
         """Return the log posterior, the log marginal likelihood, and the standard error of both."""
         value, error = self._value(values)
         return value + float(values.log_hyperprior().detach()), value, error

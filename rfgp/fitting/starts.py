@@ -33,7 +33,6 @@ from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
 from rfgp.rows import Block
-from rfgp.solvers.choice import uses_cg
 
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """The multipliers of all starting lengthscales that are compared."""
@@ -50,14 +49,10 @@ MULTIPLIERS = (0.3, 0.1)
 A search from a long lengthscale can end with noise alone."""
 NUM_PEAKS, MAX_CYCLES = 3, 10_000
 """The number of periods that are compared, and the maximum number of frequencies of the periodogram."""
-COMPARED_ROWS = 1000
-"""The number of rows on which the starts of a field are compared."""
 FIELD_MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The multipliers of the parameters of a field on nodes, roads or a mesh that are compared."""
-OTHER_MULTIPLIERS = (*FIELD_MULTIPLIERS, 16.0, 32.0)
-"""The multipliers under a likelihood that is not Gaussian."""
-NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
-"""The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
+NOISES = (0.1, 0.01)
+"""The noise variances that are compared, in variances of the targets."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
@@ -310,14 +305,12 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     Returns:
         At least one start, the best first.
     """
-    names, noises = free_lengthscales(fit), tuple[float, ...]()
-    multipliers: Sequence[float] = FIELD_MULTIPLIERS
+    names = free_lengthscales(fit)
     if not fit.spec.is_gaussian and not fit.plan.is_continued:
-        names, multipliers = [name for name in all_lengthscales(fit) if name in fit.free], OTHER_MULTIPLIERS
-    rows, ranked = fit.subset(COMPARED_ROWS), list[tuple[float, ParameterValues]]()
-    if "noise" in fit.free and "noise" not in fit.spec.options.starts:
-        noises = NOISES_BY_CG if uses_cg(fit.prior, rows) else NOISES
-    for multiplier in multipliers if names else ():
+        names = [name for name in all_lengthscales(fit) if name in fit.free]
+    rows, ranked = fit.subset(SCREENED_ROWS), list[tuple[float, ParameterValues]]()
+    noises = NOISES if "noise" in fit.free and "noise" not in fit.spec.options.starts else ()
+    for multiplier in FIELD_MULTIPLIERS if names else ():
         initial = scaled(fit.values, names, multiplier)
         starts = [initial.replaced({"noise": torch.tensor(noise).double().log()}) for noise in noises] or [initial]
         starts = [fit.spec.normalized(start, rows) for start in starts]

@@ -64,8 +64,6 @@ exception.
 
 At short lengthscales features explain each row by itself. On 18 tables at 50, 150 and 400 rows the usual start gained
 more than a nat in 4 of the 8 cases with a best start that short. A second start did so in 3 of the other 42 cases."""
-MAX_EXACT = 4000
-"""The number of rows above which starts use the exact kernel only if there are more features than rows."""
 _COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
 """The smallest gain of an iteration in nats, first with the exact kernel and then with the features.
 
@@ -106,7 +104,7 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 def _from_starts(fit: TermFit, rows: Block) -> tuple[TermFit, list[FitReport]]:
     """Search on the rows of the first subset from several starts, first with the exact kernel if that costs less."""
     first, tolerance, score, exact = fit, None, None, None
-    if not fit.plan.is_continued and len(rows) < min(2 * fit.num_features, max(fit.num_features, MAX_EXACT)):
+    if not fit.plan.is_continued and len(rows) < min(2 * fit.num_features, max(fit.num_features, limits().max_dense)):
         exact = with_exact_kernel(fit)
     if exact is not None:
         first, tolerance, log_likelihood = exact, _COARSE_GAIN / rows.count, scale_profile_likelihood(fit, rows)

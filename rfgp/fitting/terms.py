@@ -73,8 +73,6 @@ MIDDLE_ROWS = 50_000
 """The rows of an intermediate search, for fields with as many latent values as rows.
 
 10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without this search."""
-TOLERANCE = 1e-8
-"""The tolerance of the relative change of the likelihood per row in one iteration, for one field."""
 OPTIMIZED, MAX_OPTIMIZED = 3, 1500
 """The number of starts of the search of a field, and the maximum number of rows for more than one."""
 FIRST_ROWS_BY_CG = 10_000
@@ -175,7 +173,7 @@ def _searched(fit: TermFit, starts: list[ParameterValues], *, is_continued: bool
         stages = _stages(fit)[-1:] if is_continued else _stages(fit)
         fit, reports = search_in_stages(fit.at(starts[0]), stages)
         return fit, reports[-1].merged_with(reports)
-    tolerance = CLASS_GAIN if fit.spec.options.likelihood.num_latents > 1 else TOLERANCE
+    tolerance = CLASS_GAIN if fit.spec.options.likelihood.num_latents > 1 else None
     return best_of_starts(fit, fit.rows, starts[: OPTIMIZED if len(fit.rows) <= MAX_OPTIMIZED else 1], tolerance)
 
 
