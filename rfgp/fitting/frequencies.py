@@ -91,12 +91,8 @@ def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
     Args:
         fit: The fit.
     """
-    chosen = fit.spec.approximations
-    names = [
-        name
-        for name, approximation in chosen.items()
-        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies
-    ]
+    chosen = fit.spec.approximations.items()
+    names = [name for name, used in chosen if isinstance(used, RandomFeatures) and used.learn_frequencies]
     paths = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
     return {path: tensor.detach().double() for path, tensor in paths.items()}
 

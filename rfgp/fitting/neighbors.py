@@ -40,7 +40,7 @@ from torch.distributions import Normal
 from rfgp.approximations import RandomFeatures
 from rfgp.blocks import Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import HELD_OUT, TOLERANCE, TermFit
-from rfgp.fitting.driver import in_rounds, learn_basis, with_renewed_basis
+from rfgp.fitting.driver import ROUNDS, in_rounds, learn_basis, with_renewed_basis
 from rfgp.fitting.frequencies import MAX_SCALE, MIN_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.last_stage import if_finite, with_leave_one_out_scores
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize, not_searched
@@ -60,13 +60,14 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.threads import in_one_thread
 
-ROUNDS = 6
-"""The most searches with new neighbors on the same rows."""
 FIRST_ROWS = 2**10
-"""The number of rows of the first searches with neighbors alone, if a search takes more than twice as many."""
+"""The number of rows of the first searches with neighbors alone, if a search takes more than twice as many.
+
+Without them 20,000 rows of three tables take 1.2 times as long."""
 FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
-"""The number of searches before starts are compared, and the log variance of weak features in variances of the
-targets."""
+"""The number of searches before starts are compared, and the log variance of weak features in variances of the targets.
+
+Without the start from neighbors alone 600 rows of bike end lower by 287 nats."""
 
 MAX_ROWS_SHARED_NEIGHBORS = 2**12
 """The maximum number of rows of a search in which rows share neighbors. Up to twice as many rows are all used."""
