@@ -52,7 +52,6 @@ from rfgp.local import used
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, mean_and_noise
 from rfgp.models.report import TIME_OVER
-from rfgp.models.spec import NOISE_BOUNDS
 from rfgp.models.state import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Block, gathered
@@ -373,8 +372,9 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
     training, held_out = (fit.pool.take(part) for part in parts)
     part = state.replace(rows=training, num_observations=len(training))
     candidates, reports = _candidates(part, plan, held_out)
-    best, gain, error = best_of(candidates)
-    first = candidates[0]
+    first, best = candidates[0], max(candidates, key=lambda candidate: candidate.score)
+    gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
+    best = best if gain > error else first  # test rows reject what validation rows selected
     message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
     if best is not first:
         message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
@@ -386,22 +386,6 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
         frequencies="rejected" if best is first else "learned",
         mean_squared_zscore=if_finite(float(errors.square().mean())),
     )
-
-
-def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the candidate with the best validation score, unless test rows reject it.
-
-    They reject it if its gain over the first candidate is at most the standard error.
-
-    Args:
-        candidates: The candidates. The first one, with fixed frequencies, is the fallback.
-
-    Returns:
-        The candidate, the gain in nats a test row, and its standard error.
-    """
-    first, best = candidates[0], max(candidates, key=lambda candidate: candidate.score)
-    gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
-    return (best if gain > error else first), gain, error
 
 
 def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
@@ -461,15 +445,10 @@ def _with_fewer(state: GPState) -> GPState:
 
 
 def _without_neighbors(state: GPState) -> GPState:
-    """Return a state of the terms without neighbors, with a larger least noise."""
-    spec, near = state.spec, neighbors_of(state.prior()).names
-    alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
-    values = values_of_terms(alone, state.hyperparameters)
-    noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
-    noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
-    space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
-    raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return state.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
+    """Return a state of the terms without neighbors."""
+    near = neighbors_of(state.prior()).names
+    alone = some_terms(state.spec, [term.name for term in state.spec.terms if term.name not in near])
+    return state.replace(spec=alone, hyperparameters=values_of_terms(alone, state.hyperparameters))
 
 
 def _with_neighbors(state: GPState, alone: GPState) -> GPState:
