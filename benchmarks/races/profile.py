@@ -81,7 +81,7 @@ FOLDERS = {
         *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),
-    "lattices": ("rfgp/lattices/", "rfgp/fitting/lattices.py", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),
+    "lattices": ("rfgp/lattices/", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),
     "kernel matrices": ("rfgp/kernels/", "rfgp/spectra/", "rfgp/grams.py"),
     "compilation": ("numba/", "llvmlite/"),
 }

@@ -91,12 +91,8 @@ def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
     Args:
         fit: The fit.
     """
-    chosen = fit.spec.approximations
-    names = [
-        name
-        for name, approximation in chosen.items()
-        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies
-    ]
+    chosen = fit.spec.approximations.items()
+    names = [name for name, used in chosen if isinstance(used, RandomFeatures) and used.learn_frequencies]
     paths = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
     return {path: tensor.detach().double() for path, tensor in paths.items()}
 
@@ -134,7 +130,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     def score(start: ParameterValues) -> float:
         if fit.plan.is_over():
             return -math.inf
-        means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
+        means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run()[0]]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     return max(starts, key=score)
@@ -153,12 +149,12 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
         The outcome. It has no frequencies if the gain on the test rows is at most its standard error.
     """
     learning, fixed = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed
-    run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
-    for step in run.segments:
+    (segments, likelihoods), best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
+    for step in segments:
         if float(step.log_prob[:half].mean()) > best:
             best, chosen = float(step.log_prob[:half].mean()), step
     gain, error = mean_and_standard_error((chosen.log_prob - fixed.log_prob)[half:])
-    likelihoods, taken = run.likelihoods, len(run.likelihoods)
+    taken = len(likelihoods)
     tenth = max(1, taken // 10)
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
     stage = Stage("learning frequencies", len(learning.pool), taken, taken, ends[0] - likelihoods[0])
@@ -169,8 +165,6 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     if not gain > error:
         learned, values = None, fit.values
         message = f"{message}, so the fixed ones were taken"
-    elif taken >= 20:
-        message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     has_converged = ends[0] - ends[1] < SETTLED
     report = FitReport(has_converged, taken, taken, math.nan, message, trace=trace, stages=(stage,))
     return Outcome(learned, values, report, initial, split)
@@ -181,21 +175,6 @@ class _Candidate(NamedTuple):
 
     values: ParameterValues
     log_prob: Tensor
-
-
-class _Run(NamedTuple):
-    """A run: candidates at the ends of segments, and the likelihood of each step."""
-
-    segments: list[_Candidate]
-    likelihoods: list[float]
-
-
-class _AdamState(NamedTuple):
-    """The parameters (p,) and the two moments (p,) of Adam."""
-
-    point: Floats
-    first: Floats
-    second: Floats
 
 
 class Learning:
@@ -222,7 +201,7 @@ class Learning:
         )
         self._batches: tuple[int, Tensor] | None = None
 
-    def run(self) -> _Run:
+    def run(self) -> tuple[list[_Candidate], list[float]]:
         """Take all steps, or stop early if the learning curve is too flat.
 
         Returns:
@@ -231,29 +210,29 @@ class Learning:
         plan, likelihoods, segments = self._fit.plan, list[float](), list[_Candidate]()
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         begin = self._values.vector(self._free)
-        state = _AdamState(np.clip(begin, self._low, self._high), np.zeros_like(begin), np.zeros_like(begin))
+        state = np.stack([np.clip(begin, self._low, self._high), np.zeros_like(begin), np.zeros_like(begin)])
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            known = {**_tensors(state), "log_prob": torch.zeros(len(self._held_out), dtype=torch.float64)}
-            name = f"frequencies {last}"
-            begun = plan.checkpoint.begin(name, known)
+            name, log_prob = f"frequencies {last}", torch.zeros(len(self._held_out), dtype=torch.float64)
+            begun = plan.checkpoint.begin(name, {"adam": torch.from_numpy(state), "log_prob": log_prob})
             if begun is None:
                 state, log_prob, values = self._segment(state, first, last)
                 taken = len(values)
                 stage = Stage(name, len(self.pool), taken, taken, values[-1] - values[0])
                 report = FitReport(False, taken, taken, math.nan, "", trace=tuple(values), stages=(stage,))
-                plan.checkpoint.record({**_tensors(state), "log_prob": log_prob}, report, has_ended=True)
+                tensors = {"adam": torch.from_numpy(state), "log_prob": log_prob}
+                plan.checkpoint.record(tensors, report, has_ended=True)
                 for done, value in enumerate(values, first + 1):
                     plan.reporter.iteration(done, self.in_units(value))
             else:
-                state = _AdamState(*(begun.tensors[name].numpy() for name in _AdamState._fields))
-                log_prob, values = begun.tensors["log_prob"], begun.report.trace
+                state, log_prob = begun.tensors["adam"].numpy(), begun.tensors["log_prob"]
+                values = begun.report.trace
             likelihoods += values
-            segments.append(_Candidate(self._at(state.point), log_prob))
+            segments.append(_Candidate(self._at(state[0]), log_prob))
             scores = [float(segment.log_prob[self._half :].mean()) for segment in segments]
             if plan.is_over() or self._cannot_catch_up(scores, last):
                 break
-        return _Run(segments, likelihoods)
+        return segments, likelihoods
 
     def _cannot_catch_up(self, scores: Sequence[float], done: int) -> bool:
         """Return whether the learning curve cannot reach the needed gain.
@@ -294,22 +273,27 @@ class Learning:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _segment(self, state: _AdamState, first: int, last: int) -> tuple[_AdamState, Tensor, Sequence[float]]:
-        """Take steps `first` to `last`.
+    def _segment(
+        self,
+        state: Floats,  # (3, p)
+        first: int,
+        last: int,
+    ) -> tuple[Floats, Tensor, Sequence[float]]:
+        """Take steps `first` to `last` of Adam from its parameters and two moments (3, p).
 
         Returns:
             The state, the log densities (b,) of the held-out rows there, and the likelihood of a row before each step.
         """
         likelihoods = []
         for step in range(first, last):
-            value, gradient = self._gradient(self._at(state.point), self._batch(step), step)
+            value, gradient = self._gradient(self._at(state[0]), self._batch(step), step)
             rate = RATE * 0.5 * (1 + math.cos(math.pi * step / self._fit.plan.steps))
-            change, moments = adam(gradient, (state.first, state.second), step + 1, rate, epsilon=1e-8)
-            state = _AdamState(np.clip(state.point + change, self._low, self._high), *moments)
+            change, moments = adam(gradient, (state[1], state[2]), step + 1, rate, epsilon=1e-8)
+            state = np.stack([np.clip(state[0] + change, self._low, self._high), *moments])
             likelihoods.append(value)
             if self._fit.plan.is_over():
                 break
-        return state, self._held_out_log_prob(self._at(state.point)), likelihoods
+        return state, self._held_out_log_prob(self._at(state[0])), likelihoods
 
     def _at(self, point: Floats) -> ParameterValues:
         """Return the hyperparameters and frequencies at a point (p,)."""
@@ -369,8 +353,3 @@ class Learning:
                 of_all = self._fit.state.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
             return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
-
-
-def _tensors(state: _AdamState) -> dict[str, Tensor]:
-    """Return the numbers of a state by name, for a checkpoint."""
-    return {name: torch.from_numpy(value) for name, value in state._asdict().items()}

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from rfgp.columns import ColumnKind
-from rfgp.fitting.context import TermFit, calibrate_noise, of_observations, solve_scales
+from rfgp.fitting.context import TOLERANCE, TermFit, calibrate_noise, of_observations, solve_scales
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, at_bounds, maximize
 from rfgp.likelihoods.real import normal_log_prob
@@ -40,14 +40,13 @@ other blocks take a pass over all rows."""
 
 
 def solve_scales_and_condition(
-    fit: TermFit, reports: list[FitReport], words: str, outcome: Outcome | None = None
+    fit: TermFit, reports: list[FitReport], outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
     """Solve for noise and variances on all rows, and compute the posterior.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
-        words: The message of the report.
         outcome: The outcome of learning frequencies. If None, learning was not tried.
 
     Returns:
@@ -55,23 +54,29 @@ def solve_scales_and_condition(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, learned)
-    reports = [*reports, *([outcome.report] if outcome is not None and outcome.report.iterations else [])]
-    report = merged(fit, reports, words)
+    report = merged(fit, reports if learned is None else [*reports, learned.report])
+    if outcome is not None and learned is None:
+        steps = outcome.report.merged_with([report, outcome.report])
+        steps = replace(steps, converged=report.converged, at_bounds=report.at_bounds)
+        report = replace(steps, message=f"{report.message}; {outcome.report.message}")
     if outcome is not None:
         report = replace(report, frequencies="rejected" if learned is None else "learned")
     return with_posterior(fit.state, inference, report, _check(fit, inference, learned))
 
 
-def merged(fit: TermFit, reports: Sequence[FitReport], words: str) -> FitReport:
-    """Return the report of all searches.
+def merged(fit: TermFit, reports: Sequence[FitReport]) -> FitReport:
+    """Return the report of all searches, whose message names the rows of the last one.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches. The fit has converged if the last one did.
-        words: The message.
     """
-    converged = not reports or reports[-1].converged
-    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    message, converged = "every hyperparameter is fixed", True
+    if searched := [report for report in reports if report.stages]:
+        last, rows = searched[-1], searched[-1].stages[-1].rows
+        share = f"all {rows:,}" if rows == len(fit.rows) else f"{rows:,} of {len(fit.rows):,}"
+        converged = last.converged
+        message = f"{'converged' if converged else 'stopped'}: on {share} rows ({last.message})"
     return FitReport(converged, 0, 0, math.nan, message, at_bounds(fit.values, fit.free)).merged_with(reports)
 
 
@@ -122,7 +127,7 @@ def _solved(fit: TermFit, reports: list[FitReport], learned: Outcome | None) -> 
     if not is_done and free and not solves:
         objective, held = Objective.of(fit.state, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
-        values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
+        values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=TOLERANCE)
         fit = fit.at(values)
         reports.append(report)
     if not is_primal:

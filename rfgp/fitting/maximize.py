@@ -45,7 +45,9 @@ _SATURATION = 0.1
 On 8 tables at 50 to 600 rows, 0.03 lowers likelihoods by up to 0.5 nats in longer searches, and 0.003 by up to 3."""
 _RESTART, _MIN_GAIN = 0.03, 0.1
 """The lengthscale at which a saturated column is restarted, relative to e^f, and the smallest expected gain, in
-nats."""
+nats.
+
+Without restarts 7 of 136 fits of 18 tables at 50 and 200 rows end lower, by up to 2.9 nats."""
 _STEP = 1e-4
 """The step of central differences in the logarithm of a parameter. Their relative error is about 1e-8."""
 
@@ -685,7 +687,7 @@ def maximize(
         return descent.run(bounds or {}, tolerance or MIN_GAIN / objective.count)
 
     likelihood = lambda at: (objective.likelihood(at), 0.0)  # noqa: E731
-    return recorded(values, plan, stage, objective.rows, plan.max_iterations, free, likelihood, search)
+    return recorded(values, plan, stage, objective.rows, free, likelihood, search)
 
 
 def recorded(
@@ -693,7 +695,6 @@ def recorded(
     plan: Plan,
     stage: str,
     rows: int,
-    most: int,
     free: Sequence[str],
     likelihood: Callable[[ParameterValues], tuple[float, float]],
     search: Callable[[Searched | None], tuple[ParameterValues, FitReport]],
@@ -705,12 +706,11 @@ def recorded(
         plan: The options of the fit.
         stage: The name of the stage in the report.
         rows: The number of rows.
-        most: The maximum number of iterations.
         free: The names of the free hyperparameters. If there are none, or if time is over, nothing is searched.
         likelihood: Returns the log marginal likelihood in the user's units, and its standard error.
         search: Searches from the starting values, or from a record of its last iteration.
     """
-    plan.reporter.begin(stage, rows, most)
+    plan.reporter.begin(stage, rows, plan.max_iterations)
     if not free:
         value, error = likelihood(values)
         return values, FitReport(True, 0, 0, value, "every hyperparameter is fixed", likelihood_error=error)
@@ -809,7 +809,7 @@ class _Search:
         assert self._last is not None
         reached = self._start.replaced(self._last.evaluated.reached.raw)
         with torch.no_grad():
-            likelihood = self._log_posterior(value) - float(reached.log_hyperprior())
+            likelihood = self._in_units(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
@@ -853,7 +853,7 @@ class _Search:
         except _TimeOverError:
             assert self._best is not None
             self._last = self._best
-            reached = self._log_posterior(self._best.evaluated.value)
+            reached = self._in_units(self._best.evaluated.value)
             if reached > self._trace[-1]:
                 self._trace.append(reached)
             iterations = len(self._trace) - 1 - self._descent_start
@@ -876,7 +876,7 @@ class _Search:
                     f"The log posterior at the starting values must be finite, got {-value:g}. Choose starting values "
                     "that the priors allow."
                 )
-            self._trace.append(self._log_posterior(value))
+            self._trace.append(self._in_units(value))
         return value, self._last.gradient
 
     def _evaluate_in_time(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -886,11 +886,11 @@ class _Search:
             raise _TimeOverError
         return evaluated
 
-    def _log_posterior(self, value: float) -> float:
+    def _in_units(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
     def _after_iteration(self, value: float) -> None:
-        self._trace.append(self._log_posterior(value))
+        self._trace.append(self._in_units(value))
         assert self._last is not None
         assert self._best is not None
         present = self._start.moved(self._free, self._coordinates.raw(self._last.point))

@@ -17,6 +17,7 @@ small. This is the squared distance to the root in standard errors. There are th
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import numpy as np
@@ -44,8 +45,6 @@ from rfgp.solvers.onepass import OnePassSolver, has_lattices, residual_variance_
 
 Floats = NDArray[np.float64]
 
-_MAX_STEPS = 50
-"""The maximum number of steps of a search."""
 _FLAT_GAIN, _IN_A_ROW = 0.01, 2
 """The gain in nats of a flat step, and the number of flat steps at convergence."""
 _RADIUS, _MAX_RADIUS, _MIN_RADIUS = 1.0, 2.0, 1e-3
@@ -89,18 +88,17 @@ class Scoring(ABC, Generic[S]):
         limits = [entry for name in self._free for entry in space.bounds(name)]
         self._low = np.array([-np.inf if low is None else low for low, _ in limits])
         self._high = np.array([np.inf if high is None else high for _, high in limits])
-        self._most = min(_MAX_STEPS, fit.plan.max_iterations)
 
     def run(self) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters at the last accepted step, and the report of the search."""
         size, start = len(self._rows), self._start
-        return recorded(start, self._plan, self._stage, size, self._most, self._free, self._value, self._searched)
+        return recorded(start, self._plan, self._stage, size, self._free, self._value, self._searched)
 
     def _searched(self, begun: Searched | None) -> tuple[ParameterValues, FitReport]:
         """Take steps from the start, or from the last iteration of a search that was recorded."""
         if begun is None:
             point = self._within(self._start.vector(self._free))
-            trace, evaluations = [self._log_posterior(self._at(point))[0]], 1
+            trace, evaluations = [self._reached(self._at(point))[0]], 1
         else:
             point = self._start.replaced(begun.tensors).vector(self._free)
             trace, evaluations = list(begun.report.trace), begun.report.evaluations + 1
@@ -115,7 +113,7 @@ class Scoring(ABC, Generic[S]):
             if flat >= _IN_A_ROW:
                 message, converged = f"steps gain less than {_FLAT_GAIN:g} nats", True
                 break
-            if steps >= self._most:
+            if steps >= plan.max_iterations:
                 break
             if plan.is_over():
                 message = TIME_OVER
@@ -138,19 +136,11 @@ class Scoring(ABC, Generic[S]):
             plan.checkpoint.record(self._at(point).raw, done, has_ended=False)
             plan.reporter.iteration(steps, trace[-1])
         values = self._at(point)
-        trace[-1], reached, error = self._log_posterior(values)  # the sum of estimated gains differs a little
+        trace[-1], reached, error = self._reached(values)  # the sum of estimated gains differs a little
         stage = Stage(self._stage, len(self._rows), steps, evaluations, (trace[-1] - trace[0]) / self._rows.count)
-        figures = (
-            converged,
-            steps,
-            evaluations,
-            reached,
-            message,
-            at_bounds(values, self._free),
-            tuple(trace),
-            (stage,),
-        )
-        return values, FitReport(*figures, likelihood_error=error)
+        report = FitReport(converged, steps, evaluations, reached, message, likelihood_error=error)
+        bounds = at_bounds(values, self._free)
+        return values, replace(report, at_bounds=bounds, trace=tuple(trace), stages=(stage,))
 
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
         """Return the best step within bounds and radius, and twice its unrestricted gain.
@@ -245,7 +235,7 @@ class Scoring(ABC, Generic[S]):
             inference: The inference at this point.
         """
 
-    def _log_posterior(self, values: ParameterValues) -> tuple[float, float, float]:
+    def _reached(self, values: ParameterValues) -> tuple[float, float, float]:
         """Return the log posterior, the log marginal likelihood, and the standard error of both."""
         value, error = self._value(values)
         return value + float(values.log_hyperprior().detach()), value, error

@@ -33,31 +33,26 @@ from rfgp.models.spec import ModelSpec
 from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
 from rfgp.rows import Block
-from rfgp.solvers.choice import uses_cg
 
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """The multipliers of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
 """The maximum number of rows on which the lengthscales of one term after the other are compared."""
 MATRIX_ROWS, CLEAR_ADVANTAGE = 100, 10.0
-"""The maximum number of rows on which starts of dense algebra are compared, and the nats by which another start must be
-more likely than the usual one. On 18 tables at 50 to 600 rows the usual start is enough. It misses fast functions."""
-MIN_ADVANTAGE = 3.0
-"""The nats by which another lengthscale or period of a term must be more likely than the present one."""
+"""The maximum number of rows on which starts of dense algebra are compared, and the nats by which another start,
+another lengthscale of a term or another period must be more likely than the present one.
+
+On 18 tables at 50 to 600 rows the usual start is enough. It misses fast functions, which gain far more."""
 MULTIPLIERS = (0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
 A search from a long lengthscale can end with noise alone."""
 NUM_PEAKS, MAX_CYCLES = 3, 10_000
 """The number of periods that are compared, and the maximum number of frequencies of the periodogram."""
-COMPARED_ROWS = 1000
-"""The number of rows on which the starts of a field are compared."""
 FIELD_MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The multipliers of the parameters of a field on nodes, roads or a mesh that are compared."""
-OTHER_MULTIPLIERS = (*FIELD_MULTIPLIERS, 16.0, 32.0)
-"""The multipliers under a likelihood that is not Gaussian."""
-NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
-"""The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
+NOISES = (0.1, 0.01)
+"""The noise variances that are compared, in variances of the targets."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
@@ -168,7 +163,7 @@ def changed_one_by_one(
         if len(totals) < len(ends):
             break
         best = max(totals)
-        values = ends[totals.index(best) if best > totals[0] + MIN_ADVANTAGE else 0]
+        values = ends[totals.index(best) if best > totals[0] + CLEAR_ADVANTAGE else 0]
     return values
 
 
@@ -298,41 +293,34 @@ def is_one_field(spec: ModelSpec) -> bool:
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
 
 
-def starts_of_field(fit: TermFit) -> list[ParameterValues]:
-    """Return the likeliest start of a field for each multiplier of its parameters.
+def start_of_field(fit: TermFit) -> ParameterValues:
+    """Return the likeliest start of a field among multiples of its parameters and a few noises.
 
     Under another likelihood than the Gaussian one, given starting values are multiplied as well: a search for classes
     from a short lengthscale can end where the latent functions are constant.
 
     Args:
         fit: The fit.
-
-    Returns:
-        At least one start, the best first.
     """
-    names, noises = free_lengthscales(fit), tuple[float, ...]()
-    multipliers: Sequence[float] = FIELD_MULTIPLIERS
+    names, rows = free_lengthscales(fit), fit.subset(SCREENED_ROWS)
     if not fit.spec.is_gaussian and not fit.plan.is_continued:
-        names, multipliers = [name for name in all_lengthscales(fit) if name in fit.free], OTHER_MULTIPLIERS
-    rows, ranked = fit.subset(COMPARED_ROWS), list[tuple[float, ParameterValues]]()
+        names = [name for name in all_lengthscales(fit) if name in fit.free]
+    starts = [scaled(fit.values, names, multiplier) for multiplier in FIELD_MULTIPLIERS if names]
     if "noise" in fit.free and "noise" not in fit.spec.options.starts:
-        noises = NOISES_BY_CG if uses_cg(fit.prior, rows) else NOISES
-    for multiplier in multipliers if names else ():
-        initial = scaled(fit.values, names, multiplier)
-        starts = [initial.replaced({"noise": torch.tensor(noise).double().log()}) for noise in noises] or [initial]
-        starts = [fit.spec.normalized(start, rows) for start in starts]
-        totals = log_posteriors(fit, starts, rows=rows)
-        if not totals:
-            return [fit.values]
-        ranked.append(max(zip(totals, starts, strict=True), key=lambda pair: pair[0]))
-    likely = sorted((pair for pair in ranked if math.isfinite(pair[0])), key=lambda pair: pair[0], reverse=True)
-    return [values for _, values in likely] or [fit.values]
+        logs = [torch.tensor(noise).double().log() for noise in NOISES]
+        starts = [start.replaced({"noise": log}) for start in starts for log in logs]
+    starts = [fit.spec.normalized(start, rows) for start in starts]
+    totals = log_posteriors(fit, starts, rows=rows)
+    best = max(range(len(totals)), key=lambda i: totals[i], default=0)
+    return starts[best] if totals and math.isfinite(totals[best]) else fit.values
 
 
 # --- Forward selection of columns under sparse priors ---------------------------------------------
 
 MAX_COLUMNS, TRIED_COLUMNS, MAX_MISSES = 12, 3, 2
-"""The most added columns, the columns that a step tries, and the number of steps without a gain that end the search."""
+"""The most added columns, the columns that a step tries, and the number of steps without a gain that end the search.
+
+Without this search 18 fits of 30 to 100 columns end lower by 14 to 85 nats."""
 STEP_ITERATIONS = 20
 """The maximum number of iterations of a search in a step."""
 ABSENT = 0.01

@@ -32,12 +32,11 @@ from rfgp.approximations.role import TermData
 from rfgp.blocks import Prior
 from rfgp.fitting.context import SearchEnd, TermFit
 from rfgp.fitting.driver import (
+    ROUNDS,
     SearchStage,
-    best_of_starts,
     in_rounds,
     learn_basis,
     log_posterior_of,
-    message_of,
     search,
     search_in_stages,
     with_renewed_basis,
@@ -51,7 +50,7 @@ from rfgp.fitting.starts import (
     is_one_field,
     scaled,
     screened,
-    starts_of_field,
+    start_of_field,
     with_likelier_periods,
 )
 from rfgp.fitting.subsets import MAX_ROWS, fit_basis_functions, fit_coarsely, grow
@@ -73,10 +72,6 @@ MIDDLE_ROWS = 50_000
 """The rows of an intermediate search, for fields with as many latent values as rows.
 
 10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without this search."""
-TOLERANCE = 1e-8
-"""The tolerance of the relative change of the likelihood per row in one iteration, for one field."""
-OPTIMIZED, MAX_OPTIMIZED = 3, 1500
-"""The number of starts of the search of a field, and the maximum number of rows for more than one."""
 FIRST_ROWS_BY_CG = 10_000
 """The number of rows of the first search by conjugate gradients."""
 
@@ -163,20 +158,11 @@ def _stages(fit: TermFit) -> list[SearchStage]:
 
 
 def _fit_field(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit one kernel on nodes, roads or a mesh on all rows, from several starts."""
-    fit, report = _searched(fit, starts_of_field(fit))
-    fit, reports = with_renewed_basis(fit, [report], lambda other: _searched(other, [other.values], is_continued=True))
+    """Fit one kernel on nodes, roads or a mesh on all rows, and renew its basis at the hyperparameters found."""
+    fit, rows = fit.at(start_of_field(fit)), gathered(fit.rows)
+    fit, reports = search_in_stages(fit, _stages(fit) if uses_cg(fit.prior, rows) else [SearchStage(rows)])
+    fit, reports = with_renewed_basis(fit, reports, lambda other: search(other, rows))
     return fit.state, reports[-1].merged_with(reports)
-
-
-def _searched(fit: TermFit, starts: list[ParameterValues], *, is_continued: bool = False) -> SearchEnd:
-    """Search on all rows from several starts; return the best end, and its report with all searches."""
-    if uses_cg(fit.prior, fit.rows):
-        stages = _stages(fit)[-1:] if is_continued else _stages(fit)
-        fit, reports = search_in_stages(fit.at(starts[0]), stages)
-        return fit, reports[-1].merged_with(reports)
-    tolerance = CLASS_GAIN if fit.spec.options.likelihood.num_latents > 1 else TOLERANCE
-    return best_of_starts(fit, fit.rows, starts[: OPTIMIZED if len(fit.rows) <= MAX_OPTIMIZED else 1], tolerance)
 
 
 # --- Lattices -------------------------------------------------------------------------------------
@@ -187,10 +173,8 @@ LATTICE_SCREENED_ROWS, SCREENED_FEATURES = 4000, 600
 """The maximum number of rows and features of the searches from several starts, a small part of the time of a fit."""
 LATTICE_MULTIPLIERS = (1.0, 1 / 4, 1 / 16, 1 / 64)
 """The factors of the usual starting lengthscales at which these searches start."""
-FIRST_STEPS, LATTICE_ROUNDS = 8, 6
-"""The maximum number of steps on one set of lattices while lengthscales change, and the maximum number of sets.
-
-Most searches on a set end after fewer steps."""
+FIRST_STEPS = 8
+"""The maximum number of steps on one set of lattices while lengthscales change. Most searches end after fewer steps."""
 MOVED = 0.15
 """The change of the logarithm of a lengthscale at which lattices are rebuilt, below that of `SLACK`."""
 MAX_LACKING = 0.1
@@ -257,14 +241,14 @@ def _searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepo
     """
 
     def search_round(before: TermFit, number: int) -> SearchEnd:
-        most = FIRST_STEPS if number < LATTICE_ROUNDS - 1 else None
+        most = FIRST_STEPS if number < ROUNDS - 1 else None
         return search(_with_lattices(before, len(rows), SUBSET_FEATURES), rows, most=most)
 
     def has_settled(before: TermFit, after: TermFit, report: FitReport) -> bool:
         is_close = report.converged and _distance(after, before.values) < MOVED
         return is_close or bool(_without_truncated_lattices(after))
 
-    return in_rounds(_with_best_start(fit), search_round, LATTICE_ROUNDS, has_settled)
+    return in_rounds(_with_best_start(fit), search_round, ROUNDS, has_settled)
 
 
 def _lattice_terms(fit: TermFit) -> list[tuple[TermData, bool]]:
@@ -339,12 +323,10 @@ def _with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> Term
         most: The maximum number of features of a term. If None, those of its approximation.
     """
     spec = fit.spec
-    few = {
-        name: replace(approximation, max_features=min(approximation.max_features, most or approximation.max_features))
-        if isinstance(approximation, EquispacedFourier)
-        else approximation
-        for name, approximation in spec.approximations.items()
-    }
+    few = dict(spec.approximations)
+    for name, used in spec.approximations.items():
+        if isinstance(used, EquispacedFourier):
+            few[name] = replace(used, max_features=min(used.max_features, most or used.max_features))
     renewed = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
     changed = fit.with_spec(replace(renewed, approximations=spec.approximations))
     return changed if _has_lattices_of(changed, fit) else changed.at(_with_noise_of(changed, fit))
@@ -358,12 +340,8 @@ def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
     if "noise" not in fit.free:
         return fit.values
     with torch.no_grad():
-        noise = fit.values.standardized("noise").double()
-        total = (
-            noise
-            + residual_variance_of(before.spec.prior(fit.values).weights)
-            - residual_variance_of(fit.prior.weights)
-        )
+        noise, blocks = fit.values.standardized("noise").double(), before.spec.prior(fit.values).weights
+        total = noise + residual_variance_of(blocks) - residual_variance_of(fit.prior.weights)
         low, high = (bound.double() for bound in fit.values.space.quantities["noise"].bounds)
         return fit.values.replaced({"noise": torch.maximum(total, noise).clamp(low, high).log()})
 
@@ -402,10 +380,6 @@ MAX_FEW_ROWS = 10_000
 represent."""
 CLASS_ROWS = 800
 """The maximum number of rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
-CLASS_GAIN = 1e-4
-"""The smallest gain of an iteration on the ELBO for several classes, in nats a row.
-
-If inputs separate the classes, a search would continue for a hundred evaluations that gain 0.1 nats each."""
 
 
 def _dispersion_of(
@@ -439,32 +413,27 @@ NEAR_BOUND = 2.0
 def _is_white(state: GPState) -> bool:
     """Return whether all stationary terms have lengthscales near their lower bounds."""
     values, quantities = state.hyperparameters, state.hyperparameters.space.quantities
-    names = [
-        f"{prefix}lengthscale"
-        for term in state.spec.terms
-        for factor, _, prefix in term.parts()
-        if factor.measure is not None
-    ]
-    known = [name for name in names if name in quantities]
-    return bool(known) and all(
-        bool((values.standardized(name) < NEAR_BOUND * quantities[name].bounds[0]).all()) for name in known
-    )
+    parts = [part for term in state.spec.terms for part in term.parts()]
+    names = {f"{prefix}lengthscale" for factor, _, prefix in parts if factor.measure is not None} & set(quantities)
+    lows = {name: NEAR_BOUND * quantities[name].bounds[0] for name in names}
+    return bool(names) and all(bool((values.standardized(name) < low).all()) for name, low in lows.items())
 
 
 def _fit_observed(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a model with a non-Gaussian likelihood."""
     few = _with_few(state)
-    fit, reports, words = TermFit.of(few, plan), list[FitReport](), "every hyperparameter is fixed"
+    fit, reports = TermFit.of(few, plan), list[FitReport]()
     with torch.no_grad():
         if inference_of(state.spec, fit.rows) == "variational":
             fit, reports = _by_elbo(fit)
-            words = reports[-1].message
         elif fit.free:
-            fit, reports, words = _by_laplace(fit)
+            fit, reports = _by_laplace(fit)
+        report = merged(fit, reports)
         if few is not state:
-            words, fit = f"{words}, with fewer frequencies", fit.with_spec(state.spec)
+            fit = fit.with_spec(state.spec)
+            report = replace(report, message=f"{report.message}, with fewer frequencies")
         inference = fit.state.infer(fit.rows)
-        state, report = with_posterior(fit.state, inference, merged(fit, reports, words))
+        state, report = with_posterior(fit.state, inference, report)
         if is_read_in_blocks(fit.rows):
             return state, report
         predicted = state.leave_one_out(fit.rows, inference)
@@ -482,31 +451,23 @@ def _with_few(state: GPState) -> GPState:
         state: The model state.
     """
     spec, count = state.spec, len(state.require_rows(purpose="a fit"))
-    few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
-    changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
+    few, changed = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST, dict(spec.approximations)
+    for name, approximation in spec.approximations.items():
+        if isinstance(approximation, RandomFeatures) and not approximation.learn_frequencies:
+            changed[name] = replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
     if count > MAX_FEW_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return state
     return state.replace(spec=spec.with_approximations(changed, state.hyperparameters, count))
 
 
-def _fewer(approximation: Approximation, few: int) -> Approximation:
-    if not isinstance(approximation, RandomFeatures) or approximation.learn_frequencies:
-        return approximation
-    return replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
-
-
-def _by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Return the fit at the optimal hyperparameters, the reports, and a message."""
+def _by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
+    """Return the fit at the optimal hyperparameters, and the reports."""
     if fit.spec.options.likelihood.num_latents > 1:
         fit, report = fit_coarsely(fit, CLASS_ROWS)
-        return fit, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+        return fit, [report]
     if has_lattices(fit.prior):
-        fit, reports = _search_on_lattices(fit, fit.subset(MAX_ROWS))
-        last = reports[-1].stages[-1]
-        return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
-    fit, reports, message = grow(fit)
-    fit, reports = learn_basis(fit, reports)
-    return fit, reports, message_of(reports, message)
+        return _search_on_lattices(fit, fit.subset(MAX_ROWS))
+    return learn_basis(*grow(fit))
 
 
 def _by_elbo(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
@@ -514,7 +475,7 @@ def _by_elbo(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
-        fit, report = fit_coarsely(fit, len(rows), CLASS_GAIN if likelihood.num_latents > 1 else None)
+        fit, report = fit_coarsely(fit, len(rows))
         return fit, [report]
     cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)

@@ -838,7 +838,7 @@ def _noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
     return ModelSpec(spec.options.changed(kernel=kernel), spec.schema, kernel, terms, spec.columns)
 
 
-def restored(
+def restored_spec(
     options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
 ) -> ModelSpec:
     """Return the specification of a resolved kernel, for a file.

@@ -225,7 +225,7 @@ def latent_mean_and_likelihood(state: "GPState") -> tuple[Tensor, Likelihood, di
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
-def restored(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
+def restored_posterior(spec: ModelSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior with saved tensors.
 
     Args:
@@ -557,7 +557,7 @@ class GPState:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         if self.given is not None:
-            object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
+            object.__setattr__(self, "given", restored_posterior(self.spec, self.hyperparameters, state["given"]))
 
 
 def begin(spec: ModelSpec, data: Chunk, *, is_fit: bool = False) -> GPState:

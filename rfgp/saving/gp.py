@@ -18,7 +18,7 @@ from rfgp.columns import ColumnKind, Schema
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.role import constants_of, of_prefix
 from rfgp.models import Member
-from rfgp.models.spec import ModelSpec, restored
+from rfgp.models.spec import ModelSpec, restored_spec
 from rfgp.parameters import ParameterValues
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
@@ -191,7 +191,7 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     kernel, of_noise = _resolved(described, decoder), described.get("noise")
     noise = None if of_noise is None else _resolved(of_noise, decoder)
     _check_graphs([kernel] if noise is None else [kernel, noise], columns.schema)
-    spec = restored(decode_options(described, decoder), columns.schema, kernel, columns.summary, noise)
+    spec = restored_spec(decode_options(described, decoder), columns.schema, kernel, columns.summary, noise)
     noise_terms = [] if noise is None else noise.terms()
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in noise_terms):

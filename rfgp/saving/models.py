@@ -23,7 +23,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import saved_shapes, saved_tensors
 from rfgp.messages import check_count
 from rfgp.models import FitReport, GPState, ModelSpec
-from rfgp.models.state import restored
+from rfgp.models.state import restored_posterior
 from rfgp.rows import Chunk, Rows, TrainingData, in_memory
 from rfgp.rows.sources import read_per_row
 from rfgp.saving.container import Json, Tensors, part, read_file, write_file
@@ -163,7 +163,7 @@ def _regression(header: Json, tensors: Tensors) -> GPState:
         scales = decode_scales(scales, part(tensors, "scales."), count, len(scaling.inputs.scale))
     state = GPState(spec, scaling, values, count, rows, has_exposures=exposed, scale_model=scales)
     known = part(tensors, "predictor.")
-    posterior = restored(spec, values, known)
+    posterior = restored_posterior(spec, values, known)
     _check_posterior(posterior, known, state)
     return state.replace(given=posterior)
 

@@ -154,7 +154,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         tensors: The tensors (...) of `Posterior.tensors`, by name.
     """
     if "gram" in tensors:
-        return onepass.restored(prior, tensors)
+        return onepass.restored_series(prior, tensors)
     if "inputs" in tensors:
         return _stored_rows(prior, tensors)(prior, **tensors)
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}

@@ -364,7 +364,7 @@ def _posterior(prior: Prior, solution: WeightSolution, row_sums: RowSumsForUpdat
     return SeriesPosterior(prior, solution.weights, FactorCovariance(solution.factor), row_sums=row_sums)
 
 
-def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
+def restored_series(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
     """Return the posterior with saved sums.
 
     Args:
