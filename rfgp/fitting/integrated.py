@@ -233,8 +233,10 @@ def design(m: int) -> tuple[Floats, Floats]:
 
 STEP, LARGEST_STEP = 1e-2, 0.1
 """The first step of central differences, and the largest in posterior standard deviations."""
-DEPTH = math.sqrt(2)
-"""The distance on an axis, in standard deviations, at which the fall of the log density gives the scale of its side."""
+DEPTH = 2.0
+"""The distance on an axis, in standard deviations, at which the fall of the log density gives the scale of its side.
+
+Against chains on two other problems, widths were 0.96 to 0.99 of the chain's with 1, and 0.97 to 1.00 with 2."""
 SIDES = 0.25, 4.0
 """The smallest and the largest scale of a side."""
 NEGLIGIBLE = 1e-4
