@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from rfgp.errors import NotFittedError
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues, find_path
 
+LEVELS = (0.05, 0.5, 0.95)
+"""The levels of quantiles of the posterior of hyperparameters."""
+
 
 @dataclass(frozen=True, repr=False)
 class HyperparameterPosterior:
@@ -59,6 +62,13 @@ class HyperparameterPosterior:
     weights: tuple[float, ...]
     num_points: int
     evaluations: int
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether all parts have a value for each name."""
+        parts = (self.means, self.deviations, self.quantiles, self.raw_means, self.raw_deviations, self.correlations)
+        sizes = {*map(len, parts), *map(len, self.correlations)} | {len(self.names)}
+        return len(sizes) == 1 and {len(levels) for levels in self.quantiles} <= {len(LEVELS)}
 
     def __repr__(self) -> str:
         at_mode = f", at the mode: {', '.join(self.at_mode)}" if self.at_mode else ""

@@ -23,7 +23,9 @@ Design. The center z = 0 has the weight 1 - 1 / f^2, and the n points of the sph
 a_k = 1 / (n f^2). They are the 2 m points on the axes and a two-level fractional factorial +-f (1, ..., 1). Its columns
 are balanced and orthogonal, so that sum a_k = 1, sum a_k z_k = 0 and sum a_k z_k z_k^T = I: each coordinate has the
 mean square f^2 (2 m + n_factorial) / n = f^2 over the sphere. The rule is exact for polynomials of degree 2 under
-N(0, I), and of degree 3 up to 16 directions, where the factorial contains the opposite of each point.
+N(0, I), and of degree 3 up to 16 directions, where the factorial contains the opposite of each point. Beyond 13
+directions the points on the axes are left out. One or two directions have a product of Gauss-Hermite rules of 5 nodes,
+as R-INLA takes a grid.
 
 Sources: Rue, Martino and Chopin (2009), Approximate Bayesian inference for latent Gaussian models by using integrated
 nested Laplace approximations, JRSS B 71(2), Section 6.5 (the design and f = 1.1). Their weight of the sphere contains a
@@ -45,7 +47,7 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, RfgpError, SolverError
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.hyperparameters import HyperparameterPosterior
+from rfgp.hyperparameters import LEVELS, HyperparameterPosterior
 from rfgp.models import FitReport, GPState
 from rfgp.models.report import TIME_OVER
 from rfgp.models.state import Share, averaged, parts_of_average
@@ -144,23 +146,24 @@ def log_density(state: GPState, values: Any, fixed: Iterable[str]) -> Tensor:
         NotFittedError: If there are no rows.
     """
     now = state.hyperparameters.detached()
-    free, values = now.space.free(fixed), torch.as_tensor(values, dtype=torch.float64)
+    free, vector = now.space.free(fixed), torch.as_tensor(values, dtype=torch.float64)
     sizes = [now.raw[name].numel() for name in free]
-    if values.shape != (sum(sizes),):
+    if vector.shape != (sum(sizes),):
         raise InvalidArgumentError(
-            f"values must have shape ({sum(sizes)},), for {', '.join(free)}, got {tuple(values.shape)}. Start from "
+            f"values must have shape ({sum(sizes)},), for {', '.join(free)}, got {tuple(vector.shape)}. Start from "
             "gp.hyperparameters.unconstrained(fixed)."
         )
     state.require_rows(purpose="the density of hyperparameters")
-    parts = zip(free, values.split(sizes), strict=True)
+    parts = zip(free, vector.split(sizes), strict=True)
     raw = {**now.raw, **{name: part.reshape(now.raw[name].shape).to(now.raw[name]) for name, part in parts}}
-    proper = ParameterValues(with_proper_priors(now.space), raw)
+    space = with_proper_priors(now.space)
+    space = replace(space, hyperpriors={name: prior for name, prior in space.hyperpriors.items() if name in free})
+    proper = ParameterValues(space, raw)
     try:
-        likelihood = state.replace(hyperparameters=proper).log_marginal_likelihood()
-    except (NotPositiveDefiniteError, SolverError):  # a sampler rejects the point
-        return values.sum() * 0.0 - math.inf
-    of_free = {name: prior for name, prior in proper.space.hyperpriors.items() if name in free}
-    return likelihood + ParameterValues(replace(proper.space, hyperpriors=of_free), raw).log_hyperprior()
+        total: Tensor = state.replace(hyperparameters=proper).log_marginal_likelihood() + proper.log_hyperprior()
+    except (NotPositiveDefiniteError, SolverError, InvalidArgumentError):  # a sampler rejects the point
+        return 0.0 * vector.sum() - math.inf
+    return total
 
 
 class _TimeOverError(Exception):
@@ -200,12 +203,16 @@ RADIUS = 1.1
 """The radius f of the sphere over the square root of the number of directions (Rue, Martino and Chopin 2009)."""
 MAX_POINTS = 60
 """The maximum number of points of a design."""
+MAX_PRODUCT, NODES = 2, 5
+"""The maximum number of directions of a product of Gauss-Hermite rules, and the number of their nodes.
+
+Against quadrature over two hyperparameters, widths are up to 8 % too small with the sphere, which has 9 points then."""
 MAX_DIRECTIONS = 31
 """The maximum number of directions: the columns of a factorial of 32 points."""
 
 
 def design(m: int) -> tuple[Floats, Floats]:
-    """Return the points (n, m) and weights (n,) of a central composite design in m directions, the center first.
+    """Return the points (n, m) and weights (n,) of a rule for N(0, I) in m directions, the center first.
 
     Args:
         m: The number of directions, from 1 to 31.
@@ -215,13 +222,17 @@ def design(m: int) -> tuple[Floats, Floats]:
         >>> points.shape, np.allclose(weights @ points**2, 1), np.allclose((points.T * weights) @ points, np.eye(4))
         ((25, 4), True, True)
     """
+    if m <= MAX_PRODUCT:
+        nodes, own = np.polynomial.hermite_e.hermegauss(NODES)
+        points = np.array(list(product(nodes, repeat=m)))
+        weights = np.array(list(product(own / own.sum(), repeat=m))).prod(1)
+        first = np.argsort((points**2).sum(1), kind="stable")
+        return points[first], weights[first]
     base = min(m, 4 if m <= 5 else 5)
     words = [word for size in range(1, base + 1) for word in combinations(range(base), size)]
-    words.sort(
-        key=lambda word: (len(word) > 1, len(word) < base, len(word) % 2 == 0)
-    )  # shared ones of odd length first
+    words.sort(key=lambda word: (len(word) > 1, len(word) < base, len(word) % 2 == 0))  # of several, odd lengths first
     runs = np.array(list(product((-1.0, 1.0), repeat=base)))
-    factorial = np.stack([runs[:, word].prod(1) for word in words[:m]], axis=1) if m > 1 else np.zeros((0, 1))
+    factorial = np.stack([runs[:, word].prod(1) for word in words[:m]], axis=1)
     axes = math.sqrt(m) * np.concatenate([np.eye(m), -np.eye(m)])
     sphere = RADIUS * (np.concatenate([axes, factorial]) if 1 + len(axes) + len(factorial) <= MAX_POINTS else factorial)
     weights = np.full(len(sphere) + 1, 1 / (len(sphere) * RADIUS**2))
@@ -308,7 +319,7 @@ class Laplace:
     def scales(self, z: Floats) -> Floats:
         """Return the scales (n, m) of points (n, m), the mean of both sides at 0."""
         low, high = self.sides.T
-        return np.where(z < 0, low, np.where(z > 0, high, (low + high) / 2))
+        return np.asarray(np.where(z < 0, low, np.where(z > 0, high, (low + high) / 2)))
 
     def at(self, z: Floats) -> Floats:
         """Return the raw values (n, p) of points (n, m)."""
@@ -357,8 +368,8 @@ ROWS_PER_HYPERPARAMETER = 10
 SEARCHES = 3
 """The maximum number of searches for the mode, after which a design may still exceed it."""
 STAGE = "mode of the hyperparameters' posterior"
-DRAWS, LEVELS = 4000, (0.05, 0.5, 0.95)
-"""The number of draws from the approximation for quantiles, and their levels."""
+DRAWS = 4000
+"""The number of draws from the approximation for quantiles."""
 
 
 def unsupported(state: GPState) -> str | None:
@@ -480,6 +491,9 @@ def _record(
 ) -> HyperparameterPosterior:
     """Return the marginal posteriors of the integrated hyperparameters.
 
+    Means and covariances are those of the design. Quantiles are those of the two-piece normal distribution, shifted and
+    scaled to them.
+
     Args:
         state: The state.
         free: The names of the free hyperparameters.
@@ -488,31 +502,27 @@ def _record(
         mixture: The weights (n,) and points (n, p) of the mixture.
         counts: The numbers of points of the design and of evaluations.
     """
-    space, (weights, _) = state.hyperparameters.space, mixture
-    generator = np.random.default_rng(state.spec.options.seed)
-    z = generator.standard_normal((DRAWS, len(laplace.axes)))
-    draws, sizes = laplace.at(z), laplace.scales(z).prod(1)
-    sizes /= sizes.sum()
-    mean = sizes @ draws
-    covariance = ((draws - mean).T * sizes) @ (draws - mean)
-    names, units = list[str](), list[Any]()
-    for name in free:
-        count = state.hyperparameters.raw[name].numel()
-        names += [name] if state.hyperparameters.raw[name].ndim == 0 else [f"{name}[{i}]" for i in range(count)]
-        units += [(name, index) for index in range(count)]
-    natural = [_natural(space, *units[index], draws[:, index]) for index in kept]
-    deviations = np.sqrt(covariance.diagonal()[list(kept)])
-    correlations = covariance[np.ix_(kept, kept)] / np.outer(deviations, deviations) if kept else np.zeros((0, 0))
-    moments = [(sizes @ v, math.sqrt(sizes @ (v - sizes @ v) ** 2)) for v in natural]
+    values, (weights, points) = state.hyperparameters, mixture
+    entries = [(name, index) for name in free for index in range(values.raw[name].numel())]
+    names = [f"{name}[{index}]" if values.raw[name].ndim else name for name, index in entries]
+    z = np.random.default_rng(state.spec.options.seed).standard_normal((DRAWS, len(laplace.axes)))
+    sizes = laplace.scales(z).prod(1) / laplace.scales(z).prod(1).sum()
+    draws, raw = laplace.at(z)[:, kept], points[:, kept]
+    mean, center = weights @ raw, sizes @ draws
+    covariance, own = (raw - mean).T * weights @ (raw - mean), sizes @ (draws - center) ** 2
+    deviations = np.sqrt(covariance.diagonal())
+    draws = mean + (draws - center) * deviations / np.sqrt(own)
+    natural = [_natural(values.space, *entries[i], draws[:, j]) for j, i in enumerate(kept)]
+    means = [float(sizes @ v) for v in natural]
     return HyperparameterPosterior(
-        names=tuple(names[index] for index in kept),
-        at_mode=tuple(name for index, name in enumerate(names) if index not in kept),
-        means=tuple(float(m) for m, _ in moments),
-        deviations=tuple(d for _, d in moments),
+        names=tuple(names[i] for i in kept),
+        at_mode=tuple(name for i, name in enumerate(names) if i not in kept),
+        means=tuple(means),
+        deviations=tuple(math.sqrt(sizes @ (v - m) ** 2) for v, m in zip(natural, means, strict=True)),
         quantiles=tuple(tuple(_quantiles(v, sizes)) for v in natural),
-        raw_means=tuple(mean[list(kept)].tolist()),
+        raw_means=tuple(mean.tolist()),
         raw_deviations=tuple(deviations.tolist()),
-        correlations=tuple(map(tuple, correlations.tolist())),
+        correlations=tuple(map(tuple, (covariance / np.outer(deviations, deviations)).tolist())),
         weights=tuple(weights.tolist()),
         num_points=counts[0],
         evaluations=counts[1],
@@ -533,4 +543,5 @@ def _natural(space: ParameterSpace, name: str, index: int, raw: Floats) -> Float
 def _quantiles(values: Floats, weights: Floats) -> list[float]:
     """Return the weighted quantiles of draws (n,)."""
     order = values.argsort()
-    return np.interp(LEVELS, weights[order].cumsum(), values[order]).tolist()
+    levels: list[float] = np.interp(LEVELS, weights[order].cumsum(), values[order]).tolist()
+    return levels

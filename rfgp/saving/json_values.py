@@ -182,6 +182,9 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     report: FitReport | None = _decode(FitReport | None, content)
     if report is not None and report.frequencies not in ("fixed", "learned", "rejected"):
         raise ValueError("the report of the fit must have valid values")
+    posterior = None if report is None else report.hyperparameter_posterior
+    if posterior is not None and not posterior.is_consistent:
+        raise ValueError("the posterior of the hyperparameters must have a value for each name")
     return report
 
 

@@ -589,6 +589,7 @@ FORGED = {
         "options/likelihood": ({"name": "os.system"}, {"name": "poisson"}),
         "options/inference": "laplace",
         "options/mean": "linear",
+        "options/hyperparameter_posterior": ("mean", 1),
         "options/standardize": 1,
         "options/seed": "0",
         "options/dtype": "object",
