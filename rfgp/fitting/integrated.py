@@ -154,7 +154,7 @@ def log_density(state: GPState, values: Any, fixed: Iterable[str]) -> Tensor:
             "gp.hyperparameters.unconstrained(fixed)."
         )
     state.require_rows(purpose="the density of hyperparameters")
-    parts = zip(free, vector.split(sizes), strict=True)
+    parts = zip(free, torch.split(vector, sizes), strict=True)
     raw = {**now.raw, **{name: part.reshape(now.raw[name].shape).to(now.raw[name]) for name, part in parts}}
     space = with_proper_priors(now.space)
     space = replace(space, hyperpriors={name: prior for name, prior in space.hyperpriors.items() if name in free})
