@@ -63,8 +63,6 @@ DEVIATION = 1.5
 """The prior standard deviation of the logarithm of a hyperparameter without a prior, around its starting value."""
 NOISE_DEVIATION = 2.0
 """The same of the noise, which varies more between tables."""
-MEAN_DEVIATION = 1.0
-"""The prior standard deviation of the constant mean, in standard deviations of the target."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +117,10 @@ def with_proper_priors(space: ParameterSpace) -> ParameterSpace:
 
     Args:
         space: The space of a model. Its own priors get the Jacobian of the logarithm. Hyperparameters without one, or
-            with the improper `BoundaryAvoiding`, get a normal distribution around their start.
+            with the improper `BoundaryAvoiding`, get a normal distribution around their start. The mean has that of the
+            target.
     """
-    units = space.targets.scale
-    center, deviation = space.targets.forward(space.mean.location), MEAN_DEVIATION * space.mean.scale / units
+    center, deviation = space.targets.forward(space.mean.location), space.mean.scale / space.targets.scale
     default: dict[str, Any] = {"mean": NormalOfRaw(center, deviation, is_log=False)}
     for name, quantity in space.quantities.items():
         scale = NOISE_DEVIATION if name == "noise" else DEVIATION if quantity.is_positive else 1.0
@@ -278,7 +276,7 @@ def hessian(density: Any, x: Floats, indices: Sequence[int]) -> Floats:
                 break
             step *= 0.5 * LARGEST_STEP / math.sqrt(size)
         rows.append(slope[list(indices)])
-    curvature = np.stack(rows)
+    curvature = np.array(rows).reshape(len(rows), len(rows))
     return np.asarray((curvature + curvature.T) / 2)
 
 
@@ -344,9 +342,8 @@ def approximate(density: _Density, x: Floats, indices: Sequence[int]) -> tuple[L
         x: The mode, (p,).
         indices: The indices of the coordinates that may be integrated.
     """
-    kept, curvature = list(indices), hessian(density, x, indices)
-    of_prior = hessian(density.of_prior, x, indices)
-    has_more = np.isfinite(curvature).all(1) & (curvature.diagonal() > (1 - ROUNDING) * of_prior.diagonal())
+    curvature, of_prior = hessian(density, x, indices), hessian(density.of_prior, x, indices)
+    has_more = curvature.diagonal() > (1 - ROUNDING) * of_prior.diagonal()  # not NaN
     kept = [index for index, keeps in zip(indices, has_more, strict=True) if keeps]
     curvature, of_prior = (matrix[np.ix_(has_more, has_more)] for matrix in (curvature, of_prior))
     values, vectors = np.linalg.eigh(curvature)
@@ -362,14 +359,14 @@ def approximate(density: _Density, x: Floats, indices: Sequence[int]) -> tuple[L
 
 # --- The integrated model ---------------------------------------------------------------------------------------------
 
-POINT, INTEGRATED, AUTO = "point", "integrated", "auto"
+INTEGRATED, AUTO = "integrated", "auto"
 ROWS_PER_HYPERPARAMETER = 10
 """The number of rows a hyperparameter below which "auto" integrates."""
 SEARCHES = 3
 """The maximum number of searches for the mode, after which a design may still exceed it."""
 STAGE = "mode of the hyperparameters' posterior"
-DRAWS = 4000
-"""The number of draws from the approximation for quantiles."""
+DRAWS, TINY = 4000, 1e-30
+"""The number of draws from the approximation for quantiles, and the least variance of a raw value."""
 
 
 def unsupported(state: GPState) -> str | None:
@@ -510,7 +507,7 @@ def _record(
     draws, raw = laplace.at(z)[:, kept], points[:, kept]
     mean, center = weights @ raw, sizes @ draws
     covariance, own = (raw - mean).T * weights @ (raw - mean), sizes @ (draws - center) ** 2
-    deviations = np.sqrt(covariance.diagonal())
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), TINY))
     draws = mean + (draws - center) * deviations / np.sqrt(own)
     natural = [_natural(values.space, *entries[i], draws[:, j]) for j, i in enumerate(kept)]
     means = [float(sizes @ v) for v in natural]
