@@ -45,7 +45,7 @@ class HyperparameterPosterior:
         >>> gp = rfgp.GP(rfgp.kernels.RBF(), hyperparameter_posterior="integrated", seed=0).fit(X, y)
         >>> posterior = gp.hyperparameters.posterior()
         >>> posterior.names, posterior.num_points
-        (('rbf.lengthscale[0]', 'rbf.outputscale', 'noise', 'mean'), 25)
+        (('rbf.lengthscale[0]', 'rbf.outputscale', 'noise', 'mean'), 49)
         >>> low, median, high = posterior.quantiles[0]
         >>> bool(low < median < high)
         True

@@ -13,23 +13,34 @@ of the target. The density p(x | y) is that of x. A prior of a value has the Jac
    standardized coordinates z of x = x* + V L^(-1/2) z have the density of N(0, I) if the posterior is normal.
 3. Scales s_i^+ and s_i^- of the two sides of each axis, so that at z_i = +-DEPTH the log density has fallen by
    DEPTH^2 / 2: x = x* + V L^(-1/2) (s_i^(sign z_i) z_i)_i. It is a product of two-piece normal distributions.
-4. A central composite design of points z_k with weights a_k, and w_k in proportion to
+4. A central composite design of at most 60 points z_k with weights a_k, and w_k in proportion to
 
        a_k p(x_k | y) J(z_k) / N(z_k; 0, I),   J(z) = product of s_i^(sign z_i), or the mean of both if z_i = 0.
 
    J is the Jacobian of step 3, so that this is a quadrature rule for the integral over x in each orthant.
 
-Design. The center z = 0 has the weight 1 - 1 / f^2, and the n points of the sphere of radius f sqrt(m) share the rest:
-a_k = 1 / (n f^2). They are the 2 m points on the axes and a two-level fractional factorial +-f (1, ..., 1). Its columns
-are balanced and orthogonal, so that sum a_k = 1, sum a_k z_k = 0 and sum a_k z_k z_k^T = I: each coordinate has the
-mean square f^2 (2 m + n_factorial) / n = f^2 over the sphere. The rule is exact for polynomials of degree 2 under
-N(0, I), and of degree 3 up to 16 directions, where the factorial contains the opposite of each point. Beyond 13
-directions the points on the axes are left out. One or two directions have a product of Gauss-Hermite rules of 5 nodes,
-as R-INLA takes a grid.
+Design. The n directions are the 2 m axes and a two-level fractional factorial +-(1, ..., 1) / sqrt(m). Its columns are
+balanced and orthogonal, so that the mean of u is 0 and that of u u^T is I / m over the directions u. Points are the
+center and spheres of radii r_j with the total weights b_j, so that a_k = b_j / n. Then sum a_k z_k = 0, and
+
+    sum a_k = 1,  sum a_k z_k z_k^T = (sum b_j r_j^2 / m) I = I
+
+if the b_j with the center sum to 1, and sum b_j r_j^2 = m.
+
+- Up to 5 directions there are two spheres. r^2 of a standard normal vector has a chi-square distribution with m degrees
+  of freedom. Its Gauss-Radau rule with a node at 0 has the nodes r^2 = 2 s, with s = m / 2 + 2 -+ sqrt(m / 2 + 2) the
+  zeros of the Laguerre polynomial L_2^(m/2), and weights by the moments m and m (m + 2). It is exact up to r^8. In one
+  direction this is the Gauss-Hermite rule of 5 points.
+- More directions have one sphere, of radius f sqrt(m), with b = 1 / f^2.
+
+The rule is exact for polynomials of degree 2 under N(0, I), and of degree 3 up to 16 directions, where each point has
+its opposite. With one sphere, posteriors with long tails get widths that are up to a tenth too small. Beyond 13
+directions the axes are left out, and beyond 31 the directions with the most curvature stay at the mode.
 
 Sources: Rue, Martino and Chopin (2009), Approximate Bayesian inference for latent Gaussian models by using integrated
-nested Laplace approximations, JRSS B 71(2), Section 6.5 (the design and f = 1.1). Their weight of the sphere contains a
-center of the same density; the weights above follow from the two conditions alone. Martins, Simpson, Lindgren and Rue
+nested Laplace approximations, JRSS B 71(2), Section 6.5 (one sphere, and f = 1.1). Genz and Monahan (1999), A
+stochastic algorithm for high-dimensional integrals over unbounded regions with Gaussian weight, J. Comput. Appl. Math.
+112 (products of radial and spherical rules). Martins, Simpson, Lindgren and Rue
 (2013), Bayesian computing with INLA: new features, Section 3.2 (two-piece normal marginals). Box and Wilson (1951), On
 the experimental attainment of optimum conditions.
 """
@@ -198,13 +209,9 @@ class _Density:
 # --- The design -------------------------------------------------------------------------------------------------------
 
 RADIUS = 1.1
-"""The radius f of the sphere over the square root of the number of directions (Rue, Martino and Chopin 2009)."""
+"""The radius f of a single sphere over the square root of the number of directions (Rue, Martino and Chopin 2009)."""
 MAX_POINTS = 60
 """The maximum number of points of a design."""
-MAX_PRODUCT, NODES = 2, 5
-"""The maximum number of directions of a product of Gauss-Hermite rules, and the number of their nodes.
-
-Against quadrature over two hyperparameters, widths are up to 8 % too small with the sphere, which has 9 points then."""
 MAX_DIRECTIONS = 31
 """The maximum number of directions: the columns of a factorial of 32 points."""
 
@@ -218,24 +225,23 @@ def design(m: int) -> tuple[Floats, Floats]:
     Examples:
         >>> points, weights = design(4)
         >>> points.shape, np.allclose(weights @ points**2, 1), np.allclose((points.T * weights) @ points, np.eye(4))
-        ((25, 4), True, True)
+        ((49, 4), True, True)
     """
-    if m <= MAX_PRODUCT:
-        nodes, own = np.polynomial.hermite_e.hermegauss(NODES)
-        points = np.array(list(product(nodes, repeat=m)))
-        weights = np.array(list(product(own / own.sum(), repeat=m))).prod(1)
-        first = np.argsort((points**2).sum(1), kind="stable")
-        return points[first], weights[first]
     base = min(m, 4 if m <= 5 else 5)
     words = [word for size in range(1, base + 1) for word in combinations(range(base), size)]
     words.sort(key=lambda word: (len(word) > 1, len(word) < base, len(word) % 2 == 0))  # of several, odd lengths first
     runs = np.array(list(product((-1.0, 1.0), repeat=base)))
-    factorial = np.stack([runs[:, word].prod(1) for word in words[:m]], axis=1)
-    axes = math.sqrt(m) * np.concatenate([np.eye(m), -np.eye(m)])
-    sphere = RADIUS * (np.concatenate([axes, factorial]) if 1 + len(axes) + len(factorial) <= MAX_POINTS else factorial)
-    weights = np.full(len(sphere) + 1, 1 / (len(sphere) * RADIUS**2))
-    weights[0] = 1 - 1 / RADIUS**2
-    return np.concatenate([np.zeros((1, m)), sphere]), weights
+    axes = np.concatenate([np.eye(m), -np.eye(m)])
+    factorial = np.stack([runs[:, word].prod(1) for word in words[:m]], axis=1) / math.sqrt(m)
+    directions = axes if m == 1 else np.concatenate([axes, factorial])
+    if 1 + len(directions) > MAX_POINTS:
+        directions = factorial
+    squares, totals = np.array([RADIUS**2 * m]), np.array([1 / RADIUS**2])
+    if 1 + 2 * len(directions) <= MAX_POINTS:
+        squares = m + 4 + 2 * math.sqrt(m / 2 + 2) * np.array([-1.0, 1.0])
+        totals = np.linalg.solve(np.stack([squares, squares**2]), [m, m * (m + 2)])
+    points = np.concatenate([np.zeros((1, m)), *(math.sqrt(square) * directions for square in squares)])
+    return points, np.append(1 - totals.sum(), np.repeat(totals / len(directions), len(directions)))
 
 
 # --- Laplace's approximation, and the two sides of its axes -----------------------------------------------------------

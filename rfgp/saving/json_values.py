@@ -167,7 +167,8 @@ def encode_report(report: FitReport | None) -> dict[str, Any] | None:
     """
     if report is None:
         return None
-    return {name: value for name, value in asdict(report).items() if name != "selection"}
+    left_out = {"selection"} | ({"hyperparameter_posterior"} if report.hyperparameter_posterior is None else set())
+    return {name: value for name, value in asdict(report).items() if name not in left_out}
 
 
 def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:

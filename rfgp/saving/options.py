@@ -35,7 +35,8 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "dtype": json_values.encode_dtype(options.dtype),
     }
     described["selects_noise"] = options.selects_noise
-    described["hyperparameter_posterior"] = options.hyperparameter_posterior
+    if options.hyperparameter_posterior != "point":  # the files of point fits have no such entry
+        described["hyperparameter_posterior"] = options.hyperparameter_posterior
     described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
     described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}
     return described
