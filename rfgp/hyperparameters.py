@@ -68,7 +68,7 @@ class HyperparameterPosterior:
         """Whether all parts have a value for each name."""
         parts = (self.means, self.deviations, self.quantiles, self.raw_means, self.raw_deviations, self.correlations)
         sizes = {*map(len, parts), *map(len, self.correlations)} | {len(self.names)}
-        return len(sizes) == 1 and {len(levels) for levels in self.quantiles} <= {len(LEVELS)}
+        return len(sizes) == 1 and {*map(len, self.quantiles)} <= {len(LEVELS)}
 
     def __repr__(self) -> str:
         at_mode = f", at the mode: {', '.join(self.at_mode)}" if self.at_mode else ""
