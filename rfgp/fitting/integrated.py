@@ -59,7 +59,8 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, RfgpError, SolverError
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.hyperparameters import LEVELS, HyperparameterPosterior
-from rfgp.models import FitReport, GPState
+from rfgp.lattices.design import LatticeDesign
+from rfgp.models import FitReport, GPState, ModelSpec
 from rfgp.models.report import TIME_OVER
 from rfgp.models.state import Share, averaged, parts_of_average
 from rfgp.parameters import BoundaryAvoiding, ParameterSpace, ParameterValues
@@ -465,15 +466,42 @@ def _integrated(state: GPState, free: Sequence[str], plan: Plan) -> tuple[list[S
         if logs.max() <= logs[0] + GAIN or search == SEARCHES - 1:
             break
         x = mode_from(values.moved(free, points[logs.argmax()]))
+    states = [state.replace(hyperparameters=own.moved(free, point)) for point in points]
+    states, logs = _with_lattices(state.spec, states, logs)
     log_weights = laplace.log_weights(z, weights, logs)
     shares = np.exp(log_weights - log_weights.max())
     shares /= shares.sum()
     shares[0] = max(shares[0], NEGLIGIBLE)
     used = shares >= NEGLIGIBLE
-    shares, points = shares[used] / shares[used].sum(), points[used]
-    members = [state.replace(hyperparameters=own.moved(free, point)) for point in points]
-    record = _record(state, free, laplace, kept, (shares, points), (len(z), density.evaluations))
+    shares, members = (
+        shares[used] / shares[used].sum(),
+        [one for one, is_used in zip(states, used, strict=True) if is_used],
+    )
+    record = _record(state, free, laplace, kept, (shares, points[used]), (len(z), density.evaluations))
     return list(zip(shares.tolist(), members, strict=True)), record
+
+
+def _with_lattices(spec: ModelSpec, states: Sequence[GPState], logs: Floats) -> tuple[list[GPState], Floats]:
+    """Return models at other hyperparameters with lattices for these, and their log posterior densities.
+
+    Args:
+        spec: The specification of the point fit, with the lattice of its hyperparameters.
+        states: The models, with this specification.
+        logs: Their log posterior densities, (n,).
+    """
+    if not any(isinstance(prior.basis, LatticeDesign) for prior in spec.term_priors):
+        return list(states), logs
+    new, changes = list(states), np.zeros_like(logs)
+    for number, one in enumerate(states):
+        try:
+            renewed = one.replace(spec=spec.with_new_basis(one.hyperparameters, one.num_observations))
+            with torch.no_grad():
+                changes[number] = float(renewed.log_marginal_likelihood() - one.log_marginal_likelihood())
+        except RfgpError:  # too many modes
+            changes[number] = -math.inf
+            continue
+        new[number] = renewed
+    return new, logs + changes
 
 
 def _at_bounds(space: ParameterSpace, free: Sequence[str], x: Floats) -> list[bool]:

@@ -237,6 +237,17 @@ def test_auto_integrates_few_rows(make):
     assert make(hyperparameter_posterior="auto").fit(X, y).members == ()
 
 
+def test_lattices_are_those_of_each_lengthscale(tmp_path):
+    X, y = series(25)
+    exact = rfgp.GP(k.RBF(), **INTEGRATED).fit(X, y).predict(NEW)
+    gp = rfgp.GP(k.RBF(), **INTEGRATED | {"approximation": rfgp.EquispacedFourier()}).fit(X, y)
+    found = gp.predict(NEW)
+    np.testing.assert_allclose(found.std, exact.std, rtol=0.05)
+    assert np.abs((found.mean - exact.mean) / exact.std).max() < 0.1
+    gp.save(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(rfgp.load(tmp_path / "model.safetensors").predict(NEW).std, found.std, rtol=1e-9)
+
+
 def test_other_likelihoods_keep_the_point_with_auto():
     X, y = series(30)
     gp = rfgp.GP(k.RBF(), "poisson", rfgp.Exact(), hyperparameter_posterior="auto", seed=0)
