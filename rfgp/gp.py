@@ -16,6 +16,7 @@ from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
+from rfgp.fitting.integrated import log_density
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.distributions import prior_kernel
 from rfgp.inference.observed import LeaveOneOut
@@ -123,6 +124,10 @@ class GP:
         validate: The validation rows of a selection. "forward" holds out the last rows by the column of dates, or by
             the only column. The key of a column keeps rows with equal values together. If None, rows are chosen at
             random, and rows with equal inputs stay together, except for replicates of categories and of few inputs.
+        hyperparameter_posterior: "point" for one value of each hyperparameter. "integrated" averages over their
+            posterior, at up to 60 points (see `members` and `hyperparameters.posterior()`), which widens error bars on
+            few rows. "auto" integrates below 10 rows a hyperparameter if the model allows it. Integration requires a
+            Gaussian likelihood and one output. Hyperparameters without a prior then get a weak one.
 
     Attributes:
         metadata: A dict of your own, saved with the model. Values must be representable in JSON.
@@ -179,6 +184,7 @@ class GP:
         memory: str | float | None = None,
         time_limit: str | float | None = None,
         validate: str | int | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         is_auto = isinstance(kernel, str) and kernel == AUTO
         selects_noise = is_auto if likelihood is None else isinstance(likelihood, str) and likelihood == AUTO
@@ -196,6 +202,7 @@ class GP:
             budget,
             None if memory is None else read_bytes("memory", memory),
             selects_noise=selects_noise,
+            hyperparameter_posterior=hyperparameter_posterior,
         )
         if is_auto:
             if isinstance(options.approximations, Mapping):
@@ -230,7 +237,8 @@ class GP:
     def _hold(self, state: GPState, report: FitReport | None = None) -> None:
         """Replace the state, with its posterior if its rows cannot be read again."""
         state = state if state.given is not None else solved_if_read(state)
-        self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters), report)
+        posterior = None if report is None else report.hyperparameter_posterior
+        self._fitted = _Fitted(state, Hyperparameters(state.hyperparameters, posterior), report)
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -465,6 +473,35 @@ class GP:
         """
         fitted = _needed(self)
         return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
+
+    @computed
+    def log_density(self, values: Any, fixed: Iterable[str] = ()) -> Tensor:
+        """Return the log joint density of the targets and the hyperparameters, 0-d, for samplers of other packages.
+
+        The density is that of unconstrained coordinates: logarithms of standardized values, and the mean in standard
+        deviations of the target. It contains the priors with their Jacobians. Hyperparameters without a proper prior
+        have the one of hyperparameter_posterior="integrated". It is differentiable in the values, and -inf if the
+        covariance of the rows has no Cholesky factor. For an average of models it is that of the first member.
+
+        Args:
+            values: The coordinates, (p,), as `hyperparameters.unconstrained(fixed)` returns them.
+            fixed: Names of hyperparameters that keep their current values.
+
+        Raises:
+            NotFittedError: If there are no data, or the model was loaded without them.
+            InvalidArgumentError: If the shape of the values is wrong, or there is no such hyperparameter.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 20)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(X, np.sin(X[:, 0]))
+            >>> x = gp.hyperparameters.unconstrained().requires_grad_()
+            >>> gp.log_density(x).backward()
+            >>> x.grad.shape
+            torch.Size([4])
+        """
+        return log_density(largest(self.state), values, fixed)
 
     @computed
     def leave_one_out(self) -> LeaveOneOut:

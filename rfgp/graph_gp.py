@@ -66,6 +66,7 @@ class RoadGP(GP):
         priors: Priors of hyperparameters by name: objects with `log_prob`, or None to remove a default prior.
         seed: The seed of all random numbers. If None, one from the system.
         time_limit: As for `rfgp.GP`.
+        hyperparameter_posterior: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If there are no roads, or alpha, the boundary or a starting value is invalid.
@@ -98,11 +99,13 @@ class RoadGP(GP):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         time_limit: str | float | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
         kernels = [Roads(roads, smoothness, boundary=boundary) for smoothness in alphas]
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        options["hyperparameter_posterior"] = hyperparameter_posterior
         super().__init__(kernels[0], likelihood, start=start, **options)
         self._spec = _comparing(self.spec, kernels)
 
@@ -130,6 +133,7 @@ class MeshGP(GP):
         priors: As for `RoadGP`.
         seed: The seed of all random numbers. If None, one from the system.
         time_limit: As for `rfgp.GP`.
+        hyperparameter_posterior: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If field is neither a field nor a mesh, alpha differs from that of the field, or within
@@ -169,10 +173,12 @@ class MeshGP(GP):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         time_limit: str | float | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         kernels = _mesh_kernels(field, alpha, within)
         options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        options["hyperparameter_posterior"] = hyperparameter_posterior
         super().__init__(kernels[0], likelihood, start=start, **options)
         self._spec = _comparing(self.spec, kernels)
 
@@ -271,6 +277,7 @@ class GraphGP(GP):
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
         time_limit: As for `rfgp.GP`.
+        hyperparameter_posterior: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If a name is unknown, or a degree or rank is given without features.
@@ -319,6 +326,7 @@ class GraphGP(GP):
         likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
         time_limit: str | float | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
@@ -337,6 +345,7 @@ class GraphGP(GP):
         approximation = _approximation(features, nodes, walks, budget, degree, rank)
         start = starts(outputscale=outputscale, noise=noise)
         options: dict[str, Any] = {"inference": inference, "priors": priors, "seed": seed, "time_limit": time_limit}
+        options["hyperparameter_posterior"] = hyperparameter_posterior
         options["budget"] = budget if approximation == AUTO else None
         super().__init__(nodes, likelihood, approximation, start=start, **options)
 

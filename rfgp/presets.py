@@ -134,6 +134,7 @@ class SparseSpectrumGP(_StationaryGP):
         local_outputscale: Starting variance of the second term. If None, it depends on the data.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
+        hyperparameter_posterior: As for `rfgp.GP`.
 
     Source: Lazaro-Gredilla et al. (2010), Sparse spectrum Gaussian process regression.
 
@@ -175,6 +176,7 @@ class SparseSpectrumGP(_StationaryGP):
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         seed = random.resolve_seed(seed)
         first = RandomFeatures(
@@ -183,6 +185,7 @@ class SparseSpectrumGP(_StationaryGP):
         approximations = first, Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
         starts, second = (lengthscale, outputscale, noise), (local, local_lengthscale, local_outputscale)
         options: dict[str, Any] = {"inference": inference, "standardize": standardize, "seed": seed, "dtype": dtype}
+        options["hyperparameter_posterior"] = hyperparameter_posterior
         self._set_terms(spectrum, approximations, starts, second, ard, priors, likelihood, **options)
 
     @property
@@ -216,6 +219,7 @@ class ExactGP(_StationaryGP):
         local_outputscale: Starting variance of the second term. If None, it depends on the data.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
+        hyperparameter_posterior: As for `rfgp.GP`.
 
     Raises:
         InvalidArgumentError: If a name is unknown.
@@ -248,7 +252,9 @@ class ExactGP(_StationaryGP):
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
+        hyperparameter_posterior: str = "point",
     ) -> None:
         starts, second = (lengthscale, outputscale, noise), (local, local_lengthscale, local_outputscale)
         options: dict[str, Any] = {"inference": inference, "standardize": standardize, "seed": 0, "dtype": dtype}
+        options["hyperparameter_posterior"] = hyperparameter_posterior
         self._set_terms(spectrum, (Exact(), Exact()), starts, second, ard, priors, likelihood, **options)

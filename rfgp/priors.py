@@ -170,6 +170,8 @@ class LogNormalVariance:
         z = (value / self.median).log() / self.deviation
         return -0.5 * z.square() - math.log(self.deviation * math.sqrt(2 * math.pi))
 
+    log_prob_of_logarithm = log_prob
+
 
 @dataclass(frozen=True)
 class HalfNormalDeviation:
@@ -202,6 +204,10 @@ class HalfNormalDeviation:
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of the square root of each entry, 0-d or (d,)."""
         return -0.5 * value / self.scale**2 + 0.5 * math.log(2 / math.pi) - math.log(self.scale)
+
+    def log_prob_of_logarithm(self, value: Tensor) -> Tensor:
+        """Return the log density of the logarithm of the square root of each entry, 0-d or (d,)."""
+        return self.log_prob(value) + 0.5 * value.log()
 
 
 def check_positive(prior: object, *names: str) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from rfgp import metrics, random
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.hyperparameters import HyperparameterPosterior
 from rfgp.inference.distributions import ENTRIES, check_level, in_memory
 from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribution
 from rfgp.inference.prediction import Prediction
@@ -326,6 +327,8 @@ class FitReport:
             are too few features. None if there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood` if conjugate gradients estimated it, else 0.
         selection: The report of the selection of a kernel or of approximations, if any.
+        hyperparameter_posterior: The posterior of the integrated hyperparameters, with those that stay at the mode.
+            None for a point fit. Other figures of this report are those of the point fit.
 
     Examples:
         >>> import numpy as np, rfgp
@@ -352,6 +355,7 @@ class FitReport:
     selection: SelectionReport | None = None
     outliers: tuple[int, ...] = ()
     dispersion_zscore: float | None = None
+    hyperparameter_posterior: HyperparameterPosterior | None = None
 
     def __repr__(self) -> str:
         bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""

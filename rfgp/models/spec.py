@@ -84,6 +84,8 @@ from rfgp.torch_context import outside_inference_mode
 
 MEANS = ("constant", "zero")
 """Mean functions."""
+POSTERIORS = ("point", "integrated", "auto")
+"""The kinds of posteriors of hyperparameters."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class ModelOptions:
             None, they share none.
         memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
         time_limit: The time limit of a fit in seconds. If None, there is none. It is not part of a saved model.
+        hyperparameter_posterior: "point", "integrated" or "auto".
         alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
             If empty, the fit keeps `kernel`.
         search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
@@ -137,6 +140,7 @@ class ModelOptions:
     budget: int | None = None
     memory: float | None = None
     time_limit: float | None = None
+    hyperparameter_posterior: str = "point"
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
     search_space: Any = None
     selects_noise: bool = False
@@ -163,6 +167,11 @@ class ModelOptions:
         object.__setattr__(self, "approximations", read_approximation(self.approximations))
         if self.mean not in MEANS:
             raise InvalidArgumentError(f"mean must be one of {', '.join(MEANS)}, got {self.mean!r}.")
+        if self.hyperparameter_posterior not in POSTERIORS:
+            raise InvalidArgumentError(
+                f"hyperparameter_posterior must be one of {', '.join(POSTERIORS)}, got "
+                f"{self.hyperparameter_posterior!r}."
+            )
         for name in ("start", "priors"):
             value = getattr(self, name)
             if not isinstance(value, Mapping):

@@ -167,7 +167,8 @@ def encode_report(report: FitReport | None) -> dict[str, Any] | None:
     """
     if report is None:
         return None
-    return {name: value for name, value in asdict(report).items() if name != "selection"}
+    left_out = {"selection"} | ({"hyperparameter_posterior"} if report.hyperparameter_posterior is None else set())
+    return {name: value for name, value in asdict(report).items() if name not in left_out}
 
 
 def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
@@ -182,6 +183,9 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     report: FitReport | None = _decode(FitReport | None, content)
     if report is not None and report.frequencies not in ("fixed", "learned", "rejected"):
         raise ValueError("the report of the fit must have valid values")
+    posterior = None if report is None else report.hyperparameter_posterior
+    if posterior is not None and not posterior.is_consistent:
+        raise ValueError("the posterior of the hyperparameters must have a value for each name")
     return report
 
 

@@ -35,6 +35,8 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "dtype": json_values.encode_dtype(options.dtype),
     }
     described["selects_noise"] = options.selects_noise
+    if options.hyperparameter_posterior != "point":  # the files of point fits have no such entry
+        described["hyperparameter_posterior"] = options.hyperparameter_posterior
     described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
     described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}
     return described
@@ -75,6 +77,7 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         priors=json_values.decode_priors(described["priors"]),
         dtype=None if dtype is None else json_values.decode_dtype(dtype),
         selects_noise=described["selects_noise"] is True,
+        hyperparameter_posterior=described.get("hyperparameter_posterior", "point"),
         indicators=_decode_indicators(described["indicators"]),
         alternatives=_decode_alternatives(described["alternatives"], decoder),
         **chosen,

@@ -9,6 +9,7 @@ import torch
 
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
+from rfgp.fitting.integrated import check_integrated, with_integrated
 from rfgp.fitting.last_stage import with_posterior
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, finished
 from rfgp.messages import counted
@@ -125,8 +126,10 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state of the fitted model, and the report with the selection if there was one.
     """
+    check_integrated(state)
+    own_plan = _with_fixed_mean(state, plan)
     if state.spec.options.search_space is None:
-        fitted, report = fit_kernels(state, _with_fixed_mean(state, plan))
+        fitted, report = with_integrated(*fit_kernels(state, own_plan), own_plan)
         return with_noise(fitted, report, plan) if selects_noise(state, plan) else (fitted, report)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
@@ -138,6 +141,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             (candidate_state.weight, other) for candidate_state, (other, _) in zip(chosen[1:], others, strict=True)
         ]
         fitted = averaged(fitted, chosen[0].weight, members)
+    fitted, report = with_integrated(fitted, report, own_plan)
     seconds, fit_seconds = end_of_scoring - start_time, time.monotonic() - end_of_scoring
     selection = report_of(halving, chosen, plan.deadline.seconds_passed)
     report = replace(report, selection=replace(selection, seconds=seconds))

@@ -52,6 +52,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
             random ones.
         memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". If None, most of the memory of the
             machine, and 8 GB for each candidate of a selection.
+        hyperparameter_posterior: "point", "integrated" or "auto", as for `rfgp.GP`.
         random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
             the system. The global state of numpy is never used.
 

@@ -36,6 +36,7 @@ class GPOptions:
     time_limit: str | float | None = None
     validate: str | int | None = None
     memory: str | float | None = None
+    hyperparameter_posterior: str = "point"
     random_state: Any = None
 
     gp_: Any = field(init=False)
@@ -76,6 +77,7 @@ class GPOptions:
             memory=self.memory,
             time_limit=self.time_limit,
             validate=self.validate,
+            hyperparameter_posterior=self.hyperparameter_posterior,
         )
 
     def _read_new(self, X: Any) -> Any:

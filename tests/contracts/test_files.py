@@ -547,6 +547,9 @@ def bases(tmp_path_factory):
         "lattice": condition(k.Matern("t", nu=1.5), approximation=rfgp.EquispacedFourier()),
         "grid": rfgp.GraphGP(GRID, features="chebyshev", degree=2).condition(SEEN, Y[:10]),
         "walks": rfgp.GP(FIELD, approximation=rfgp.RandomWalks(4, lengths="sigma"), seed=0).condition(ROWS, Y),
+        "integrated": rfgp.ExactGP(hyperparameter_posterior="integrated").fit(
+            np.linspace(0, 6, 12)[:, None], np.sin(np.arange(12)), fixed=("outputscale", "mean")
+        ),
     }
     found = {path.stem: path.read_bytes() for path in MODELS.glob("*.safetensors")}
     for name, gp in made.items():
@@ -566,6 +569,13 @@ NO_KERNEL = {"role": "approximation", "name": "Exact", "arguments": {}}
 OTHER_SERIES = {"role": "kernel", "name": "Harmonics", "arguments": {"columns": ["p"], "period": 2.5}}
 # Another value, or a tuple of several.
 FORGED = {
+    "integrated": {
+        "fit_report/hyperparameter_posterior/names": (["noise"], [1, 2]),
+        "fit_report/hyperparameter_posterior/means": ([1.0], ["1", "2"]),
+        "fit_report/hyperparameter_posterior/quantiles": [[1.0], [1.0]],
+        "fit_report/hyperparameter_posterior/correlations": [[1.0], [1.0]],
+        "fit_report/hyperparameter_posterior/num_points": "17",
+    },
     "terms": {
         "class": ("os.system", "GraphGP", "ExactGP"),
         "num_observations": (10**12, "36"),
@@ -589,6 +599,7 @@ FORGED = {
         "options/likelihood": ({"name": "os.system"}, {"name": "poisson"}),
         "options/inference": "laplace",
         "options/mean": "linear",
+        "options/hyperparameter_posterior": ("mean", 1),
         "options/standardize": 1,
         "options/seed": "0",
         "options/dtype": "object",
