@@ -7,7 +7,7 @@ kernel of `rfgp.local.KINDS`, and in batches of small matrices for any covarianc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphs.cholesky import Factor
+from graphs.precisions import MarkovField
 from rfgp import random
 from rfgp.blocks.role import (
     KernelBlock,
@@ -47,75 +49,6 @@ Array = NDArray[np.float64]
 
 COLUMNS = 64
 """The number of right-hand sides of the size of the field that are solved at once."""
-
-
-class Factor(Protocol):
-    """Interface: a Cholesky factor of a sparse matrix (N, N)."""
-
-    @property
-    def analysis(self) -> Any:
-        """The symbolic analysis of the pattern, with the order of elimination."""
-
-    @property
-    def log_determinant(self) -> float:
-        """The logarithm of the determinant."""
-
-    @property
-    def inverse(self) -> Array:
-        """The entries of A^-1 on the pattern, (nnz,)."""
-
-    def solve(self, b: Array) -> Array:
-        """Return A^-1 b, for b (N,) or (N, k)."""
-
-    def solve_in_place(self, x: Array) -> None:
-        """Overwrite x (N, k), with rows in the order of elimination, with A^-1 x."""
-
-    def half_solve(self, b: Array) -> Array:
-        """Return L^-1 P b, for b (N, k)."""
-
-    def sample(self, standard: Array) -> Array:
-        """Return draws of N(0, A^-1) from standard normal z (N, k)."""
-
-
-class Field(Protocol):
-    """Interface: N values with a sparse precision Q of p parameters.
-
-    An example is `graphs.precisions.MarkovField`.
-    """
-
-    @property
-    def coordinates(self) -> Array | None:
-        """The coordinates of the values for orderings, or None."""
-
-    @property
-    def analysis(self) -> Any:
-        """The symbolic analysis of the pattern. Its `num_nonzeros` is that of a factor."""
-
-    @property
-    def pattern(self) -> Any:
-        """The pattern of Q in CSR form: indptr (N + 1,) and indices (nnz,)."""
-
-    def entries(self, values: Array) -> Array:
-        """Return the entries of Q (nnz,) at parameters (p,)."""
-
-    def pull_back(self, values: Array, weights: Array) -> Array:
-        """Return the derivatives, (p,), of a weighted sum of entries of Q.
-
-        They are sum_e weights_e dQ_e / d parameters.
-
-        Args:
-            values: The parameters, (p,).
-            weights: The weight of each entry, (nnz,).
-        """
-
-    def log_determinant(self, values: Array) -> tuple[float, Array]:
-        """Return log |Q| and its derivatives (p,)."""
-
-    def factor(self, data: Array) -> Factor:
-        """Return the factor of a matrix with these entries (nnz,)."""
-
-    def factor_at(self, values: Array) -> Factor:
-        """Return the factor of Q at parameters (p,). The last one is cached."""
 
 
 Between = Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]]
@@ -180,11 +113,11 @@ class PrecisionBlock(LatentBlock):
             another process.
     """
 
-    field: Field
+    field: MarkovField
     values: Tensor
     variance: Tensor
     projector: Projector
-    refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
+    refine: "Callable[[Tensor], tuple[MarkovField, Projector]] | None" = None
     name: str = "precision"
     residual: Callable[[Tensor], Tensor] | None = None
     joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphs.cholesky import Factor
 from graphs.errors import MemoryBudgetError
 from rfgp.autograd import Array, Gradients, Needs, with_gradient, with_slopes
 from rfgp.blocks import PrecisionBlock, Prior, Weights
-from rfgp.blocks.prior import COLUMNS, Factor, Slope, products
+from rfgp.blocks.prior import COLUMNS, Slope, products
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.rows import Block

@@ -32,11 +32,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphs.cholesky import Factor as SparseFactor
-from graphs.cholesky import analyze
+from graphs.cholesky import Factor, analyze
+from graphs.precisions import MarkovField
+from graphs.precisions.base import Pattern
 from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock
-from rfgp.blocks.prior import COLUMNS, Array, Factor, Field, factorized, solved_forms
+from rfgp.blocks.prior import COLUMNS, Array, factorized, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.lowrank.statistics import MAX_TRACE, WeightSolution, solve_root
 from rfgp.solvers.role import log_density
@@ -44,18 +45,6 @@ from rfgp.sparse import add_outer, gram_on, quadratic_forms, times_symmetric
 from rfgp.torch_context import Recent
 
 # --- The pattern of the joint precision of several sparse blocks given rows ------------------------------------------
-
-
-class Csr(NamedTuple):
-    """The pattern of a symmetric matrix (N, N) in CSR form."""
-
-    indptr: NDArray[Any]  # (N + 1,)
-    indices: NDArray[Any]  # (nnz,), ascending in each row
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, N)."""
-        return len(self.indptr) - 1, len(self.indptr) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +60,14 @@ class JointPattern:
         analyze: Returns the symbolic analysis of the pattern, with the memory and the operations of a factor.
     """
 
-    csr: Csr
+    csr: Pattern
     factorize: Callable[[Array], Factor]
     indices: Sequence[NDArray[np.int64] | None]
     analyze: Callable[[], Any]
 
     @classmethod
     def of(
-        cls, fields: Sequence[Field], projector: sp.csr_array, *, combines_non_neighbors: bool = False
+        cls, fields: Sequence[MarkovField], projector: sp.csr_array, *, combines_non_neighbors: bool = False
     ) -> "JointPattern":
         """Return the joint pattern of the precisions and the projection to rows of fields.
 
@@ -94,22 +83,22 @@ class JointPattern:
         """
         if len(fields) == 1 and not (combines_non_neighbors and np.diff(projector.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
-            return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis)
+            return cls(pattern, field.factor, [None], lambda: field.analysis)
         key = *fields, projector.indices.tobytes(), projector.indptr.tobytes()
         return _PATTERNS.find(key, lambda: cls._joined(fields, projector))
 
     @classmethod
-    def _joined(cls, fields: Sequence[Field], projector: sp.csr_array) -> "JointPattern":
+    def _joined(cls, fields: Sequence[MarkovField], projector: sp.csr_array) -> "JointPattern":
         patterns = [_as_matrix(field.pattern) for field in fields]
         blocks = sp.block_diag(patterns, format="csr")
         ones = sp.csr_array((np.ones(projector.nnz), projector.indices, projector.indptr), shape=projector.shape)
         union = sp.csr_array(blocks + ones.T @ ones)
         union.sort_indices()
-        csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
+        csr = Pattern(union.indptr.astype(np.int64), union.indices.astype(np.int32))
         ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
         indices = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
         analysis = analyze(*csr)
-        return cls(csr, partial(SparseFactor.of, analysis), indices, lambda: analysis)
+        return cls(csr, partial(Factor.of, analysis), indices, lambda: analysis)
 
     def factor(self, parts: Sequence[Array], projector: sp.csr_array, precision: Array) -> Factor:
         """Return the factor of blockdiag(Q_1, Q_2, ...) + A^T diag(p) A.
@@ -139,7 +128,7 @@ _PATTERNS: Recent[JointPattern] = Recent(4)
 """The last joint patterns, for the rows of a fit and for points of predictions."""
 
 
-def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
+def positions(csr: Pattern, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
     """Return the positions, (nnz,), of the entries of a matrix in a larger pattern.
 
     The pattern contains all entries of the matrix. The positions are among its entries.
