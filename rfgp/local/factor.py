@@ -324,7 +324,7 @@ def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
 
 IN_THREADS = 2**14
 """The number of entries from which a loop uses threads."""
-IN_THREADS_OF_PRODUCTS = 2**21
+MANY = 2**21
 """The number of multiplications from which a transposed product uses threads, each for some columns."""
 MAX_POSITION = 1e140
 """The largest scaled coordinate, in lengthscales. Its square is finite."""
@@ -607,12 +607,16 @@ def whitened_transpose(
     """
     from rfgp.local import products
 
-    right, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
-    fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
-    count = num_threads() if len(entries) * out.shape[1] >= IN_THREADS_OF_PRODUCTS else 1
-    ends = np.linspace(0, out.shape[1], count + 1).astype(np.int64)  # threads with rows would add to the same entries
-    in_threads(lambda a, b: products.multiply_transposed(a, b, *fixed), list(itertools.pairwise(ends)))
-    return torch.from_numpy(out)
+    fixed, is_large = (as_array(entries), pattern.indices, pattern.indptr), len(entries) * dense.shape[1] >= MANY
+    return _by_columns(lambda part: products.multiply_transposed(pattern.shape[1], *fixed, part), dense, is_large)
+
+
+def _by_columns(product: Callable[[Array], Array], dense: Tensor, in_parts: bool) -> Tensor:
+    """Return a product with copies of all columns (n, c) at once, or in threads with some of them each."""
+    parts = np.array_split(as_array(dense), num_threads() if in_parts else 1, axis=1)
+    return torch.from_numpy(
+        np.concatenate(in_threads(product, [(np.array(part, order="C"),) for part in parts]), axis=1)
+    )
 
 
 class _Whitened(torch.autograd.Function):
@@ -700,10 +704,6 @@ class LatentRoot:
 
         return self._through(products.multiply_transposed_root, v)
 
-    def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
-        """Return copies of columns of x (n, c) that a loop has overwritten, in threads."""
-        count = num_threads() if len(self.entries) * x.shape[1] > IN_THREADS else 1
-        parts = [np.array(part, order="C") for part in np.array_split(as_array(x), count, axis=1)]
-        fixed = (self.entries, self.pattern.indices, self.pattern.indptr)
-        in_threads(lambda part: loop(*fixed, part), [(part,) for part in parts])
-        return torch.from_numpy(np.concatenate(parts, axis=1))
+    def _through(self, loop: Callable[..., Array], x: Tensor) -> Tensor:
+        fixed = self.entries, self.pattern.indices, self.pattern.indptr
+        return _by_columns(lambda part: loop(*fixed, part), x, len(self.entries) * x.shape[1] > IN_THREADS)
