@@ -36,7 +36,6 @@ from rfgp.solvers.lowrank.statistics import accumulate_gram as accumulate_gram
 from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetric_product
 from rfgp.solvers.lowrank.statistics import best_common_scale as best_common_scale
 from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
-from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import block_rows as block_rows
 from rfgp.solvers.lowrank.statistics import gradient_sums as gradient_sums
 from rfgp.solvers.lowrank.statistics import needs_root as needs_root

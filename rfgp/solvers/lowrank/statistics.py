@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from torch import Tensor
 
 from rfgp.blocks import Weights
@@ -523,23 +523,7 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
 
 
 _MIN_RATIO = 1e-12
-"""The minimum noise / variance of a search."""
-_MAX_HALF_WIDTH = 40.0
-"""The half-width of a search in log(noise / variance) above which it is not widened."""
-
-
-class Scales(NamedTuple):
-    """The noise and the prior variance of the weights that maximize the likelihood.
-
-    Attributes:
-        variance: The prior variance of the weights, 0-d.
-        noise: The noise variance, 0-d.
-        solution: The posterior of the weights at these.
-    """
-
-    variance: Tensor
-    noise: Tensor
-    solution: WeightSolution
+"""The minimum of noise / variance and of variance / noise in a search."""
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
@@ -560,56 +544,12 @@ def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightS
         return c, WeightSolution(solution.factor, solution.weights / c.sqrt())
 
 
-def best_scales(
-    statistics: Statistics,
-    count: float,
-    ratio: float,
-    variance_bounds: tuple[float, float],
-    noise_bounds: tuple[float, float],
-) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood.
-
-    Both are within bounds.
-
-    Args:
-        statistics: The statistics of rows without noise of their own.
-        count: The number N of observations.
-        ratio: The ratio of noise to variance at which the search starts.
-        variance_bounds: The minimum and the maximum variance.
-        noise_bounds: The minimum and the maximum noise.
-    """
-    unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
-
-    def trial(log_ratio: float) -> tuple[float, Scales]:
-        r = math.exp(log_ratio)
-        relative = unit * r
-        solution = solve(statistics, unit, relative)
-        total = quadratic_form(statistics, solution, unit, relative)
-        lower, upper = max(variance_bounds[0], noise_bounds[0] / r), min(variance_bounds[1], noise_bounds[1] / r)
-        variance = (total / (count * k)).clamp(lower, upper)
-        determinant = 2 * solution.factor.diagonal().log().sum()
-        value = total / variance + k * (determinant + count * (relative.log() + variance.log()))
-        return float(value) / count, Scales(variance, (relative * variance).clamp(*noise_bounds), solution)
-
-    low = math.log(max(noise_bounds[0] / variance_bounds[1], _MIN_RATIO))
-    high = math.log(noise_bounds[1] / variance_bounds[0])
-    middle, half_width = min(max(math.log(ratio), low), high), 3.0
-    while True:
-        left, right = max(low, middle - half_width), min(high, middle + half_width)
-        best = minimize_scalar(lambda v: trial(v)[0], bounds=(left, right), method="bounded", options={"xatol": 1e-5})
-        inside = left + 0.01 < best.x < right - 0.01
-        if inside or (left == low and right == high) or half_width > _MAX_HALF_WIDTH:
-            break
-        middle, half_width = float(best.x), 2 * half_width
-    _, scales = trial(float(best.x))
-    return scales._replace(solution=solve(statistics, scales.variance.sqrt(), scales.noise))
-
-
 def best_ratios(
     statistics: Statistics,
     weights: Weights,
     count: float,
     start: Tensor,  # (T,)
+    bounds: Sequence[tuple[float, float]],
 ) -> tuple[Tensor, Tensor]:
     """Return the variances and the noise that maximize the likelihood.
 
@@ -621,6 +561,7 @@ def best_ratios(
         weights: The weights of the terms.
         count: The number N of observations.
         start: The ratios at which the search starts, (T,).
+        bounds: The least and the largest variance of each term, then of the noise. They bound the ratios.
 
     Returns:
         The variances of the terms relative to the noise, (T,), and the noise, 0-d.
@@ -637,8 +578,12 @@ def best_ratios(
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (gradient / count).cpu().numpy()
 
-    limits = [(math.log(_MIN_RATIO), -math.log(_MIN_RATIO))] * len(sizes)
-    result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    *of_terms, (least, most) = bounds
+    ends = [
+        (math.log(max(low / most, _MIN_RATIO)), math.log(min(high / least, 1 / _MIN_RATIO))) for low, high in of_terms
+    ]
+    options = {"ftol": 1e-12, "gtol": 1e-8}
+    result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=ends, options=options)
     ratios = torch.from_numpy(result.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())
     total = quadratic_form(statistics, solve(statistics, scale, unit), scale, unit)
