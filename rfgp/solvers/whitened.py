@@ -70,6 +70,7 @@ from rfgp.solvers.role import (
     Functions,
     Inference,
     Joint,
+    OnDemand,
     Shape,
     Solver,
     TermwisePosterior,
@@ -323,20 +324,26 @@ class WhitenedPosterior(TermwisePosterior):
             yield with_slopes(part, inputs, list(pairs))
 
     def joints(
-        self, inputs: Tensor, parts: Sequence["WhitenedPosterior"], projected: Sequence[BorderedProjection]
+        self,
+        inputs: Tensor,
+        parts: Sequence["WhitenedPosterior"],
+        projected: Sequence[OnDemand],
     ) -> Sequence[Joint]:
         """Return roots of the joint covariances of sums of terms. See `root`.
 
         At each point, the covariance of two sums is exact for the neighbors of that point. The values of two terms
         approximated by their sum may be neighbors of each other.
         """
-        block, pairs = neighbors_of(self.prior), list(zip(parts, projected, strict=True))
+        block, pairs = (
+            neighbors_of(self.prior),
+            [(part, own()) for part, own in zip(parts[:2], projected, strict=False)],
+        )
         flags = [block.flags(part.terms) for part in parts[:2]]
         if len(flags) == 2 and all(bool(own.any()) for own in flags) and not torch.equal(*flags):
-            joints = _joint_roots(pairs[:2], inputs)
+            joints = _joint_roots(pairs, inputs)
         else:
-            joints = [joint for pair in pairs[:2] for joint in _joint_roots([pair], inputs)]
-        return [*joints, *map(Joint, projected[2:])]
+            joints = [joint for pair in pairs for joint in _joint_roots([pair], inputs)]
+        return [*joints, *map(Joint, parts[2:])]  # residuals of the shared terms need no projection
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
         """Return the covariance (n, n) of sums with the roots (n, r)."""

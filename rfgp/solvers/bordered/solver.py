@@ -26,6 +26,7 @@ from rfgp.solvers.role import (
     Functions,
     Joint,
     LatentOperator,
+    OnDemand,
     Posterior,
     Shape,
     Solver,
@@ -373,7 +374,10 @@ class BorderedPosterior(TermwisePosterior):
                 yield slope._replace(projector=side_by_side(slope_parts, len(inputs)))
 
     def joints(
-        self, inputs: Tensor, parts: Sequence["BorderedPosterior"], projected: Sequence[BorderedProjection]
+        self,
+        inputs: Tensor,
+        parts: Sequence["BorderedPosterior"],
+        projected: Sequence[OnDemand],
     ) -> Sequence[Joint]:
         """Return the joint projections of at most 2,000 points for sums of terms.
 
@@ -394,7 +398,7 @@ class BorderedPosterior(TermwisePosterior):
         if not are_neighbors:
             return [Joint(joint) for joint in joints]
         pairs = zip(projected, joints, strict=True)
-        return [Joint(joint, joint_scales(single.variances, joint.variances)) for single, joint in pairs]
+        return [Joint(joint, joint_scales(single().variances, joint.variances)) for single, joint in pairs]
 
     def between(self, left: BorderedProjection, right: BorderedProjection) -> Tensor:
         """Return the covariance (n, n) of A u + Phi w."""

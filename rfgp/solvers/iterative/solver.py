@@ -38,6 +38,7 @@ from rfgp.solvers.role import (
     Functions,
     Joint,
     LatentOperator,
+    OnDemand,
     Shape,
     Solver,
     TermwisePosterior,
@@ -269,7 +270,7 @@ class IterativePosterior(TermwisePosterior):
         """
         return projected.solved_variance() if len(inputs) <= limits().max_solved else projected.estimated_variance()
 
-    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[MarginalMoments]) -> Sequence[Joint]:
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[OnDemand]) -> Sequence[Joint]:
         """Return the joint moments of points for sums of terms.
 
         There may be at most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
@@ -279,7 +280,7 @@ class IterativePosterior(TermwisePosterior):
         """
         num_rows, advice = (0, ", or sample_functions()") if self.prior.neighbors is None else (len(self.inputs), "")
         check_joint(len(inputs), num_rows, advice)
-        return [Joint(single.joint, single.scales) for single in projected]
+        return [Joint(single.joint, single.scales) for single in (own() for own in projected)]
 
     def between(self, left: JointMoments, right: JointMoments) -> Tensor:
         """Return the explained covariance (n, n)."""

@@ -66,7 +66,7 @@ from rfgp.solvers.onepass.sums import (
     weighted_by_precision,
     weighted_sums,
 )
-from rfgp.solvers.role import Functions, Inference, Joint, Shape
+from rfgp.solvers.role import Functions, Inference, Joint, OnDemand, Shape
 
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
@@ -135,7 +135,9 @@ class SeriesPosterior(LowRankPosterior):
                 total = total + torch.where(block.design.is_outside(inputs), 0.0, variance)
         return total
 
-    def joints(self, inputs: Tensor, parts: Sequence[LowRankPosterior], projected: Sequence[Tensor]) -> Sequence[Joint]:
+    def joints(
+        self, inputs: Tensor, parts: Sequence[LowRankPosterior], projected: Sequence[OnDemand]
+    ) -> Sequence[Joint]:
         """Return the features of points for sums of terms."""
         return [Joint(part.features(inputs)) for part in parts]
 
