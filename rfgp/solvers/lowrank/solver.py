@@ -196,9 +196,8 @@ class LowRankSolver(Inference):
             scaled_phi = model.scale * phi
             known = half_solve(self.solution.factor, scaled_phi.mT).square().sum(0)
             residual = block.targets - model.mean - scaled_phi @ self.solution.weights
-            missing = model.weights.unscaled_residual_variances(phi, block.inputs)
-            once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
-            missing = once * (model.fitc_variances @ missing) + model.vfe_variances @ missing
+            as_noise, missing = (model.residual_variances(block, phi, is_noise=flag) for flag in (True, False))
+            missing = missing + (1 - 1 / block.counts()) * as_noise  # it is in D once for each repetition
             noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
             yield RowMoments(block.targets, residual, known, noise_diag, missing)
 
@@ -253,7 +252,7 @@ def _log_densities(
     squares = squares + rows.weighted_replicate_squares(model.noise).sum()
     logs = rows.counts() * (_LOG_2PI + noise.log())
     if model.weights.has_residual:  # that of VFE bounds the likelihood
-        missing = model.vfe_variances @ model.weights.unscaled_residual_variances(phi, block.inputs)
+        missing = model.residual_variances(block, phi, is_noise=False)
         logs = logs + rows.counts() * missing / noise
     value = -0.5 * (squares + output_weights.sum() * logs.sum())
     if matrix is None:
@@ -435,8 +434,6 @@ def _trace(model: LinearModel) -> Sums:
     """Return the trace sum_i s^2 q_i / D_i, 0-d."""
     total = torch.zeros_like(model.noise)
     for block in model.blocks():
-        residual_variance = model.vfe_variances @ model.weights.unscaled_residual_variances(
-            model.phi(block), block.inputs
-        )
+        residual_variance = model.residual_variances(block, model.phi(block), is_noise=False)
         total += (residual_variance / block.noise_diag(model.noise)).sum()
     return (total,)

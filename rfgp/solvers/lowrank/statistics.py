@@ -159,20 +159,19 @@ class LinearModel:
         """
         if not self.weights.adds_noise:
             return block
-        noise = self.fitc_variances @ self.weights.unscaled_residual_variances(phi, block.inputs)
-        return block.with_more_noise(noise)
+        return block.with_more_noise(self.residual_variances(block, phi, is_noise=True))
 
-    @cached_property
-    def fitc_variances(self) -> Tensor:
-        """The prior variances of terms with a FITC residual, and 0 for others, (T,)."""
-        flags = [block.residual is not None and block.residual.is_noise for block in self.weights.blocks]
-        return self.variances * self.variances.new_tensor(flags)
+    def residual_variances(self, block: Block, phi: Tensor, *, is_noise: bool) -> Tensor:
+        """Return the residual variances (b,) of FITC terms, which are noise, or of VFE terms.
 
-    @cached_property
-    def vfe_variances(self) -> Tensor:
-        """The prior variances of terms with a VFE residual, and 0 for others, (T,)."""
-        flags = [block.residual is not None and not block.residual.is_noise for block in self.weights.blocks]
-        return self.variances * self.variances.new_tensor(flags)
+        Args:
+            block: The rows.
+            phi: Their features, (b, F).
+            is_noise: Whether the terms are those of FITC.
+        """
+        flags = [term.residual is not None and term.residual.is_noise == is_noise for term in self.weights.blocks]
+        by_term = self.weights.unscaled_residual_variances(phi, block.inputs)
+        return (self.variances * self.variances.new_tensor(flags)) @ by_term
 
     @cached_property
     def needs_float64(self) -> bool:
