@@ -24,6 +24,8 @@ Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (n, p)."""
 
 
+ENTRIES = 2**22
+"""The maximum number of entries of features, or of projections of points, that are computed at once (32 MB)."""
 CHUNK = 1000
 """The number of rows with new levels whose variances are computed at once."""
 

@@ -16,6 +16,7 @@ from graphs.checks import check_fits, counted
 from rfgp import random
 from rfgp.autograd import as_array, numpy_function
 from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
+from rfgp.blocks.role import ENTRIES
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
 from rfgp.lattices.design import LatticeDesign
@@ -208,9 +209,6 @@ def _tensors_in(result: Any) -> Iterator[Tensor]:
 
 
 # --- Joint Gaussian distributions of standardized latent values, computed lazily -------------------------------------
-
-ENTRIES = 2**22
-"""The maximum number of entries of the projection of a chunk of points."""
 
 
 class InputBlocks(Protocol):

@@ -15,14 +15,13 @@ from torch import Tensor
 
 from rfgp.autograd import recomputed
 from rfgp.local.factor import Floats, Indices, spatial_blocks
+from rfgp.local.kinds import MIN_PIVOT_RATIO
 from rfgp.sparse import EntryPattern
 
 BLOCK = 64
 """The number of rows of a block."""
 MAX_BLOCK_ROWS = 600
 """The maximum number of rows and neighbors of a block of several rows. A block with more is divided."""
-MIN_PIVOT_RATIO = 1e-13
-"""The smallest pivot, relative to variance plus noise. A neighbor with a smaller pivot is rounding, and is omitted."""
 
 Covariance = Callable[..., Tensor]
 """Maps the numbers of rows (u,), and the parameters, to the covariance (u, u) of these rows, float64."""

@@ -34,7 +34,7 @@ from numba import float64, int64
 from numba.extending import intrinsic
 
 from rfgp.compiled import jit
-from rfgp.local.kinds import KINDS
+from rfgp.local.kinds import KINDS, MIN_PIVOT_RATIO
 
 # --- Compiled products and solves with small triangular factors -------------------------------------------------------
 
@@ -307,8 +307,6 @@ def drop(kind, square):
 # --- Compiled loops over rows and their neighbors: conditionals and their gradients ----------------------------------
 
 _LOG_2PI = np.log(2 * np.pi)
-_MIN_PIVOT_RATIO = 1e-13
-"""The smallest pivot relative to v + D. Smaller pivots are rounding."""
 _MAX_RATIO = 1e12
 """The ratio of v to the noise above which the first pivot is eliminated without cancellation.
 
@@ -398,7 +396,7 @@ def _factorize(kind, variance, count, workspace):
         subtract_projection(upper, p, row, begin, end)
         left[p] = row[p]
         full, pivot = variance + noises[p], left[p] + noises[p]
-        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= MIN_PIVOT_RATIO * full else 0.0
         for q in range(begin, end):
             row[q] *= inverse[p]
         row[begin : p + 1], row[count:] = 0.0, 0.0
@@ -430,7 +428,7 @@ def _factorize_differences(kind, variance, count, workspace):
                 row[q] -= upper[s, p] * upper[s, q]
         left[p] = row[p]
         pivot = left[p] + noises[p]
-        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _MIN_PIVOT_RATIO * full else 0.0
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= MIN_PIVOT_RATIO * full else 0.0
         row *= inverse[p]
         row[p] = 0.0
 

@@ -25,14 +25,12 @@ from torch import Tensor
 
 from rfgp.errors import SolverError
 from rfgp.inference.mixture import IndependentFunctions
-from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, cavity, regression
+from rfgp.inference.sites.newton import MAX_STEPS, NOT_FINITE, RowLikelihood, cavity, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
-MAX_STEPS = 300
-"""The maximum number of steps of a search."""
 TOLERANCE = 1e-4
 """The gain of a step, in nats per thousand rows, below which two consecutive steps end a search."""
 CLASS_TOLERANCE = 3e-5

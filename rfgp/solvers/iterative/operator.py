@@ -138,8 +138,6 @@ MAX_POINTS = 1000
 """The maximum number of rows of the preconditioner."""
 OPERATIONS_PER_ENTRY = 400.0
 """The number of operations for one entry of distances and kernels. Most of the time is memory access."""
-ENTRIES = 2**21
-"""The number of entries of a block of the matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +216,7 @@ def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generat
 
 def _product(prior: Prior, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
     """Return (K + D) v (n, p), with K in blocks of rows."""
-    size = max(1, ENTRIES // len(x))
+    size = max(1, MAX_NUMBERS // len(x))
     parts = [prior.kernel(x[first : first + size], x) @ v for first in range(0, len(x), size)]
     return torch.cat(parts) + diagonal[:, None] * v
 

@@ -180,20 +180,13 @@ class Term(Matrix):
         return nystrom(operator)
 
     @abstractmethod
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the projections of n single points, and conditional variances.
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
+        """Return the projections of n points, and their conditional variances or, jointly, their covariance.
 
         Args:
             inputs: The inputs of the points, (n, D), or positions (n,).
+            jointly: Whether points may be neighbors of each other.
         """
-
-    def project_jointly(self, inputs: Tensor) -> TermProjection:
-        """Return the projections of points that may be neighbors of each other, and a conditional covariance.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-        """
-        return self.project(inputs)
 
     @abstractmethod
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
@@ -358,24 +351,18 @@ class KroneckerTerm(Term):
         vectors: Tensor = left[:, rows][self._codes[0]] * right[:, columns][self._codes[1]]
         return torch.mul(vectors, values[indices].sqrt())
 
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return X of n points, and the conditional variances (n,) given the coordinates."""
-        matrix = self._project(inputs)
-        return TermProjection(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
-
-    def project_jointly(self, inputs: Tensor) -> TermProjection:
-        """Return X of n points, and the covariance (n, n) given the coordinates."""
-        matrix = self._project(inputs)
-        return TermProjection(matrix, self._block.kernel(inputs, inputs) - matrix.gram(matrix))
-
-    def _project(self, inputs: Tensor) -> KroneckerRows:
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
+        """Return X of n points, and the variances (n,) or the covariance (n, n) given the coordinates."""
         factors, codes = [], []
         for side, grid, root in zip(self._sides, self._positions, (self.matrix.first, self.matrix.second), strict=True):
             positions, indices = side.distinct(inputs)
             cross = side.covariance(grid, positions, *self._block.parameters).double()
             factors.append(half_solve(root, cross).mT)
             codes.append(indices)
-        return KroneckerRows(*factors, *codes)
+        matrix = KroneckerRows(*factors, *codes)
+        if jointly:
+            return TermProjection(matrix, self._block.kernel(inputs, inputs) - matrix.gram(matrix))
+        return TermProjection(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
@@ -459,18 +446,14 @@ class NeighborsTerm(Term):
         scaled = whitener.matrix @ sp.diags_array(operator.deviation.numpy())
         return Preconditioner.of_features(features, Sparse(sp.csr_array(scaled)))
 
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the weights (n, rows) of near rows, and conditional variances (n,)."""
-        weights, variance = kriging_weights(self._prior, self._inputs, self._jitter, inputs)
-        return TermProjection(Sparse(weights), variance)
-
-    def project_jointly(self, inputs: Tensor) -> TermProjection:
-        """Return the weights (n, rows) of points, and the conditional covariance.
-
-        Points have earlier points as neighbors.
-        """
-        weights, covariance = joint_kriging_weights(self._prior, self._inputs, self._jitter, inputs)
-        return TermProjection(Dense(torch.from_numpy(weights)), covariance)
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
+        """Return the weights (n, rows) of near rows, jointly also of earlier points, and the conditional variances."""
+        data = self._prior, self._inputs, self._jitter, inputs
+        if jointly:
+            weights, covariance = joint_kriging_weights(*data)
+            return TermProjection(Dense(torch.from_numpy(weights)), covariance)
+        near, variance = kriging_weights(*data)
+        return TermProjection(Sparse(near), variance)
 
     def variance(self, inputs: Tensor, projection: TermProjection) -> Tensor:
         """Return the prior variances (n,) of the block without the conditional ones."""
@@ -515,15 +498,11 @@ class WeightTerm(Term):
         """Return Phi."""
         return self._phi.detach()
 
-    def project(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
+        """Return the features (n, F) of n points, and the variances (n,) or the covariance (n, n) of a residual."""
         phi = self._features(inputs).detach()
-        return TermProjection(Dense(phi), self._block.residual_variance(inputs, phi) if self.has_residual else None)
-
-    def project_jointly(self, inputs: Tensor) -> TermProjection:
-        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
-        phi = self._features(inputs).detach()
-        return TermProjection(Dense(phi), self._block.residual_covariance(inputs, phi) if self.has_residual else None)
+        residual = self._block.residual_covariance if jointly else self._block.residual_variance
+        return TermProjection(Dense(phi), residual(inputs, phi) if self.has_residual else None)
 
     def score(self, vectors: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
@@ -570,7 +549,7 @@ class WalkTerm(Term):
         out[self._used] = standard.float()
         return self.latent(out.to(standard))
 
-    def project(self, inputs: Tensor) -> TermProjection:
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
         """Return the features (n, N) of n positions."""
         return TermProjection(Sparse(self._block.features(inputs, keep=False).matrix()))
 
@@ -628,7 +607,7 @@ class PrecisionTerm(Term):
         """Return the prior variances, (n,)."""
         return self._block.diagonal(inputs)
 
-    def project(self, inputs: Tensor) -> TermProjection:
+    def project(self, inputs: Tensor, *, jointly: bool = False) -> TermProjection:
         """Return the projection A (n, N) of n points."""
         return TermProjection(Sparse(self._block.projector(inputs)))
 

@@ -27,6 +27,7 @@ from torch.nn.functional import pad
 
 from rfgp.autograd import is_differentiated
 from rfgp.blocks import Prior
+from rfgp.blocks.role import ENTRIES
 from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
@@ -51,9 +52,6 @@ from rfgp.solvers.role import (
 from rfgp.solvers.whitened import WhitenedSolver
 
 # --- The terms of a prior given rows, and their moments at points ----------------------------------------------------
-
-ENTRIES = 2**22
-"""The number of entries of the projections of a chunk of points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +179,7 @@ class MarginalMoments:
     @cached_property
     def joint(self) -> JointMoments:
         """The moments of points that may be neighbors of each other."""
-        return self._solved([(term, term.project_jointly(self.inputs)) for term in self.terms])
+        return self._solved([(term, term.project(self.inputs, jointly=True)) for term in self.terms])
 
     @cached_property
     def scales(self) -> Tensor:
@@ -439,7 +437,8 @@ class IterativeSolver(Solver):
         order: The place of each row in the given order, (n,). If None, the rows are in the given order.
 
     Examples:
-        >>> from rfgp.blocks import WeightBlock
+        >>> from rfgp.blocks.role import ENTRIES
+    from rfgp.blocks import WeightBlock
         >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
         >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
         >>> solver = IterativeSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())

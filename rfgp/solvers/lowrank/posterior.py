@@ -376,20 +376,26 @@ class LowRankPosterior(TermwisePosterior):
         return self.factor is not None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions by weights from their posterior.
+        """Draw functions by weights from their posterior, and by the kernel outside the box of a lattice.
+
+        The variance that the modes of a lattice miss is excluded.
 
         Returns:
             A map of the inputs of n points to (count, n, k).
 
         Raises:
-            InvalidArgumentError: If the features miss a part of the function.
+            InvalidArgumentError: If other features miss a part of the function.
         """
-        if self.prior.dense.has_residual:
+        if any(block.residual is not None and block.design is None for block in self.prior.weights):
             raise InvalidArgumentError(
                 "This process has no functions to draw, because its residual is defined at given points only. Use "
                 "predict(X).sample(), or InducingPoints(method='sor')."
             )
-        return self._extended(self._functions(count, generator), count, generator)
+        functions = self._functions(count, generator)
+        if not any(isinstance(block.design, LatticeDesign) for block in self.predicted):
+            return functions
+        outside = extensions(self.predicted, count, self.weights.shape[1], generator)
+        return lambda inputs: functions(inputs) + outside(inputs)
 
     def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
         """Draw weights for values at n points, (count, b, k) at b of them.
@@ -402,13 +408,10 @@ class LowRankPosterior(TermwisePosterior):
         )
         if shares_residual or not self.uncertainty.draws_weights(num_points, count):
             return None
-        weights = self._sample_weights(count, generator)
-
-        def values(inputs: Tensor) -> Tensor:
-            projected = self.features(inputs)
-            return with_noise(projected @ weights, self.residual_variance(inputs, projected), generator)
-
-        return values
+        functions = self._functions(count, generator)
+        if not self._residual.has_residual:
+            return functions
+        return lambda x: with_noise(functions(x), self.residual_variance(x, self.project(x)), generator)
 
     def _sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw weights from their posterior, (count, F, k)."""
@@ -418,13 +421,6 @@ class LowRankPosterior(TermwisePosterior):
         """Draw the sums of the features, a map of inputs to (count, n, k)."""
         weights = self._sample_weights(count, generator)
         return lambda inputs: self.features(inputs) @ weights
-
-    def _extended(self, functions: Functions, count: int, generator: torch.Generator) -> Functions:
-        """Return functions with draws of the parts of terms outside the boxes of lattices."""
-        if not any(isinstance(block.design, LatticeDesign) for block in self.predicted):
-            return functions
-        outside = extensions(self.predicted, count, self.weights.shape[1], generator)
-        return lambda inputs: functions(inputs) + outside(inputs)
 
     def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.

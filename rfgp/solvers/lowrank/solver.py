@@ -80,8 +80,6 @@ from rfgp.solvers.role import Inference
 
 # --- Bayesian linear regression on features, in blocks of rows, with memory O(block x F + F^2) -----------------------
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 class RowMoments(NamedTuple):
     """The posterior of f at some rows of weights of features, for moments of rows left out."""
@@ -250,7 +248,7 @@ def _log_densities(
     residual = rows.targets - model.mean - (phi @ (scale[:, None] * weights).to(phi)).double()
     squares = ((residual.square() @ output_weights) / noise_diag).sum()
     squares = squares + rows.weighted_replicate_squares(model.noise).sum()
-    logs = rows.counts() * (_LOG_2PI + noise.log())
+    logs = rows.counts() * (2 * math.pi * noise).log()
     if model.weights.has_residual:  # that of VFE bounds the likelihood
         missing = model.residual_variances(block, phi, is_noise=False)
         logs = logs + rows.counts() * missing / noise

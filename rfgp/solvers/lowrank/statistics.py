@@ -38,14 +38,13 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from rfgp.blocks import Weights
+from rfgp.blocks.role import ENTRIES
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
 from rfgp.rows.blocks import Sums, added, sums_over_parts
 
 # --- A linear model of rows on features, in blocks of rows -----------------------------------------------------------
 
-ENTRIES = 2**22
-"""The number of entries of a block of features."""
 MIN_ROWS = 256
 """The minimum number of rows of a block."""
 MAX_ROWS = 8192

@@ -38,6 +38,7 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, input_derivatives, with_gradient
 from rfgp.blocks import Prior, WeightBlock
+from rfgp.blocks.role import ENTRIES
 from rfgp.errors import DataError
 from rfgp.lattices.design import Complex, LatticeDesign, series_at_points
 from rfgp.rows import Block, Rows
@@ -51,7 +52,6 @@ from rfgp.solvers.lowrank import (
     left_out,
     quadratic_form,
     solve,
-    with_noise,
 )
 from rfgp.solvers.lowrank import Statistics as WeightStatistics
 from rfgp.solvers.onepass.sums import (
@@ -70,8 +70,6 @@ from rfgp.solvers.role import Functions, Inference, Joint, OnDemand, Shape
 
 # --- The posterior of weights on fixed designs -----------------------------------------------------------------------
 
-DENSE_ENTRIES = 2**22
-"""The maximum number of entries of features of points in one chunk, 32 MB, if transforms do not apply."""
 FEW_POINTS = 64
 """The maximum number of points for which features are used instead of transforms.
 
@@ -144,21 +142,6 @@ class SeriesPosterior(LowRankPosterior):
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) such that R R^T is the covariance."""
         return super().root(inputs, self.features(inputs))
-
-    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k), from weights and the kernel.
-
-        The kernel is used outside the box of the rows only. The variance that the modes miss is excluded.
-        """
-        return self._extended(self._functions(count, generator), count, generator)
-
-    def sample_values(self, num_points: int, count: int, generator: torch.Generator) -> Functions | None:
-        """Draw weights for values at n points, (count, b, k) at b of them, or None if a root costs less."""
-        is_slope = self.derivative_column is not None  # beyond the rows, points share a part of it
-        if is_slope or not self.uncertainty.draws_weights(num_points, count):
-            return None
-        functions = self._functions(count, generator)
-        return lambda inputs: with_noise(functions(inputs), self.residual_variance(inputs, inputs), generator)
 
     def _functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw the sums of the features, a map of inputs to (count, n, k)."""
@@ -233,7 +216,7 @@ class SeriesPosterior(LowRankPosterior):
             is_out = torch.ones(len(inputs), dtype=torch.bool)
         else:
             is_out = self.is_outside(inputs)
-        size = max(1, DENSE_ENTRIES // max(len(self.weights), 1))
+        size = max(1, ENTRIES // max(len(self.weights), 1))
         parts = [by_features(self.features(chunk)) for chunk in torch.split(inputs[is_out], size)]
         if bool(is_out.all()):
             return torch.cat(parts)
@@ -411,8 +394,6 @@ def residual_variance_of(blocks: Sequence[WeightBlock]) -> Tensor:
 
 # --- Gaussian regression on fixed designs from sufficient statistics -------------------------------------------------
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 def supports(prior: Prior, rows: Rows) -> bool:
     """Return whether sums by transforms apply.
@@ -497,7 +478,7 @@ class OnePassSolver(Inference):
         scale, variance, mean = self.scale.detach(), self.variance.detach(), self.mean.detach()
         square = quadratic_form(statistics.centered(mean), self.solution, scale, variance)
         count, logs = statistics.values
-        logs = logs + count * (_LOG_2PI + variance.log())
+        logs = logs + count * (math.log(2 * math.pi) + variance.log())
         value = -0.5 * (square + k * (2 * factor.diagonal().log().sum() + logs))
 
         def gradients() -> Sequence[Tensor | None]:

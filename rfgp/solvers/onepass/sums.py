@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.blocks import WeightBlock
-from rfgp.blocks.role import Design
+from rfgp.blocks.role import ENTRIES, Design
 from rfgp.errors import DataError
 from rfgp.lattices import Lattice, Modes
 from rfgp.lattices.design import Complex, Floats, Integers, LatticeDesign, series_at_points, sums_at_frequencies
@@ -147,8 +147,6 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
 
 BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices, so that the strengths of a transform take 4 MB."""
-ENTRIES = 2**22
-"""The maximum number of entries of dense features of a block, 32 MB."""
 MAX_JOINT = 3
 """The maximum number of columns of two lattices together, because finufft transforms at most three."""
 Weighing = Callable[[Block], tuple[Sequence[Block], Sequence[Tensor]]]
