@@ -731,7 +731,7 @@ class GP:
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
-        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank.solver`.
+        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank`.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian, or a term has another approximation. Random

@@ -36,7 +36,7 @@ from rfgp.local import pattern_of
 from rfgp.models import mean_and_noise
 from rfgp.rows import gathered
 from rfgp.solvers import kriging
-from rfgp.solvers.bordered.solver import all_weights
+from rfgp.solvers.bordered import all_weights
 from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.sparse import SparsityPattern
 

@@ -266,7 +266,7 @@ class Approximation(ABC):
         """Return the term with a VFE residual, for evidence bounds.
 
         The residual k - phi phi^T of the kernel k and the features phi must be positive semidefinite. Such terms
-        bound the exact log marginal likelihood (`rfgp.solvers.lowrank.solver`).
+        bound the exact log marginal likelihood (`rfgp.solvers.lowrank`).
 
         Args:
             term: A term from `build`.

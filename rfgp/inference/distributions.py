@@ -24,7 +24,7 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.messages import check_count
 from rfgp.solvers import Posterior
-from rfgp.solvers.lowrank.posterior import extensions
+from rfgp.solvers.lowrank import extensions
 from rfgp.solvers.role import LatentOperator, known_terms
 from rfgp.torch_context import with_torch_defaults
 

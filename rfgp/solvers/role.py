@@ -520,7 +520,7 @@ def with_feature_residuals(
     """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
 
     Args:
-        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
+        weights: The weights. The formulas are those of `rfgp.solvers.lowrank`.
         rows: The data.
         noise: The variance of one observation, 0-d.
         border: Phi of the weights, and possibly of further ones, (n, F).

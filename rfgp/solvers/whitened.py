@@ -18,7 +18,7 @@ up.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`). The noise is
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
-(`rfgp.solvers.bordered.system`) with P = V Phi, B = V A and the targets V (y - mean):
+(`rfgp.solvers.bordered`) with P = V Phi, B = V A and the targets V (y - mean):
 
     log N(y) = log|V| + log N(V (y - mean); 0, I + P P^T + B Q^-1 B^T).
 
@@ -48,13 +48,13 @@ from rfgp.limits import limits
 from rfgp.linalg import covariance_root
 from rfgp.local import StationaryProcess, spatial_blocks, used, whitened, whitened_transpose
 from rfgp.rows import Block
-from rfgp.solvers.bordered.solver import (
+from rfgp.solvers.bordered import (
     BorderedProjection,
+    BorderedSystem,
     all_weights,
     bordered_system,
     joint_projector,
 )
-from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.kriging import (
     check_sum,
     explained_columns,

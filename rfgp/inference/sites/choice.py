@@ -18,7 +18,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
-from rfgp.solvers.bordered.solver import bordered_latent
+from rfgp.solvers.bordered import bordered_latent
 from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices

@@ -23,7 +23,7 @@ w has w times the log density, g and W.
 
 No features are formed. The notation is that of `rfgp.inference.sites.weights`, with Phi = phi S and features phi that
 depend on no hyperparameter. A Newton step needs f at the rows, which is a Fourier series. It also needs the sums phi^T
-W phi and phi^T g over the rows with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the
+W phi and phi^T g over the rows with strengths W and g (`rfgp.solvers.onepass`). The gradient of log q needs the
 posterior variances v at the rows, which are a series on the doubled lattice. It also needs sums with strengths s = -v /
 2 dW / df and W. With b = A^-1 Phi^T s
 
@@ -71,8 +71,7 @@ from rfgp.solvers.lowrank import (
     summed,
     symmetrized,
 )
-from rfgp.solvers.onepass import SeriesPosterior, scale_of
-from rfgp.solvers.onepass.sums import Layout, Statistics, row_blocks, weighted_sums
+from rfgp.solvers.onepass import Layout, SeriesPosterior, Statistics, row_blocks, scale_of, weighted_sums
 
 # --- Sites over the weights of a low-rank model, by passes over blocks of rows ---------------------------------------
 
@@ -595,7 +594,7 @@ class LatticeLaplace(WeightLaplace):
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
         """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
 
-        It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
+        It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass`.
         """
         with torch.no_grad():
             inverse, implicit = self.inverse, self._implicit
