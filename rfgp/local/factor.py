@@ -332,6 +332,13 @@ MAX_SUMS = 2**28
 """The maximum number of numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
 
 
+def _loops() -> Any:
+    """Return the module of compiled loops, which is loaded on first use."""
+    from rfgp.local import loops
+
+    return loops
+
+
 class StationaryProcess(NamedTuple):
     """A stationary process at ordered rows, whose entries compiled loops compute.
 
@@ -424,14 +431,12 @@ class StationaryProcess(NamedTuple):
             >>> round(float(found), 4)  # -log(2 pi) - log(1 - exp(-1)) / 2
             -1.6085
         """
-        from rfgp.local import loops
-
         rows, targets = self.arguments(noise, pattern), as_rows(residual)
         fixed = *rows, targets, as_array(output_weights)
 
         def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
             gradients = np.zeros(rows[1].shape[1]), np.zeros(len(noise)), np.zeros(targets.shape)
-            return *loops.density_rows(a, b, *fixed, *gradients), *gradients
+            return *_loops().density_rows(a, b, *fixed, *gradients), *gradients
 
         def compute(needs: Needs) -> tuple[Tensor, Gradients]:
             value, in_variance, in_lengths, in_noise, in_targets = _summed(in_blocks(pattern.indptr, run))
@@ -475,11 +480,9 @@ def _in_parameters(
 
 def _conditional_entries(fixed: tuple[Any, ...], *, share: float) -> Array:
     """Return weights and conditional deviations of rows (nnz,), with a share of the noise in the deviations."""
-    from rfgp.local import loops
-
     starts = fixed[-1]
     entries = np.empty(starts[-1])
-    in_blocks(starts, lambda a, b: loops.conditional_rows(a, b, *fixed, share, entries))
+    in_blocks(starts, lambda a, b: _loops().conditional_rows(a, b, *fixed, share, entries))
     return entries
 
 
@@ -531,14 +534,12 @@ class _InverseFactor(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        from rfgp.local import loops
-
         (lengthscale, noise, features), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
         grad = np.ascontiguousarray(as_array(grads[0]))
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
             gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.add_row_gradients(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
+            return _loops().add_row_gradients(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MAX_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_features = _summed(parts)
@@ -605,10 +606,8 @@ def whitened_transpose(
         >>> whitened_transpose(entries, dense, pattern).tolist()
         [[-0.5], [6.0]]
     """
-    from rfgp.local import products
-
     fixed, is_large = (as_array(entries), pattern.indices, pattern.indptr), len(entries) * dense.shape[1] >= MANY
-    return _by_columns(lambda part: products.multiply_transposed(pattern.shape[1], *fixed, part), dense, is_large)
+    return _by_columns(lambda part: _loops().multiply_transposed(pattern.shape[1], *fixed, part), dense, is_large)
 
 
 def _by_columns(product: Callable[[Array], Array], dense: Tensor, in_parts: bool) -> Tensor:
@@ -624,24 +623,20 @@ class _Whitened(torch.autograd.Function):
     def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
         ctx.save_for_backward(entries, dense)
         ctx.pattern = pattern
-        from rfgp.local import products
-
         right, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
         fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
-        in_blocks(pattern.indptr, lambda a, b: products.multiply_rows(a, b, *fixed))
+        in_blocks(pattern.indptr, lambda a, b: _loops().multiply_rows(a, b, *fixed))
         return torch.from_numpy(out)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        from rfgp.local import products
-
         (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
         grad, grad_entries, grad_dense = np.ascontiguousarray(as_array(grads[0])), None, None
         if ctx.needs_input_grad[0]:
             grad_values, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
             fixed = (grad, right, pattern.indices, pattern.indptr, grad_values)
-            in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
+            in_blocks(pattern.indptr, lambda a, b: _loops().outer_rows(a, b, *fixed))
             grad_entries = torch.from_numpy(grad_values)
         if ctx.needs_input_grad[1]:
             grad_dense = whitened_transpose(entries, grads[0], pattern)
@@ -690,9 +685,7 @@ class LatentRoot:
         Args:
             u: The right factor, (n, c).
         """
-        from rfgp.local import products
-
-        return self._through(products.multiply_root, u)
+        return self._through(_loops().multiply_root, u)
 
     def t_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c).
@@ -700,9 +693,7 @@ class LatentRoot:
         Args:
             v: The right factor, (n, c).
         """
-        from rfgp.local import products
-
-        return self._through(products.multiply_transposed_root, v)
+        return self._through(_loops().multiply_transposed_root, v)
 
     def _through(self, loop: Callable[..., Array], x: Tensor) -> Tensor:
         fixed = self.entries, self.pattern.indices, self.pattern.indptr

@@ -10,10 +10,15 @@ from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
-from rfgp.inference.sites.classes import CoupledCovariance, CoupledLowRankLaplace, CoupledLowRankPosterior
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
-from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
+from rfgp.inference.sites.weights import (
+    CoupledCovariance,
+    CoupledLowRankLaplace,
+    CoupledLowRankPosterior,
+    LatticeLaplace,
+    LowRankLaplace,
+)
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
