@@ -31,7 +31,7 @@ from torch import Tensor
 import rfgp
 from benchmarks.protocol import load
 from rfgp import kernels as k
-from rfgp.blocks.prior import AHEAD, VecchiaBlock
+from rfgp.blocks import AHEAD, VecchiaBlock
 from rfgp.local import pattern_of
 from rfgp.models import mean_and_noise
 from rfgp.rows import gathered

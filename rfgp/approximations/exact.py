@@ -34,9 +34,7 @@ from rfgp.approximations.role import (
     weights_term,
 )
 from rfgp.autograd import Array, as_array
-from rfgp.blocks import KernelBlock, MaternColumn, PrecisionBlock, Prior
-from rfgp.blocks.prior import Slope
-from rfgp.blocks.role import MAX_CELLS, Side
+from rfgp.blocks import MAX_CELLS, KernelBlock, MaternColumn, PrecisionBlock, Prior, Side, Slope
 from rfgp.columns import ColumnKind
 from rfgp.grams import stationary_gram
 from rfgp.kernels.role import (

@@ -24,8 +24,7 @@ from rfgp.approximations.role import (
     weights_memory,
     weights_term,
 )
-from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import NewLevels, Residual
+from rfgp.blocks import NewLevels, Prior, Residual, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError

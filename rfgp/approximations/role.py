@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import NewLevels
+from rfgp.blocks import NewLevels, Prior, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError

@@ -15,8 +15,7 @@ from torch import Tensor
 from graphs.checks import check_fits, counted
 from rfgp import random
 from rfgp.autograd import as_array, numpy_function
-from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
-from rfgp.blocks.role import ENTRIES
+from rfgp.blocks import ENTRIES, PrecisionBlock, Prior, WeightBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
 from rfgp.lattices.design import LatticeDesign

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rfgp import metrics, random
-from rfgp.blocks.role import ENTRIES
+from rfgp.blocks import ENTRIES
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.distributions import check_level, in_memory
 from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribution

@@ -38,8 +38,7 @@ from graphs.errors import MemoryBudgetError
 from graphs.precisions import MarkovField
 from graphs.precisions.base import Pattern
 from rfgp.autograd import Gradients, Needs, as_array, with_gradient, with_slopes
-from rfgp.blocks import PrecisionBlock, Prior, Weights
-from rfgp.blocks.prior import COLUMNS, Array, Slope, factorized, products, solved_forms
+from rfgp.blocks import COLUMNS, Array, PrecisionBlock, Prior, Slope, Weights, factorized, products, solved_forms
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.linalg import cholesky

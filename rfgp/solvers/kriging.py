@@ -18,9 +18,18 @@ from torch import Tensor
 
 from graphs.precisions.base import MarkovField, Pattern
 from rfgp.autograd import as_array, input_derivatives, is_differentiated
-from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
-from rfgp.blocks.prior import AHEAD, Array, Slope, columns_of
-from rfgp.blocks.role import detached
+from rfgp.blocks import (
+    AHEAD,
+    Array,
+    PrecisionBlock,
+    Prior,
+    Slope,
+    VecchiaBlock,
+    WeightBlock,
+    Weights,
+    columns_of,
+    detached,
+)
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before, pattern_of
 from rfgp.local.factor import Floats, Indices

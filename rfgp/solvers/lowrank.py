@@ -101,8 +101,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import Prior, WeightBlock, Weights
-from rfgp.blocks.role import ENTRIES, Design
+from rfgp.blocks import ENTRIES, Design, Prior, WeightBlock, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import cholesky, covariance_root, half_solve

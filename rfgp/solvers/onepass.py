@@ -59,8 +59,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, input_derivatives, with_gradient
-from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import ENTRIES, Design
+from rfgp.blocks import ENTRIES, Design, Prior, WeightBlock
 from rfgp.errors import DataError
 from rfgp.lattices import Lattice, Modes
 from rfgp.lattices.design import Complex, Floats, Integers, LatticeDesign, series_at_points, sums_at_frequencies

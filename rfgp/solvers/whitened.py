@@ -41,8 +41,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient, with_slopes
-from rfgp.blocks import PrecisionBlock, Prior, Weights, predecessors_in_blocks
-from rfgp.blocks.prior import AHEAD, solved_forms
+from rfgp.blocks import AHEAD, PrecisionBlock, Prior, Weights, predecessors_in_blocks, solved_forms
 from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.linalg import covariance_root

@@ -52,8 +52,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphs.precisions.chains.transition import INTENSITY, STATIONARY, companion
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
-from rfgp.blocks import Prior
-from rfgp.blocks.prior import MaternColumn
+from rfgp.blocks import MaternColumn, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.role import Solver, check_joint, known_terms, log_density

@@ -26,14 +26,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rfgp.autograd import is_differentiated
-from rfgp.blocks import Prior
-from rfgp.blocks.role import ENTRIES
+from rfgp.blocks import ENTRIES, Prior
 from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.iterative.operator import CGOperator, Draws, total
-from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of
+from rfgp.solvers.iterative.operator import CGOperator, Draws, Term, TermProjection, operator_of, terms_of, total
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
     Functions,
@@ -437,7 +435,7 @@ class IterativeSolver(Solver):
         order: The place of each row in the given order, (n,). If None, the rows are in the given order.
 
     Examples:
-        >>> from rfgp.blocks.role import ENTRIES
+        >>> from rfgp.blocks import ENTRIES
     from rfgp.blocks import WeightBlock
         >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
         >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
