@@ -239,13 +239,14 @@ class Design(Protocol):
         """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
 
     def residual_variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss at each row, 0-d.
+        """Return the variance that the features miss at each row, 0-d, by default 0.
 
         The variance of the term is 1.
         """
+        return torch.zeros((), dtype=torch.float64)
 
     def residual_derivative_variance(self, column: int, *parameters: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """Return the variance that the features miss of a derivative, 0-d or (n,).
+        """Return the variance that the features miss of a derivative, 0-d or (n,), by default 0.
 
         The variance of the term is 1.
 
@@ -257,9 +258,10 @@ class Design(Protocol):
         Raises:
             InvalidArgumentError: If the term has no derivative.
         """
+        return torch.zeros((), dtype=torch.float64)
 
     def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, n) of the part of a derivative that points beyond the rows share.
+        """Return the covariance (n, n) of the part of a derivative that points beyond the rows share, by default 0.
 
         The variance of the term is 1.
 
@@ -268,6 +270,7 @@ class Design(Protocol):
             column: The index of the column of the derivative.
             parameters: The hyperparameters.
         """
+        return torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,18 +105,6 @@ MAX_MAJORIZER_STEPS = 2000
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
-def search_tolerances(model: LinearModel) -> tuple[float, float]:
-    """Return the tolerance and the stall decrement (see `ModeProblem`) for the features.
-
-    Args:
-        model: The linear model of the rows.
-    """
-    block, count = next(iter(model.blocks())), len(model.rows)
-    if model.phi(block.take(slice(1))).dtype == torch.float64:
-        return TOLERANCE * (1 + count / 1000), STALL_DECREMENT
-    return FLOAT32_TOLERANCE * (1 + count / 1000), FLOAT32_STALL_DECREMENT * math.sqrt(count)
-
-
 class WeightSums(NamedTuple):
     """Sums over the rows at some weights.
 
@@ -155,7 +143,10 @@ class FeaturePasses:
         Args:
             model: The linear model of the rows.
         """
-        return search_tolerances(model)
+        block, count = next(iter(model.blocks())), len(model.rows)
+        if model.phi(block.take(slice(1))).dtype == torch.float64:
+            return TOLERANCE * (1 + count / 1000), STALL_DECREMENT
+        return FLOAT32_TOLERANCE * (1 + count / 1000), FLOAT32_STALL_DECREMENT * math.sqrt(count)
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
         """Yield the rows in blocks.
@@ -715,22 +706,6 @@ def curvature(
     return counts[:, :, None] * (torch.diag_embed(p) - p[:, :, None] * p[:, None])
 
 
-def curvature_product(
-    f: Tensor,  # (n, C)
-    counts: Tensor,  # (n, 1)
-    v: Tensor,  # (n, C)
-) -> Tensor:  # (n, C)
-    """Return the product W v with the curvature.
-
-    Args:
-        f: The latent values.
-        counts: The number of observations of each row.
-        v: The vectors.
-    """
-    p = torch.softmax(f, dim=1)
-    return counts * p * (v - (p * v).sum(1, keepdim=True))
-
-
 def log_prob_gradient(
     likelihood: Likelihood,
     rows: Block,
@@ -891,7 +866,7 @@ class ClassWeightProblem(ModeProblem):
     """
 
     def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
-        self.tolerance, self.stall_decrement = search_tolerances(model)
+        self.tolerance, self.stall_decrement = DENSE_FEATURES.tolerances(model)
         self._model, self._likelihood, self._warm_start = model, likelihood, warm_start
         is_small = len(model.rows) * model.num_features <= MAX_CACHED_ENTRIES
         self._cached = [(block, model.phi(block)) for block in model.blocks()] if is_small else None
@@ -944,13 +919,14 @@ class ClassWeightProblem(ModeProblem):
     def _precision_product(self, position: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the map of v (F C, 1) to A v at weights (F, C)."""
         scale = self._model.scale[:, None]
-        values = [self._f(phi, position) for _, phi in self._features()]
+        values = [torch.softmax(self._f(phi, position), dim=1) for _, phi in self._features()]
 
         def product(v: Tensor) -> Tensor:
             weights = v.reshape(position.shape)
             out = weights.clone()
-            for f, (block, phi) in zip(values, self._features(), strict=True):
-                turned = curvature_product(f, block.counts()[:, None], self._model.fitted(phi, weights))
+            for p, (block, phi) in zip(values, self._features(), strict=True):
+                change = self._model.fitted(phi, weights)
+                turned = block.counts()[:, None] * p * (change - (p * change).sum(1, keepdim=True))  # W v
                 out += scale * transposed_product(phi, turned)
             return out.reshape(-1, 1)
 
