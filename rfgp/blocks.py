@@ -849,10 +849,9 @@ class PrecisionBlock(LatentBlock):
         refine: Maps inputs to a field with values at these inputs, and its projector. If None, `projector` accepts any
             inputs.
         name: The name of the term.
-        residual: Maps n points to the conditional variances (n,) of f given u, independent between points. Pairs of
-            values of a row then need no entry in Q. If None, the variances are 0.
-        joint: Maps n dependent points to A (n, N) and the conditional covariance (n, n) of f given u. If None,
-            `projector` and `residual` are used.
+        combines_non_neighbors: Whether pairs of values of a row of A need no entry in Q.
+        joint: Maps n dependent points to A (n, N) and the conditional covariance (n, n) of f given u. If None, it is
+            that of `projector` and 0.
         new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
         between: The projection of single points between the values of a refined field. If None, the field must be
             refined by all points.
@@ -870,7 +869,7 @@ class PrecisionBlock(LatentBlock):
     projector: Projector
     refine: "Callable[[Tensor], tuple[MarkovField, Projector]] | None" = None
     name: str = "precision"
-    residual: Callable[[Tensor], Tensor] | None = None
+    combines_non_neighbors: bool = False
     joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
     new_levels: NewLevels | None = None
     between: Between | None = None
@@ -905,10 +904,6 @@ class PrecisionBlock(LatentBlock):
         field, projector = self.refine(torch.cat(inputs))
         return replace(self, field=field, projector=projector, refine=None)
 
-    def residual_variance(self, a: Tensor) -> Tensor:
-        """Return the conditional variances (n_a,) of f given u."""
-        return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
-
     def marginal_projection(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return the projection of n single points, and conditional variances.
 
@@ -921,9 +916,9 @@ class PrecisionBlock(LatentBlock):
             A (n, N) and the variances (n,) of f given u.
         """
         if self.between is None:
-            return self.projector(inputs), self.residual_variance(inputs)
+            return self.projector(inputs), torch.zeros(len(inputs), dtype=torch.float64)
         projector, variance = self.between(self.field, self.values.detach().numpy(), inputs)
-        return projector, float(self.variance.detach()) * torch.from_numpy(variance) + self.residual_variance(inputs)
+        return projector, float(self.variance.detach()) * torch.from_numpy(variance)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
         """Return the derivatives of A (n, N) and the variances (n,) in columns of inputs.
@@ -949,7 +944,7 @@ class PrecisionBlock(LatentBlock):
         """
         if self.joint is not None:
             return self.joint(inputs)
-        return self.projector(inputs), self.residual_variance(inputs).diag()
+        return self.projector(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) at levels without rows, float64."""
@@ -962,24 +957,20 @@ class PrecisionBlock(LatentBlock):
         return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients.
-
-        Residuals are independent between points.
-        """
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        covariance = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
-        return covariance + self.residual_variance(a).diag() if a is b else covariance
+        return float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
         block = self.refined(a)
         reads = block.projector(a)
-        if self.residual is None:
-            squares, _ = quadratic_forms(reads, block.field.pattern, block.factor.inverse)
-        else:
+        if self.combines_non_neighbors:
             squares = solved_forms(block.factor, reads)
-        return float(self.variance.detach()) * torch.from_numpy(squares) + self.residual_variance(a)
+        else:
+            squares, _ = quadratic_forms(reads, block.field.pattern, block.factor.inverse)
+        return float(self.variance.detach()) * torch.from_numpy(squares)
 
     @cached_property
     def factor(self) -> Factor:

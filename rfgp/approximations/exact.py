@@ -679,7 +679,7 @@ def _precision_prior(term: BoundTerm, scale: str | None, basis: None, values: Va
         reader,
         reader.refine if reader.is_refined else None,
         term.name,
-        residual=_zero_residual if reader.copies > 1 and combines_copies else None,
+        combines_non_neighbors=reader.copies > 1 and combines_copies,
         new_levels=new_levels(term, columns, Given((), {path: value.detach() for path, value in all_values.items()})),
         between=reader.between if reader.is_refined else None,
         slopes=reader.slopes if combines_copies or any(latent.slopes is not None for latent in latents) else None,
@@ -695,8 +695,3 @@ def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
     if others or part.factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
         return None
     return MaternColumn(part.indices[0], latent.field.alpha)
-
-
-def _zero_residual(inputs: Tensor) -> Tensor:
-    """Return zero residual variances (n,)."""
-    return torch.zeros(len(inputs), dtype=torch.float64)

@@ -620,17 +620,6 @@ def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
 
 
-def has_residuals(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether a block has a residual.
-
-    A row may then depend on values without a joint entry in Q.
-
-    Args:
-        blocks: The sparse blocks.
-    """
-    return any(block.residual is not None for block in blocks)
-
-
 def bordered_system(
     blocks: Sequence[PrecisionBlock],
     projector: sp.csr_array,  # (n, N)
@@ -655,7 +644,8 @@ def bordered_system(
         combines_non_neighbors: Whether a row depends on two values of a block that have no joint entry in Q. The
             default is False.
     """
-    prior = SparseLatents(blocks, projector, combines_non_neighbors=combines_non_neighbors)
+    is_joined = combines_non_neighbors or any(block.combines_non_neighbors for block in blocks)
+    prior = SparseLatents(blocks, projector, combines_non_neighbors=is_joined)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)
 
 
@@ -799,6 +789,11 @@ class BorderedRows(NamedTuple):
     weights: Weights  # the dense weights, including those of kernels at the rows
     blocks: Sequence[PrecisionBlock]  # in the order of the columns of A. Refined ones have the rows among their values
 
+    @property
+    def combines_non_neighbors(self) -> bool:
+        """Whether a block combines values that have no entry in its precision."""
+        return any(block.combines_non_neighbors for block in self.blocks)
+
 
 def projects_singly(blocks: Sequence[PrecisionBlock]) -> bool:
     """Return whether single points have projections without a refined field.
@@ -857,9 +852,7 @@ class BorderedPosterior(TermwisePosterior):
         blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
         border, noise = weights.scaled(self.inputs).double(), self.noise_diag.double()
         data = joint_projector(blocks, self.inputs), border, noise, self.targets
-        return BorderedRows(
-            bordered_system(blocks, *data, combines_non_neighbors=has_residuals(blocks)), weights, blocks
-        )
+        return BorderedRows(bordered_system(blocks, *data), weights, blocks)
 
     @property
     def width(self) -> int:
@@ -954,7 +947,7 @@ class BorderedPosterior(TermwisePosterior):
         The result is None if the covariance must be formed. It must be formed if there are dense weights, residuals, or
         inputs that require gradients.
         """
-        if self._rows.weights.blocks or has_residuals(self._rows.blocks) or self._is_smooth(inputs):
+        if self._rows.weights.blocks or self._rows.combines_non_neighbors or self._is_smooth(inputs):
             return None
         projection = self._project(self._rows_with(inputs), inputs)
         return SparseOperator(projection.system, projection.sparse)
@@ -970,8 +963,8 @@ class BorderedPosterior(TermwisePosterior):
         Raises:
             InvalidArgumentError: If a block is defined at given positions only, or has a residual.
         """
-        system, weights, blocks = self._rows
-        if self.prior.adds_latent_points or weights.has_residual or has_residuals(blocks):
+        system, weights, _ = self._rows
+        if self.prior.adds_latent_points or weights.has_residual or self._rows.combines_non_neighbors:
             raise InvalidArgumentError(
                 "This process has no functions to draw, because it is defined at given positions only. Use "
                 "predict(X).sample() instead."
@@ -1061,7 +1054,7 @@ class BorderedSolver(Solver):
             like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
             return like.system.with_data(*numbers)
         data = joint_projector(self._blocks, self._rows.inputs), self._border, *numbers
-        return bordered_system(self._blocks, *data, combines_non_neighbors=has_residuals(self._blocks))
+        return bordered_system(self._blocks, *data)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
