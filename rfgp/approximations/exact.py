@@ -54,6 +54,8 @@ from rfgp.limits import limits
 from rfgp.messages import counted
 from rfgp.sparse import quadratic_forms
 
+# --- The exact covariance, or the weights of finitely many functions -------------------------------------------------
+
 MAX_FUNCTIONS = 1000
 """The maximum number of functions of a term that is computed by weights. Other terms use their covariance matrix."""
 MAX_POSITIONS = 4096

@@ -34,6 +34,8 @@ from rfgp.lattices.design import CUT_PER_TOLERANCE, Floats, LatticeDesign, activ
 from rfgp.messages import check_count, check_flag, short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
+# --- Random features of stationary terms, and of their products with finite terms ------------------------------------
+
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""
 
@@ -160,6 +162,8 @@ def _finite(data: TermData, part: BoundFactor) -> BoundFactor | None:
     series = part.factor.series(of_prefix(data.values, part.prefix))
     return None if series is None else part._replace(factor=series)
 
+
+# --- Equispaced Fourier features of stationary terms of one to three columns -----------------------------------------
 
 MAX_COLUMNS = 3
 """The maximum number of columns of an equispaced Fourier grid."""

@@ -707,6 +707,8 @@ class LatentRoot:
         return _by_columns(lambda part: loop(*fixed, part), x, len(self.entries) * x.shape[1] > IN_THREADS)
 
 
+# --- Conditionals for any covariance function, in batches of small matrices ------------------------------------------
+
 BLOCK = 64
 """The number of rows of a block."""
 MAX_BLOCK_ROWS = 600

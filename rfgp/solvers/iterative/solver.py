@@ -435,8 +435,7 @@ class IterativeSolver(Solver):
         order: The place of each row in the given order, (n,). If None, the rows are in the given order.
 
     Examples:
-        >>> from rfgp.blocks import ENTRIES
-    from rfgp.blocks import WeightBlock
+        >>> from rfgp.blocks import WeightBlock
         >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
         >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
         >>> solver = IterativeSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
