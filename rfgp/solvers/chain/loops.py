@@ -101,68 +101,56 @@ def step_to(x, unit, tables, work, numbers):
 
 
 @loop
-def move(transition, vector, unit, work):
-    """Overwrite a vector v with T v.
-
-    Args:
-        transition: T (a, a).
-        vector: v (a,).
-        unit: See the module.
-        work: See the module.
-    """
+def advance(x, unit, tables, mean, covariance, work, numbers):
+    """Overwrite the mean and the covariance of a state with A m and A P A^T + R."""
     a = len(unit)
-    for i in range(a):
-        total = 0.0
-        for k in range(a):
-            total += transition[i, k] * vector[k]
-        work[3, i, 0] = total
-    for i in range(a):
-        vector[i] = work[3, i, 0]
-
-
-@loop
-def transform(transition, matrix, unit, work, out):
-    """Write T M T^T for a symmetric M.
-
-    Args:
-        transition: T (a, a).
-        matrix: M (a, a).
-        unit: See the module.
-        work: See the module.
-        out: The product (a, a), which may be M.
-    """
-    a = len(unit)
+    step_to(x, unit, tables, work, numbers)
     for i in range(a):
         for j in range(a):
             total = 0.0
             for k in range(a):
-                total += transition[i, k] * matrix[k, j]
+                total += work[0, i, k] * covariance[k, j]
             work[3, i, j] = total
     for i in range(a):
         for j in range(i + 1):
             total = 0.0
             for k in range(a):
-                total += work[3, i, k] * transition[j, k]
-            out[i, j] = out[j, i] = total
-
-
-@loop
-def advance(x, unit, tables, mean, covariance, work, numbers):
-    """Overwrite the mean and the covariance of a state with A m and A P A^T + R."""
-    step_to(x, unit, tables, work, numbers)
-    transform(work[0], covariance, unit, work, work[2])
-    move(work[0], mean, unit, work)
-    for i in range(len(unit)):
-        for j in range(i + 1):
-            covariance[i, j] = covariance[j, i] = work[2, i, j] + work[1, i, j]
+                total += work[3, i, k] * work[0, j, k]
+            work[2, i, j] = work[2, j, i] = total
+            covariance[i, j] = covariance[j, i] = total + work[1, i, j]
+    for i in range(a):
+        total = 0.0
+        for k in range(a):
+            total += work[0, i, k] * mean[k]
+        work[3, i, 0] = total
+    for i in range(a):
+        mean[i] = work[3, i, 0]
 
 
 @loop
 def step_backward(x, unit, tables, r, curvature, work, numbers):
     """Overwrite r and N after a step with A^T r and A^T N A."""
+    a = len(unit)
     step_to(x, unit, tables, work, numbers)
-    move(work[0].T, r, unit, work)
-    transform(work[0].T, curvature, unit, work, curvature)
+    for i in range(a):
+        total = 0.0
+        for k in range(a):
+            total += work[0, k, i] * r[k]
+        work[3, i, 0] = total
+    for i in range(a):
+        r[i] = work[3, i, 0]
+    for i in range(a):
+        for j in range(a):
+            total = 0.0
+            for k in range(a):
+                total += work[0, k, i] * curvature[k, j]
+            work[3, i, j] = total
+    for i in range(a):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(a):
+                total += work[3, i, k] * work[0, k, j]
+            curvature[i, j] = curvature[j, i] = total
 
 
 @loop
@@ -415,10 +403,15 @@ def advance_tangents(x, unit, tables, mean, work, tangents, moving):
     """
     a = len(unit)
     for q in range(len(moving)):
-        move(work[0], moving[q], unit, work)
-    for i in range(a):
-        for k in range(a):
-            moving[0, i] += x * tables[3 * a, i, k] * mean[k]
+        for i in range(a):
+            total = 0.0
+            for k in range(a):
+                total += work[0, i, k] * moving[q, k]
+                if q == 0:
+                    total += x * tables[3 * a, i, k] * mean[k]
+            work[3, i, 0] = total
+        for i in range(a):
+            moving[q, i] = work[3, i, 0]
     for q in range(len(tangents)):
         for i in range(a):
             for j in range(a):
