@@ -585,8 +585,9 @@ class GP:
         """Return the joint posterior of integrals of the function over boxes.
 
         Integrals are in units of the target times those of the columns, and computed by Gauss-Legendre quadrature with
-        64 nodes a box if the relative error of the prior variance of each term's integral is then at most 1e-7, and
-        else with about 1,024 nodes. The error is then at most 1e-3, for smooth kernels much smaller.
+        about 16, 64, 1,024 or 4,096 nodes a box: the fewest for which the relative error of the prior variance of each
+        term's integral is at most 1e-7. With 1,024 or more it is at most 1e-3, for smooth kernels much
+        smaller.
 
         Args:
             low: The lower corners of m boxes, inputs as for `predict`.
@@ -767,7 +768,7 @@ class GP:
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
-        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank.solver`.
+        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank`.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian, or a term has another approximation. Random

@@ -14,8 +14,7 @@ import torch
 
 from rfgp.blocks import Prior, VecchiaBlock
 from rfgp.rows import Block
-from rfgp.solvers.bordered import BorderedSolver
-from rfgp.solvers.bordered.solver import bordered_latent
+from rfgp.solvers.bordered import BorderedSolver, bordered_latent
 from rfgp.solvers.iterative import LatentSolver
 
 NOISE = 0.3

@@ -80,8 +80,8 @@ FOLDERS = {
         *("rfgp/local/", "rfgp/fitting/neighbor"),
         *("rfgp/solvers/kriging.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
-    "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),
-    "lattices": ("rfgp/lattices/", "rfgp/solvers/onepass/", "finufft/", "numpy/fft/"),
+    "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered.py", "graphs/", "scipy/sparse/"),
+    "lattices": ("rfgp/lattices/", "rfgp/solvers/onepass.py", "finufft/", "numpy/fft/"),
     "kernel matrices": ("rfgp/kernels/", "rfgp/spectra/", "rfgp/grams.py"),
     "compilation": ("numba/", "llvmlite/"),
 }

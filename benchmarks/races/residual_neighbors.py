@@ -31,12 +31,12 @@ from torch import Tensor
 import rfgp
 from benchmarks.protocol import load
 from rfgp import kernels as k
-from rfgp.blocks.prior import AHEAD, VecchiaBlock
+from rfgp.blocks import AHEAD, VecchiaBlock
 from rfgp.local import pattern_of
 from rfgp.models import mean_and_noise
 from rfgp.rows import gathered
 from rfgp.solvers import kriging
-from rfgp.solvers.bordered.solver import all_weights
+from rfgp.solvers.bordered import all_weights
 from rfgp.solvers.whitened import WhitenedSolver
 from rfgp.sparse import SparsityPattern
 

@@ -1,13 +1,19 @@
-"""No approximation: the exact covariance, or the weights of finitely many functions."""
+"""Exact terms: by their covariance, by weights of finitely many functions, or by the sparse precision of a field."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial, reduce
+from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphs.checks import check_fits, machine_memory
+from graphs.precisions import ChainField, KroneckerField, ReplicatedField
 from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
@@ -16,19 +22,39 @@ from rfgp.approximations.role import (
     TermCost,
     TermCovariance,
     TermData,
+    TermFeatures,
     TermGram,
     TermPrior,
+    new_levels,
     parameter_names,
+    scale_name,
+    unit_constants,
+    variance_at,
     weights_memory,
     weights_term,
 )
-from rfgp.blocks import KernelBlock, Prior
-from rfgp.blocks.role import MAX_CELLS, Side
+from rfgp.autograd import Array, as_array
+from rfgp.blocks import MAX_CELLS, KernelBlock, MaternColumn, PrecisionBlock, Prior, Side, Slope
 from rfgp.columns import ColumnKind
 from rfgp.grams import stationary_gram
-from rfgp.kernels.role import OUTPUTSCALE, BoundTerm, ColumnSummary, Term, Values, constants_of
+from rfgp.kernels.role import (
+    OUTPUTSCALE,
+    BoundFactor,
+    BoundTerm,
+    ColumnSummary,
+    LatentField,
+    Projector,
+    Term,
+    Values,
+    constants_of,
+    label_of,
+    of_prefix,
+)
 from rfgp.limits import limits
 from rfgp.messages import counted
+from rfgp.sparse import quadratic_forms
+
+# --- The exact covariance, or the weights of finitely many functions -------------------------------------------------
 
 MAX_FUNCTIONS = 1000
 """The maximum number of functions of a term that is computed by weights. Other terms use their covariance matrix."""
@@ -227,3 +253,447 @@ def _side(function: TermCovariance, factors: tuple[int, ...], name: str) -> Side
 def _ones(a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
     """Return ones (n, m) for rows a (n, D) and b (m, D)."""
     return torch.ones(len(a), len(b), dtype=torch.float64)
+
+
+# --- Projections of rows to fields and to Kronecker products of fields -----------------------------------------------
+
+BYTES_PER_VALUE = 12_000.0
+"""The memory in bytes per latent value of a product of fields, including the factor and its inverse.
+
+It is measured in `benchmarks/races/separable.py`."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldReader:
+    """The projection of rows (n, D) to a product of fields.
+
+    There may be several copies of the product, multiplied by functions.
+
+    Attributes:
+        latents: The fields, at least one.
+        indices: The indices of the columns of each field.
+        features: The functions (n, F) that multiply the copies of the product. If None, there are none.
+        projectors: The maps of the columns of each field to A (n, N_i).
+    """
+
+    latents: tuple[LatentField, ...]
+    indices: tuple[list[int], ...]
+    features: TermFeatures | None
+    projectors: tuple[Projector, ...]
+
+    @property
+    def copies(self) -> int:
+        """The number F of independent copies of the product."""
+        return 1 if self.features is None else self.features.size
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether a field has values at some positions only."""
+        return any(latent.is_refined for latent in self.latents)
+
+    @property
+    def field(self) -> Any:
+        """The copies, without rows among their values."""
+        return product_of(tuple(latent.field for latent in self.latents), self.copies)
+
+    def __call__(self, inputs: Tensor) -> sp.csr_array:
+        """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
+        pairs = zip(self.projectors, self.indices, strict=True)
+        projection = reduce(row_products, (projector(inputs[:, indices]) for projector, indices in pairs))
+        return projection if self.features is None else row_products(self._functions(self.features, inputs), projection)
+
+    def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
+        """Return the fields with further latent values at n inputs, and their reader.
+
+        Args:
+            inputs: The inputs, (n, D).
+
+        Returns:
+            The field whose latent values include those at the inputs, and a reader whose A projects them to inputs.
+
+        Raises:
+            MemoryBudgetError: If a product of two or more fields is estimated to exceed the memory.
+        """
+        pairs = zip(self.latents, self.indices, strict=True)
+        refined = [latent.refine(inputs[:, indices]) for latent, indices in pairs]
+        fields, projectors = zip(*refined, strict=True)
+        sizes = [len(field.pattern.indptr) - 1 for field in fields]
+        if len(sizes) > 1:
+            check_fits(
+                f"{' x '.join(f'{size:,}' for size in sizes)} latent values",
+                BYTES_PER_VALUE * self.copies * math.prod(sizes),
+                "Use fewer points at once, or round the columns to fewer distinct values.",
+            )
+        return product_of(fields, self.copies), replace(self, projectors=projectors)
+
+    def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return the projection of single rows to refined copies.
+
+        Let v_i + r_i be the variances of the fields at a row, with residual variances r_i given their values. The
+        product has the variance prod_i (v_i + r_i), and its values explain prod_i v_i.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
+
+        Returns:
+            The projection A (n, F N) and the residual variances (n,).
+        """
+        projection, residual = _product(self._parts(field, values, inputs))
+        if self.features is None:
+            return projection, residual
+        functions = self._functions(self.features, inputs)
+        return row_products(functions, projection), np.square(functions).sum(axis=1) * residual
+
+    def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of the results of `between` in columns of the rows.
+
+        Columns of labels are omitted. With the variances v_i of projections and T_i = v_i + r_i, the residual variance
+        prod T_i - prod v_i of a product has the derivative dT_i prod_j T_j - dv_i prod_j v_j over the others j.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
+
+        Yields:
+            The derivatives in one column of the rows.
+        """
+        parts = self._parts(field, values, inputs)
+        functions = np.ones((len(inputs), 1)) if self.features is None else self._functions(self.features, inputs)
+        for number, (part, indices) in enumerate(zip(parts, self.indices, strict=True)):
+            if part.latent.slopes is None:
+                continue
+            slopes = part.latent.slopes(part.field, part.values, part.rows)
+            others = [one for i, one in enumerate(parts) if i != number]
+            for column, (derivative, slope) in zip(indices, slopes, strict=True):
+                projection = reduce(
+                    row_products, [derivative if i == number else one.between[0] for i, one in enumerate(parts)]
+                )
+                if others:
+                    change, explained = part.explained_slope(derivative), [one.explained for one in others]
+                    totals = [one.explained + one.between[1] for one in others]
+                    slope = (change + slope) * np.prod(totals, axis=0) - change * np.prod(explained, axis=0)
+                yield Slope(column, row_products(functions, projection), np.square(functions).sum(axis=1) * slope)
+        if self.features is not None:
+            projection, residual = _product(parts)
+            for column, slopes in enumerate(_jacobian(self.features, inputs)):
+                if slopes.any():
+                    yield Slope(
+                        column, row_products(slopes, projection), 2 * (functions * slopes).sum(axis=1) * residual
+                    )
+
+    def _parts(self, field: Any, values: Array, inputs: Tensor) -> "list[_Part]":
+        """Return the fields of refined copies.
+
+        Each has its parameters and its columns of the rows (n, D).
+        """
+        fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
+        counts = np.cumsum([len(field.parameters) for field in fields])[:-1]
+        rows = [inputs[:, indices] for indices in self.indices]
+        return [_Part(*part) for part in zip(self.latents, fields, np.split(values, counts), rows, strict=True)]
+
+    def _functions(self, features: TermFeatures, inputs: Tensor) -> Array:
+        """Return the functions (n, F) at rows (n, D)."""
+        return as_array(features(inputs.double()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A refined field of a product, with its parameters (p,) and rows (n, c)."""
+
+    latent: LatentField
+    field: Any
+    values: Array
+    rows: Tensor
+
+    @cached_property
+    def between(self) -> tuple[sp.csr_array, Array]:
+        """The projection A (n, N) of the rows, and residual variances (n,)."""
+        return self.latent.between(self.field, self.values, self.rows)
+
+    @cached_property
+    def explained(self) -> Array:
+        """The variances (n,) of the projections."""
+        return self._variances(self.between[0])
+
+    def explained_slope(self, derivative: sp.csr_array) -> Array:
+        """Return the derivatives (n,) of the variances of the projections A along A' (n, N).
+
+        They are 2 a^T Q^-1 a' = (v(a + a') - v(a - a')) / 2.
+        """
+        ends = [self._variances(sp.csr_array(self.between[0] + sign * derivative)) for sign in (1.0, -1.0)]
+        return np.asarray((ends[0] - ends[1]) / 2)
+
+    def _variances(self, reads: sp.csr_array) -> Array:
+        """Return the variances (n,) of projections (n, N)."""
+        return quadratic_forms(reads, self.field.pattern, self.field.factor_at(self.values).inverse)[0]
+
+
+def _product(parts: Sequence[_Part]) -> tuple[sp.csr_array, Array]:
+    """Return the projection of rows to a product of fields.
+
+    The second result has the residual variances (n,).
+    """
+    projections, residuals = zip(*(part.between for part in parts), strict=True)
+    projection = reduce(row_products, projections)
+    if len(parts) == 1:
+        return projection, residuals[0]
+    explained = [part.explained for part in parts]
+    total = np.prod([one + residual for one, residual in zip(explained, residuals, strict=True)], axis=0)
+    return projection, np.maximum(total - np.prod(explained, axis=0), 0.0)
+
+
+def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
+    """Return the derivatives of functions of rows (n, D) in each column, (D, n, F)."""
+    with torch.enable_grad():
+        rows = inputs.detach().double().requires_grad_()
+        functions = features(rows)
+        if not functions.requires_grad:
+            return np.zeros((rows.shape[1], *functions.shape))
+        slopes = [torch.autograd.grad(function.sum(), rows, retain_graph=True)[0] for function in functions.mT]
+    return as_array(torch.stack(slopes, dim=2).movedim(1, 0))
+
+
+def condition_of(field: Any, values: Array) -> float:
+    """Return the largest product of a diagonal entry of Q and of Q^-1.
+
+    Rounding errors are proportional to it.
+
+    Args:
+        field: The field.
+        values: Its parameters, (p,).
+    """
+    indptr, indices = field.pattern
+    diagonal = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) == indices
+    try:
+        inverse = field.factor_at(values).inverse[diagonal]
+    except np.linalg.LinAlgError:
+        return math.inf
+    return float((field.entries(values)[diagonal] * inverse).max())
+
+
+@lru_cache(maxsize=8)
+def product_of(fields: tuple[Any, ...], copies: int) -> Any:
+    """Return independent copies of the Kronecker product of fields, from a cache with the analyses of their patterns.
+
+    Args:
+        fields: At least one field.
+        copies: The number of copies.
+    """
+    product = reduce(KroneckerField, fields)
+    return product if copies == 1 else ReplicatedField(product, copies)
+
+
+def factors_of(product: Any, count: int) -> list[Any]:
+    """Return the fields of a product from `product_of`.
+
+    Args:
+        product: The product, without copies.
+        count: The number of fields.
+    """
+    return [product] if count == 1 else [*factors_of(product.first, count - 1), product.second]
+
+
+def row_products(
+    left: Any,  # (n, F)
+    right: sp.csr_array,  # (n, N)
+) -> sp.csr_array:  # (n, F N)
+    """Return the row-wise Kronecker product of two matrices.
+
+    Args:
+        left: A dense or sparse matrix, (n, F).
+        right: A sparse matrix, (n, N).
+
+    Returns:
+        The product, (n, F N).
+    """
+    left = sp.csr_array(left)
+    left.eliminate_zeros()
+    size = right.shape[1]
+    left_counts, right_counts = np.diff(left.indptr), np.diff(right.indptr)
+    counts = left_counts * right_counts
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    row = np.repeat(np.arange(len(left_counts)), counts)
+    offset = np.arange(starts[-1]) - starts[row]
+    first = left.indptr[row] + offset // right_counts[row]
+    second = right.indptr[row] + offset % right_counts[row]
+    columns = left.indices[first].astype(np.int64) * size + right.indices[second]
+    product = sp.csr_array(
+        (left.data[first] * right.data[second], columns, starts), shape=(len(left_counts), left.shape[1] * size)
+    )
+    product.sort_indices()
+    return product
+
+
+# --- Exact terms by the sparse precision of a field ------------------------------------------------------------------
+
+EPS = torch.finfo(torch.float64).eps
+"""Machine epsilon."""
+MAX_ROUNDING_ERROR = 1e-3
+"""The maximum relative rounding error of the covariance of a product of fields at the starting values."""
+
+
+@dataclass(frozen=True, repr=False)
+class SparsePrecision(Approximation):
+    """The exact field with a sparse precision matrix, by sparse Cholesky factors.
+
+    It supports groups, and fields on roads, surfaces and graphs (kernels of an integer order). It also supports Matern
+    kernels of one column with nu = 1/2, 3/2 or 5/2. The precision of a product of these is a Kronecker product, with
+    latent values at each pair of distinct positions. Other factors must be functions without hyperparameters: groups
+    replicate the field, and one column of a linear kernel multiplies it.
+
+    If the only term of a model is a Matern kernel of one column, it is computed by Kalman filtering. Time and memory
+    are then linear in the number of rows.
+
+    Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
+
+    Attributes:
+        seed: It has no effect.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.SparsePrecision()
+        SparsePrecision()
+    """
+
+    def unsupported_reason(self, data: TermData) -> str | None:
+        """Return why a term has no sparse precision that fits in memory, or None."""
+        chosen = fields_of(data.term, data.columns)
+        if not chosen:
+            return "no factor has a sparse precision. Use InducingPoints() or Exact()."
+        scale = scale_name(data.term, data.values)
+        for factor, indices, prefix in _others(data.term, chosen):
+            if factor.functions(data.columns.select(indices)) is None:
+                return f"{label_of(factor)}, which multiplies the field, has infinitely many functions. Use Exact()."
+            paths = [f"{prefix}{name}" for name in factor.hyperparameters(data.columns.select(indices))]
+            free = [path for path in paths if path not in (scale, data.term.outputscale)]
+            if free:
+                return (
+                    f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
+                    "for each of its columns, or Exact()."
+                )
+        is_known = bool(len(data.columns.sample))  # a model from a file has no rows
+        return self._unsupported_product_reason(data, chosen) if len(chosen) > 1 and is_known else None
+
+    def _unsupported_product_reason(self, data: TermData, chosen: tuple[BoundFactor, ...]) -> str | None:
+        """Return why a product of fields exceeds the memory, or has large rounding errors."""
+        if self.cost(data).num_features * BYTES_PER_VALUE > machine_memory():
+            return (
+                f"it would have {self.cost(data).note}, which exceed the memory. Round the columns to fewer distinct "
+                "values, or use InducingPoints()."
+            )
+        error = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
+        if not error <= MAX_ROUNDING_ERROR:
+            return (
+                "positions or values are so close, in lengthscales, that the relative rounding error of its covariance "
+                f"would be {error:.0e}. Round the columns, use a shorter lengthscale=, InducingPoints() or Exact()."
+            )
+        return None
+
+    def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
+        """Return the cost of the latent values, from a sample of the rows."""
+        chosen = fields_of(data.term, data.columns)
+        if not len(data.columns.sample) and any(factor.kind is ColumnKind.NUMBER for factor, _, _ in chosen):
+            return TermCost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
+        sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
+        features = _features(data.term, chosen, data.columns, {})
+        copies = 1 if features is None else features.size
+        size = math.prod(sizes) * copies
+        is_refined = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
+        at_least = "at least " if is_refined and len(data.columns.sample) < data.num_rows else ""
+        product = f" ({' x '.join(f'{one:,}' for one in (*sizes, *[copies] * (copies > 1)))})" if len(sizes) > 1 else ""
+        bytes_of_value = BYTES_PER_VALUE if len(sizes) > 1 else 8.0 * 20
+        return TermCost(
+            size, bytes_of_value * size, f"{at_least}{size:,} latent values{product} with a sparse precision"
+        )
+
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term. The seed is not used."""
+        return TermPrior("precision", partial(_precision_prior, data.term, scale_name(data.term, data.values)))
+
+
+def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[BoundFactor, ...]:
+    """Return the factors of a term that have latent fields.
+
+    Args:
+        term: The term.
+        columns: The summary of all columns.
+
+    Returns:
+        The factors, with the indices of their columns and their prefixes.
+    """
+    parts = [part for part in term.parts() if part.latent_field(columns) is not None]
+    fields = [part for part in parts if part.factor.kind is not ColumnKind.LEVEL]
+    fields.sort(key=lambda part: part.factor.kind is ColumnKind.NUMBER)
+    return tuple(fields or parts[:1])
+
+
+def _others(term: BoundTerm, chosen: tuple[BoundFactor, ...]) -> list[BoundFactor]:
+    """Return the factors that multiply the fields."""
+    with_fields = {(id(part.factor), part.prefix) for part in chosen}
+    return [part for part in term.parts() if (id(part.factor), part.prefix) not in with_fields]
+
+
+def _latent(part: BoundFactor, columns: ColumnSummary, values: Values) -> LatentField:
+    """Return the field of a factor, given hyperparameters and constants by path."""
+    latent = part.latent_field(columns)
+    assert latent is not None
+    return latent.at(of_prefix(values, part.prefix))
+
+
+def _field_at(part: BoundFactor, data: TermData) -> tuple[Any, Array]:
+    """Return the field of a factor on the sample of rows, and its parameters (p,)."""
+    values = {**data.constants, **data.values}
+    latent = _latent(part, data.columns, values)
+    field, _ = latent.refine(data.columns.sample[:, part.indices])
+    return field, as_array(latent.parameters(of_prefix(values, part.prefix))[0])
+
+
+def _features(
+    term: BoundTerm, chosen: tuple[BoundFactor, ...], columns: ColumnSummary, constants: Values
+) -> TermFeatures | None:
+    """Return the functions of the factors that multiply the fields, or None."""
+    functions = [part.functions(columns) for part in _others(term, chosen)]
+    known = tuple(part for part in functions if part is not None)
+    return TermFeatures(known, Given((), constants)) if known else None
+
+
+def _precision_prior(term: BoundTerm, scale: str | None, basis: None, values: Values, columns: ColumnSummary) -> Prior:
+    """Return the prior of the latent values at hyperparameters by path, given all columns."""
+    chosen, constants = fields_of(term, columns), constants_of([term], columns)
+    all_values = {**constants, **values}
+    latents = tuple(_latent(part, columns, all_values) for part in chosen)
+    pairs = zip(latents, chosen, strict=True)
+    parameters, amplitudes = zip(
+        *(latent.parameters(of_prefix(all_values, part.prefix)) for latent, part in pairs), strict=True
+    )
+    features = _features(term, chosen, columns, unit_constants(term, scale, columns))
+    projectors = tuple(latent.projector for latent in latents)
+    reader = FieldReader(latents, tuple(part.indices for part in chosen), features, projectors)
+    combines_copies = any(part.factor.kind is not ColumnKind.LEVEL for part in _others(term, chosen))
+    variance, own = torch.stack(amplitudes).prod(), variance_at(scale, values)
+    block = PrecisionBlock(
+        reader.field,
+        torch.cat(parameters),
+        variance if own is None else variance * own.double(),
+        reader,
+        reader.refine if reader.is_refined else None,
+        term.name,
+        combines_non_neighbors=reader.copies > 1 and combines_copies,
+        new_levels=new_levels(term, columns, Given((), {path: value.detach() for path, value in all_values.items()})),
+        between=reader.between if reader.is_refined else None,
+        slopes=reader.slopes if combines_copies or any(latent.slopes is not None for latent in latents) else None,
+        column=_column_of(term, columns),
+    )
+    return Prior(precisions=(block,))
+
+
+def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
+    """Return the column of a Matern process of one column, or None."""
+    part, *others = term.parts()
+    latent = part.latent_field(columns)
+    if others or part.factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
+        return None
+    return MaternColumn(part.indices[0], latent.field.alpha)

@@ -26,8 +26,7 @@ from rfgp.approximations.role import (
     weights_memory,
 )
 from rfgp.autograd import is_differentiated
-from rfgp.blocks import KernelBlock, Prior, Residual, VecchiaBlock, WeightBlock
-from rfgp.blocks.role import NewLevels
+from rfgp.blocks import KernelBlock, NewLevels, Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error, whitening_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import graphs
 from graphs.advice import MAX_EIGENVECTOR_ENTRIES, Candidate, sparse_factor_candidate
-from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
-from rfgp.approximations.exact import Exact
+from rfgp.approximations.exact import Exact, SparsePrecision, fields_of
+from rfgp.approximations.fourier import MAX_COLUMNS, EquispacedFourier, RandomFeatures, column_indices_of
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
 from rfgp.approximations.nodes import (
     NONZEROS_PER_WALKER,
@@ -20,9 +20,7 @@ from rfgp.approximations.nodes import (
     nodes_of,
     sample_of,
 )
-from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
-from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import Call, Name, Reader, bound, check_known, constant, made

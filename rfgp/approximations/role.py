@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.blocks import Prior, WeightBlock
-from rfgp.blocks.role import NewLevels
+from rfgp.blocks import Design, NewLevels, Prior, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -266,7 +265,7 @@ class Approximation(ABC):
         """Return the term with a VFE residual, for evidence bounds.
 
         The residual k - phi phi^T of the kernel k and the features phi must be positive semidefinite. Such terms
-        bound the exact log marginal likelihood (`rfgp.solvers.lowrank.solver`).
+        bound the exact log marginal likelihood (`rfgp.solvers.lowrank`).
 
         Args:
             term: A term from `build`.
@@ -457,7 +456,7 @@ class TermFeatures:
 
 
 @dataclass(frozen=True)
-class FixedFeatures:
+class FixedFeatures(Design):
     """Features of a term without hyperparameters, and the factors with them.
 
     Two designs of one term on the same columns, at the same fixed values, compare equal.
@@ -494,18 +493,6 @@ class FixedFeatures:
         return row_products((one if part.scale is None else part.scale(values).double())[None] for part, one in pairs)[
             0
         ]
-
-    def residual_variance(self, *parameters: Tensor) -> Tensor:
-        """Return 0, 0-d: the features omit nothing of the term."""
-        return torch.zeros((), dtype=torch.float64)
-
-    def residual_derivative_variance(self, column: int, *parameters: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """Return 0, 0-d: the features omit nothing of the derivative of the term."""
-        return torch.zeros((), dtype=torch.float64)
-
-    def residual_derivative_covariance(self, inputs: Tensor, column: int, *parameters: Tensor) -> Tensor:
-        """Return 0 (n, n): the features omit nothing of the derivative of the term."""
-        return torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

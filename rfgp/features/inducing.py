@@ -11,7 +11,7 @@ phi_32 = phi + e with E |e|^2 about u^2 tr (k(Z, Z) + j I)^-1. Most of e lies in
 determines. There it adds all of s^2 |e|^2 to the posterior variance of a point, which is about noise / n for each
 degree of freedom. A larger j rounds less but lowers Q more. With 1e-5 some standard deviations were up to 25 % too
 small and others too large. So a Gaussian process has one j for both precisions. Features of new points are float64.
-Features of rows are float32 only if n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank.statistics`).
+Features of rows are float32 only if n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank`).
 """
 
 from collections.abc import Callable

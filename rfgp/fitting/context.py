@@ -27,7 +27,6 @@ from rfgp.solvers.lowrank import (
     Statistics,
     best_common_scale,
     best_ratios,
-    best_scales,
     solve,
 )
 
@@ -345,11 +344,7 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Pa
     bounds = (values.space.quantities[name].bounds for name in (*names, "noise"))
     limits, count = [(float(low), float(high)) for low, high in bounds], model.rows.count
     with torch.no_grad():
-        if len(names) == 1:
-            ratio = float(model.noise / model.variance)
-            best = best_scales(statistics, count, ratio, limits[0], limits[1])
-            return values.replaced({names[0]: best.variance.log(), "noise": best.noise.log()})
-        ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise)
+        ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise, limits)
         best_variances = {
             name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)
         }

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from graphs.checks import check_fits, counted
 from rfgp import random
-from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
+from rfgp.autograd import as_array, numpy_function
+from rfgp.blocks import ENTRIES, PrecisionBlock, Prior, WeightBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import COPIES
 from rfgp.lattices.design import LatticeDesign
@@ -23,7 +23,7 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.messages import check_count
 from rfgp.solvers import Posterior
-from rfgp.solvers.lowrank.posterior import extensions
+from rfgp.solvers.lowrank import extensions
 from rfgp.solvers.role import LatentOperator, known_terms
 from rfgp.torch_context import with_torch_defaults
 
@@ -208,9 +208,6 @@ def _tensors_in(result: Any) -> Iterator[Tensor]:
 
 
 # --- Joint Gaussian distributions of standardized latent values, computed lazily -------------------------------------
-
-ENTRIES = 2**22
-"""The maximum number of entries of the projection of a chunk of points."""
 
 
 class InputBlocks(Protocol):
@@ -855,7 +852,8 @@ class MarginalMixture(NamedTuple):
         """
         with torch.no_grad():
             p = p.to(self.means)
-            standard = torch.special.ndtri(p) if math.isinf(self.df) else _on_numpy(special.stdtrit, self.df, p)
+            is_normal = math.isinf(self.df)
+            standard = torch.special.ndtri(p) if is_normal else torch.as_tensor(special.stdtrit(self.df, as_array(p)))
             ends = self.means + self.squares.sqrt() * standard
             low, high = ends.amin(0), ends.amax(0)
             y, tolerance = (low + high) / 2, 1e-13 * (1 + ends.abs().amax(0))
@@ -891,28 +889,13 @@ def _t_log_prob(r: Tensor, square: Tensor, df: float) -> Tensor:
     return constant - 0.5 * square.log() - (df + 1) / 2 * (r.square() / (df * square)).log1p()
 
 
-def _on_numpy(function: Any, df: float, values: Tensor) -> Tensor:
-    return torch.as_tensor(function(df, values.detach().cpu().numpy())).to(values)
-
-
-class _StudentCdf(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, df: float) -> Tensor:
-        ctx.save_for_backward(z)
-        ctx.df = df
-        return _on_numpy(special.stdtr, df, z)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (z,) = ctx.saved_tensors
-        return grads[0] * _t_log_prob(z, torch.ones_like(z), ctx.df).exp(), None
-
-
 def _cdf(difference: Tensor, scale: Tensor, df: float) -> Tensor:
     """Return the probabilities (...) of at most `difference` from the mean, with scales that may be 0 if normal."""
     if math.isinf(df):
         return normal_cdf(difference, scale)
-    student: Any = _StudentCdf
-    out: Tensor = student.apply(difference / scale, df)
-    return out
+    return numpy_function(
+        difference / scale,
+        lambda z: special.stdtr(df, z),
+        lambda z, gradient: gradient * as_array(_t_log_prob(torch.from_numpy(z), torch.ones(()), df).exp()),
+        is_elementwise=True,
+    )

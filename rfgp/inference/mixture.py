@@ -6,6 +6,7 @@ It does not contribute to an integral, because sum_q v_q^2 vanishes as the nodes
 prior variances of integrals change little from a rule with fewer nodes to it.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -267,7 +268,7 @@ class MixtureInference(Inference):
 
 @dataclass(frozen=True, eq=False)
 class MixturePosterior(IndependentFunctions):
-    """The posteriors of the functions of the members of a mixture.
+    """A weighted mixture of posteriors of one function, which each member of an average of models has for itself.
 
     Attributes:
         weights: The weights of the members, which sum to one.
@@ -483,12 +484,13 @@ def latent_distribution(
 
 # --- Integrals of the latent function over boxes, by products of Gauss-Legendre rules ---------------------------------
 
-NUM_NODES = (64, 1024)
-"""The numbers of nodes of the two rules for a box. Their difference is the error of the first."""
+NUM_NODES = (16, 64, 1024, 4096)
+"""The numbers of nodes of the rules for a box. The difference of two rules is the error of the first."""
 MAX_ERROR = 1e-7
-"""The largest relative error of prior variances with which the first rule is used."""
+"""The largest relative error of prior variances with which a rule is used."""
 MAX_DIFFERENCE = 1e-2
-"""The largest relative difference of the two rules. The error of the second is then about 1e-3 or less."""
+"""The largest relative difference to a rule with less than 1,000 nodes, or of the last two. The error of the second is
+then about 1e-3 or less."""
 MIN_VARIANCE_FRACTION = 1e-6
 """The smallest variance to which an error is relative, as a fraction of the upper bound of the variance."""
 MAX_JOINT = 2**13
@@ -537,19 +539,27 @@ def box_rule(priors: Sequence[Prior], corners: Tensor, columns: Sequence[int]) -
     sides = (held[:, 1] - held[:, 0])[:, list(columns)]
     widest = held[sorted(set(sides.argmax(0).tolist()))] if len(held) else held
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
-    with torch.no_grad():
-        boxes = (zip(*box_nodes(widest, columns, size), strict=True) for size in NUM_NODES)
-        moments = [[_variance_of(part, *box) for box in rule for part in parts] for rule in boxes]
-    error = 0.0
-    for (few, _), (many, bound) in zip(*moments, strict=True):
-        error = max(error, float((few - many).abs() / torch.maximum(many, MIN_VARIANCE_FRACTION * bound)))
-    if error > MAX_DIFFERENCE:
-        raise InvalidArgumentError(
-            "A box must extend over few lengthscales, got one whose integral has a relative error of "
-            f"{error:.1g} with {NUM_NODES[0]} nodes. Divide it and add up the parts: "
-            "gp.integrate(lows, highs).linear(np.ones(len(lows)))."
-        )
-    return box_nodes(corners, columns, NUM_NODES[error > MAX_ERROR])
+
+    @torch.no_grad()
+    def moments(size: int) -> list[tuple[Tensor, Tensor]]:
+        boxes = zip(*box_nodes(widest, columns, size), strict=True)
+        return [_variance_of(part, *box) for box in boxes for part in parts]
+
+    of_few, error = moments(NUM_NODES[0]), 0.0
+    for size, larger in itertools.pairwise(NUM_NODES):
+        of_many = moments(larger)
+        changes = zip(of_few, of_many, strict=True)
+        relative = (abs(few - many) / max(many, MIN_VARIANCE_FRACTION * bound) for (few, _), (many, bound) in changes)
+        error, of_few = float(max(relative, default=0.0)), of_many
+        if error <= MAX_ERROR:
+            return box_nodes(corners, columns, size)
+        if error <= MAX_DIFFERENCE and larger > NUM_NODES[1]:
+            return box_nodes(corners, columns, larger)
+    raise InvalidArgumentError(
+        "A box must extend over few lengthscales, got one whose integral has a relative error of "
+        f"{error:.1g} with {NUM_NODES[-2]} nodes. Divide it and add up the parts: "
+        "gp.integrate(lows, highs).linear(np.ones(len(lows)))."
+    )
 
 
 def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -616,7 +626,9 @@ class BoxIntegrals(Distribution):
 
     @kept
     def root(self) -> Tensor:
-        """Return a root of the covariance of all nodes, (m, r), or (C m, r) for C functions."""
+        """Return a matrix R (m, r), or (C m, r) for C functions, such that R R^T is the covariance of the integrals."""
+        if bool(self._independent_variance().any()):  # of one function
+            return covariance_root(self.covariance())
         return self._jointly().root()
 
     def _boxes(self) -> Iterator[LinearFunctionals]:

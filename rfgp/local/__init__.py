@@ -1,6 +1,6 @@
 """Nearest-neighbor (Vecchia) processes: neighbors of ordered rows, and the sparse inverse factor."""
 
-from rfgp.local.covariances import BatchedProcess as BatchedProcess
+from rfgp.local.factor import BatchedProcess as BatchedProcess
 from rfgp.local.factor import LatentRoot as LatentRoot
 from rfgp.local.factor import StationaryProcess as StationaryProcess
 from rfgp.local.factor import block_predecessors as block_predecessors

@@ -4,6 +4,8 @@ from rfgp import spectra
 
 KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "gaussian": 3}
 """The numbers of the kernels in `rfgp.local.loops`."""
+MIN_PIVOT_RATIO = 1e-13
+"""The smallest pivot of neighbors, relative to variance plus noise. A neighbor with a smaller one is omitted."""
 
 
 def spectrum_of(name: str) -> spectra.Spectrum:

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rfgp import metrics, random
+from rfgp.blocks import ENTRIES
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.hyperparameters import HyperparameterPosterior
-from rfgp.inference.distributions import ENTRIES, check_level, in_memory
+from rfgp.inference.distributions import check_level, in_memory
 from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribution
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import factors

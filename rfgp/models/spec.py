@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations import Approximation, Exact
-from rfgp.approximations.equispaced_fourier import with_shared_lattices
+from rfgp.approximations.fourier import with_shared_lattices
 from rfgp.approximations.nodes import NodeApproximation
 from rfgp.approximations.planning import (
     AUTO,

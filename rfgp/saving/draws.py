@@ -24,8 +24,8 @@ from rfgp.approximations import (
     TermPrior,
     Vecchia,
 )
-from rfgp.approximations.equispaced_fourier import column_indices_of
 from rfgp.approximations.exact import Split, kernel_term, splits_of
+from rfgp.approximations.fourier import column_indices_of
 from rfgp.approximations.inducing_points import Points
 from rfgp.approximations.nodes import (
     ExactFeatures,

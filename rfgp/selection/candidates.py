@@ -8,7 +8,7 @@ from operator import add
 from typing import Any
 
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
-from rfgp.approximations.equispaced_fourier import MAX_COLUMNS
+from rfgp.approximations.fourier import MAX_COLUMNS
 from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.role import Term
 from rfgp.likelihoods import Gaussian

@@ -8,8 +8,7 @@ from rfgp.blocks import Prior
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass
-from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
-from rfgp.solvers.bordered.solver import bordered_latent
+from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver, bordered_latent
 from rfgp.solvers.chain import ChainPosterior, ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent

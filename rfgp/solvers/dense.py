@@ -22,7 +22,7 @@ from rfgp.autograd import Gradients, Needs, input_derivatives, mixed_derivatives
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram
-from rfgp.linalg import cholesky, gram, half_solve
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Posterior, Shape, Solver, TermwisePosterior, log_density
@@ -173,7 +173,7 @@ class DenseSolver(Solver):
         factor, coefficients = self._factor, self.solved
         tensors = *self._gram.tensors, self._given_noise, self._residual
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            kernel = _covariance(self._prior, self._rows.inputs)
+            kernel = self._prior.kernel(self._rows.inputs, self._rows.inputs).double()
             factor = _factorized(kernel, torch.hypot(self._given_noise, rounding_variance(kernel)))
             coefficients = torch.cholesky_solve(self._residual, factor)
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
@@ -311,10 +311,3 @@ def rounding_variance(covariance: Tensor) -> Tensor:
         covariance: The covariance, (n, n), float64.
     """
     return _ROUNDING * len(covariance) * covariance.diagonal().mean()
-
-
-def _covariance(prior: Prior, inputs: Tensor) -> Tensor:
-    """Return K (n, n), float64."""
-    if not prior.has_weights_only or prior.dense.has_residual:
-        return prior.kernel(inputs, inputs).double()
-    return gram(prior.dense.scaled(inputs).double())

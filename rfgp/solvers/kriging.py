@@ -6,7 +6,7 @@ With weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,9 +18,18 @@ from torch import Tensor
 
 from graphs.precisions.base import MarkovField, Pattern
 from rfgp.autograd import as_array, input_derivatives, is_differentiated
-from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock, WeightBlock, Weights
-from rfgp.blocks.prior import AHEAD, Array, Slope, columns_of
-from rfgp.blocks.role import detached
+from rfgp.blocks import (
+    AHEAD,
+    Array,
+    PrecisionBlock,
+    Prior,
+    Slope,
+    VecchiaBlock,
+    WeightBlock,
+    Weights,
+    columns_of,
+    detached,
+)
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.local import nearest, nearest_before, pattern_of
 from rfgp.local.factor import Floats, Indices
@@ -501,27 +510,34 @@ class _Projector:
         self._noise = process.block.reading_jitter * self._prior.diagonal(positions)
         known = positions.numpy() if bool(self._flags.all()) else ()
         self._index_of = {position.tobytes(): number for number, position in enumerate(known)}
-        self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, N)."""
-        return self._cached(inputs)[0]
+        return self._read(inputs, kriging_weights)[0]
 
-    def residual(self, inputs: Tensor) -> Tensor:
-        """Return the conditional variances (n,), 0 at a position."""
-        return self._cached(inputs)[1]
+    def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return A and the conditional variances (n,) of single points, in units of the variance of the block.
+
+        They are 0 at a position.
+
+        Args:
+            field: The field. It is not used.
+            values: Its parameters, (p,). They are not used.
+            inputs: The inputs of the points, (n, D).
+        """
+        (matrix, others, residual), variance = self._read(inputs, kriging_weights), np.zeros(len(inputs))
+        variance[others.numpy()] = residual.numpy() / float(self._process.parameters[1])
+        return matrix, variance
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A and the conditional covariance (n, n) of points.
 
         The points may be neighbors of each other.
         """
-        points, covariance = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-        numbers, others = self._split(points)
-        data = self._positions, self._noise, points[others]
-        weights, residual = joint_kriging_weights(self._prior, *data, self._flags)
+        matrix, others, residual = self._read(inputs, joint_kriging_weights)
+        covariance = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         covariance[others[:, None], others] = residual
-        return self._stacked(numbers, others, sp.csr_array(weights)), covariance
+        return matrix, covariance
 
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
         """Yield the derivatives of A and of the conditional variances in columns of inputs, at fixed neighbors.
@@ -541,30 +557,15 @@ class _Projector:
         for slope in kriging_slopes(self._prior, *data, self._terms):
             yield Slope(int(columns[slope.column]), slope.projector, slope.conditional_variance / variance)
 
-    def _cached(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._single(self._process.positions(inputs))
-        return self._last[1]
-
-    def _single(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A and the conditional variances for single points (n, d) in double precision."""
-        variance = torch.zeros(len(points), dtype=torch.float64)
-        numbers, others = self._split(points)
-        data = self._positions, self._noise, points[others]
-        weights, variance[others] = kriging_weights(self._prior, *data, self._flags)
-        return self._stacked(numbers, others, weights), variance
-
-    def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers of the positions of points, -1 for none, (n,), and the points without a position."""
+    def _read(self, inputs: Tensor, weigh: Callable[..., tuple[Any, Tensor]]) -> tuple[sp.csr_array, Tensor, Tensor]:
+        """Return A (n, N), the points without a position, and their conditional variances or covariance."""
+        points = self._process.positions(inputs)
         numbers = torch.tensor([self._index_of.get(point.tobytes(), -1) for point in points.numpy()]).long()
-        return numbers, torch.nonzero(numbers < 0)[:, 0]
-
-    def _stacked(self, numbers: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
-        """Return A (n, N) of points at positions, and of other points by their weights."""
-        known = torch.nonzero(numbers >= 0)[:, 0]
-        values = selection(numbers[known], len(self._positions))
-        order = torch.argsort(torch.cat([known, others])).numpy()
-        return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
+        known, others = (flags.nonzero()[:, 0] for flags in (numbers >= 0, numbers < 0))
+        weights, residual = weigh(self._prior, self._positions, self._noise, points[others], self._flags)
+        values, order = selection(numbers[known], len(self._positions)), torch.argsort(torch.cat([known, others]))
+        stacked = sp.csr_array(sp.vstack([values, sp.csr_array(weights)], format="csr"))
+        return sp.csr_array(stacked[order.numpy()]), others, residual
 
 
 def latent_precision(
@@ -601,8 +602,15 @@ def latent_precision(
 
     def of_terms(names: Sequence[str] | None) -> PrecisionBlock:
         reader = _Projector(process, positions, names)
-        parts = field, values, variance, reader, None, block.name, reader.residual, reader.joint
-        return PrecisionBlock(*parts, restricted=restricted if len(block.names) > 1 else None, slopes=reader.slopes)
+        return PrecisionBlock(
+            *(field, values, variance, reader),
+            name=block.name,
+            combines_non_neighbors=True,
+            joint=reader.joint,
+            between=reader.between,
+            restricted=restricted if len(block.names) > 1 else None,
+            slopes=reader.slopes,
+        )
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
         return of_terms(names) if bool(block.flags(names).any()) else None

@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
@@ -353,6 +354,10 @@ class Posterior(ABC):
         raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
 
 
+OnDemand = Callable[[], Any]
+"""Returns the projection of single points."""
+
+
 class Joint(NamedTuple):
     """The projection of n points that may be neighbors of each other."""
 
@@ -389,15 +394,15 @@ class TermwisePosterior(Posterior):
     prior: Prior
     terms: tuple[str, ...] | None = field(default=None, kw_only=True)
 
-    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[Any]) -> Sequence[Joint]:
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[OnDemand]) -> Sequence[Joint]:
         """Return the joint projections of points for sums of terms, by default those of single points.
 
         Args:
             inputs: The inputs of the points.
             parts: This posterior, restricted to the terms of each sum.
-            projected: The projections of single points by each of them.
+            projected: Return the projection of single points by each of them.
         """
-        return [Joint(own) for own in projected]
+        return [Joint(own()) for own in projected]
 
     @abstractmethod
     def between(self, left: Any, right: Any) -> Tensor:
@@ -424,7 +429,7 @@ class TermwisePosterior(Posterior):
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
-        (joint,) = self.joints(inputs, [self], [projected])
+        (joint,) = self.joints(inputs, [self], [lambda: projected])
         return self._covariance(joint, joint, self.residual_covariance(inputs, joint.projected))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
@@ -442,7 +447,7 @@ class TermwisePosterior(Posterior):
         parts = [self.of(first), self.of(second)]
         if shared := [name for name in first if name in second]:
             parts.append(self.of(shared))
-        left, right, *both = self.joints(inputs, parts, [part.project(inputs) for part in parts])
+        left, right, *both = self.joints(inputs, parts, [partial(part.project, inputs) for part in parts])
         residuals = [parts[-1].residual_covariance(inputs, joint.projected) for joint in both]
         return self._covariance(left, right, sum(residuals, start=torch.zeros((), dtype=torch.float64)))
 
@@ -515,7 +520,7 @@ def with_feature_residuals(
     """Add residual variances of features, to the noise (FITC) or to the bound (VFE).
 
     Args:
-        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
+        weights: The weights. The formulas are those of `rfgp.solvers.lowrank`.
         rows: The data.
         noise: The variance of one observation, 0-d.
         border: Phi of the weights, and possibly of further ones, (n, F).

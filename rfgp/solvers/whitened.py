@@ -18,7 +18,7 @@ up.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`). The noise is
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
-(`rfgp.solvers.bordered.system`) with P = V Phi, B = V A and the targets V (y - mean):
+(`rfgp.solvers.bordered`) with P = V Phi, B = V A and the targets V (y - mean):
 
     log N(y) = log|V| + log N(V (y - mean); 0, I + P P^T + B Q^-1 B^T).
 
@@ -41,20 +41,19 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient, with_slopes
-from rfgp.blocks import PrecisionBlock, Prior, Weights, predecessors_in_blocks
-from rfgp.blocks.prior import AHEAD, solved_forms
+from rfgp.blocks import AHEAD, PrecisionBlock, Prior, Weights, predecessors_in_blocks, solved_forms
 from rfgp.errors import NotDifferentiableError
 from rfgp.limits import limits
 from rfgp.linalg import covariance_root
 from rfgp.local import StationaryProcess, spatial_blocks, used, whitened, whitened_transpose
 from rfgp.rows import Block
-from rfgp.solvers.bordered.solver import (
+from rfgp.solvers.bordered import (
     BorderedProjection,
+    BorderedSystem,
     all_weights,
     bordered_system,
     joint_projector,
 )
-from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.kriging import (
     check_sum,
     explained_columns,
@@ -70,6 +69,7 @@ from rfgp.solvers.role import (
     Functions,
     Inference,
     Joint,
+    OnDemand,
     Shape,
     Solver,
     TermwisePosterior,
@@ -323,20 +323,26 @@ class WhitenedPosterior(TermwisePosterior):
             yield with_slopes(part, inputs, list(pairs))
 
     def joints(
-        self, inputs: Tensor, parts: Sequence["WhitenedPosterior"], projected: Sequence[BorderedProjection]
+        self,
+        inputs: Tensor,
+        parts: Sequence["WhitenedPosterior"],
+        projected: Sequence[OnDemand],
     ) -> Sequence[Joint]:
         """Return roots of the joint covariances of sums of terms. See `root`.
 
         At each point, the covariance of two sums is exact for the neighbors of that point. The values of two terms
         approximated by their sum may be neighbors of each other.
         """
-        block, pairs = neighbors_of(self.prior), list(zip(parts, projected, strict=True))
+        block, pairs = (
+            neighbors_of(self.prior),
+            [(part, own()) for part, own in zip(parts[:2], projected, strict=False)],
+        )
         flags = [block.flags(part.terms) for part in parts[:2]]
         if len(flags) == 2 and all(bool(own.any()) for own in flags) and not torch.equal(*flags):
-            joints = _joint_roots(pairs[:2], inputs)
+            joints = _joint_roots(pairs, inputs)
         else:
-            joints = [joint for pair in pairs[:2] for joint in _joint_roots([pair], inputs)]
-        return [*joints, *map(Joint, projected[2:])]
+            joints = [joint for pair in pairs for joint in _joint_roots([pair], inputs)]
+        return [*joints, *map(Joint, parts[2:])]  # residuals of the shared terms need no projection
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
         """Return the covariance (n, n) of sums with the roots (n, r)."""

@@ -266,7 +266,7 @@ def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
     return bool(n * k * size <= _SMALL or left.nnz * right.nnz * _DENSE_SPEED > n * k * size * size)
 
 
-def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
+def sampled_outer(left: Tensor, right: Tensor, pattern: Any) -> Tensor:
     """Return the entries of left @ right^T on a pattern, (nnz,), float64.
 
     Args:

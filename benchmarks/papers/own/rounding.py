@@ -54,7 +54,7 @@ def rounding(scale: Scale) -> Result:
     return Result(
         "what float32 products of features cost",
         f"Two columns, {FREQUENCIES} frequencies, float32 features in both; by how much the log density of a row is off"
-        " with products in float32; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.solvers.lowrank.statistics`).",
+        " with products in float32; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.solvers.lowrank`).",
         [Value(name, off) for _, name, off in sorted(values) if not math.isnan(off)],
         [f"Not positive definite in float32: {name}." for _, name, off in sorted(values) if math.isnan(off)],
     )

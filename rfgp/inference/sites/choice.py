@@ -10,15 +10,20 @@ from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import NOISE_PREFIX, IndependentFunctions, tensors_by_prefix
-from rfgp.inference.sites.classes import CoupledCovariance, CoupledLowRankLaplace, CoupledLowRankPosterior
 from rfgp.inference.sites.newton import Laplace
 from rfgp.inference.sites.variational import Variational
-from rfgp.inference.sites.weights import LatticeLaplace, LowRankLaplace
+from rfgp.inference.sites.weights import (
+    CoupledCovariance,
+    CoupledLowRankLaplace,
+    CoupledLowRankPosterior,
+    LatticeLaplace,
+    LowRankLaplace,
+)
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
-from rfgp.solvers.bordered.solver import bordered_latent
+from rfgp.solvers.bordered import bordered_latent
 from rfgp.solvers.choice import is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices

@@ -25,14 +25,12 @@ from torch import Tensor
 
 from rfgp.errors import SolverError
 from rfgp.inference.mixture import IndependentFunctions
-from rfgp.inference.sites.newton import NOT_FINITE, RowLikelihood, cavity, regression
+from rfgp.inference.sites.newton import MAX_STEPS, NOT_FINITE, RowLikelihood, cavity, regression
 from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
-MAX_STEPS = 300
-"""The maximum number of steps of a search."""
 TOLERANCE = 1e-4
 """The gain of a step, in nats per thousand rows, below which two consecutive steps end a search."""
 CLASS_TOLERANCE = 3e-5
@@ -225,47 +223,6 @@ def _extrapolated(problem: VariationalProblem, current: Approximation, history: 
     return None
 
 
-# --- initial sites -------------------------------------------------------------------------------------
-
-
-def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
-    """Return the sites of Laplace's approximation to the posterior of one function.
-
-    Args:
-        problem: The problem.
-        f: The mode, (n,).
-    """
-    terms = RowLikelihood(problem.likelihood, problem.rows).terms(f)
-    return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
-
-
-def prior_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for the moments of the priors.
-
-    Args:
-        problem: The problem.
-    """
-    zeros = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
-    prior = problem.at(Sites(zeros + MIN_CURVATURE, zeros))
-    return _optimal_sites(problem, prior.expected)
-
-
-def mean_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for functions that equal their prior means.
-
-    Args:
-        problem: The problem.
-    """
-    mean = problem.mean.expand(len(problem.rows), -1)
-    variance = torch.full_like(mean, _MIN_VARIANCE)
-    return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, variance))
-
-
-def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
-    precision = (problem.counts * expected.curvature).clamp_min(MIN_CURVATURE)
-    return Sites(precision, problem.counts * expected.first)
-
-
 @dataclass(frozen=True, eq=False)
 class Variational(Inference):
     """Variational inference by Gaussian sites, which maximize a lower bound of the evidence.
@@ -304,12 +261,23 @@ class Variational(Inference):
             return find_sites(problem, self._start(problem))
 
     def _start(self, problem: VariationalProblem) -> Sites:
-        """Return the initial sites."""
+        """Return the initial sites: the last ones, those of Laplace's approximation, or the optimal ones of a guess.
+
+        The guess is the prior, or its mean if the noise is a process.
+        """
+        rows, is_process = problem.rows, self.likelihood.has_noise_process
+        if self.start and (is_process or (self.likelihood.num_latents == 1 and self.laplace is not None)):
+            return Sites(*self.start)
         if self.likelihood.num_latents == 1 and self.laplace is not None:
-            return Sites(*self.start) if self.start else laplace_sites(problem, self.laplace().fitted)
-        if self.likelihood.has_noise_process:
-            return Sites(*self.start) if self.start else mean_sites(problem)
-        cold = prior_sites(problem)
+            terms = RowLikelihood(problem.likelihood, rows).terms(f := self.laplace().fitted)
+            return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
+        mean = problem.mean.expand(len(rows), -1)
+        if is_process:
+            expected = problem.likelihood.expected(rows.targets[:, 0], mean, torch.full_like(mean, _MIN_VARIANCE))
+        else:
+            expected = problem.at(Sites(torch.full_like(mean, MIN_CURVATURE), torch.zeros_like(mean))).expected
+        precision = (problem.counts * expected.curvature).clamp_min(MIN_CURVATURE)
+        cold = Sites(precision, problem.counts * expected.first)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
     def warm_start(self) -> WarmStart:

@@ -52,8 +52,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphs.precisions.chains.transition import INTENSITY, STATIONARY, companion
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
-from rfgp.blocks import Prior
-from rfgp.blocks.prior import MaternColumn
+from rfgp.blocks import MaternColumn, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.role import Solver, check_joint, known_terms, log_density
@@ -105,6 +104,13 @@ class PointStates(NamedTuple):
     indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
 
 
+def _loops() -> Any:
+    """Return the module of compiled loops, which is loaded on first use."""
+    from rfgp.solvers.chain import loops
+
+    return loops
+
+
 @dataclass(frozen=True, eq=False)
 class ChainStates:
     """The process of variance 1 given one output of rows.
@@ -136,10 +142,8 @@ class ChainStates:
     @cached_property
     def _filtered(self) -> tuple[Array, float, float]:
         """The states before blocks, sum log s, and sum v^2 / s."""
-        from rfgp.solvers.chain import loops
-
-        states = np.empty((-(-len(self.times) // loops.BLOCK_ROWS), self.order * (self.order + 1)))
-        return states, *loops.filter_rows(self.times, self.targets, self.noise, self._model, states)
+        states = np.empty((-(-len(self.times) // _loops().BLOCK_ROWS), self.order * (self.order + 1)))
+        return states, *_loops().filter_rows(self.times, self.targets, self.noise, self._model, states)
 
     @property
     def log_determinant(self) -> float:
@@ -154,12 +158,10 @@ class ChainStates:
     @cached_property
     def smoothed(self) -> Smoothed:
         """The result of the backward pass over the rows."""
-        from rfgp.solvers.chain import loops
-
         states, n = self._filtered[0], len(self.times)
         coefficients, precisions, adjoints = np.empty(n), np.empty(n), np.empty((len(states) + 1, states.shape[1]))
         rows = self.times, self.targets, self.noise, self._model, states
-        slope = loops.smooth_rows(*rows, adjoints, coefficients, precisions)
+        slope = _loops().smooth_rows(*rows, adjoints, coefficients, precisions)
         return Smoothed(coefficients, precisions, slope, adjoints)
 
     def scores(
@@ -171,12 +173,10 @@ class ChainStates:
         Args:
             noise_fractions: The fraction of each row's noise variance in each of q directions, from 0 to 1.
         """
-        from rfgp.solvers.chain import loops as score_loops
-
         size = len(noise_fractions) + 2
         sums = np.zeros(size), np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
         rows = self.times, self.targets, self.noise, noise_fractions
-        return Scores(*sums, *score_loops.score_rows(*rows, self._model, *sums))
+        return Scores(*sums, *_loops().score_rows(*rows, self._model, *sums))
 
     def states_at(
         self,
@@ -187,12 +187,10 @@ class ChainStates:
         Args:
             points: The points, ascending.
         """
-        from rfgp.solvers.chain import loops
-
         a, indices = self.order, np.searchsorted(self.times, points, side="right")
         filtered, adjoint = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
         rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
-        loops.states_at(points, indices, *rows, self.smoothed.adjoints, filtered, adjoint)
+        _loops().states_at(points, indices, *rows, self.smoothed.adjoints, filtered, adjoint)
         covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (filtered, adjoint))
         first = covariance[:, 0]  # P e_0
         mean = filtered[:, 0] + (first * adjoint[:, :a]).sum(axis=1)
@@ -211,11 +209,9 @@ class ChainStates:
         Returns:
             The covariance given the rows, (m, m).
         """
-        from rfgp.solvers.chain import loops
-
         at_points, size = self.states_at(points), len(points)
         propagators = np.zeros((size, self.order, self.order))
-        loops.propagate_between(
+        _loops().propagate_between(
             points, at_points.indices, self.times, self.noise, self._model, at_points.filtered, propagators
         )
         complement = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])

@@ -26,18 +26,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rfgp.autograd import is_differentiated
-from rfgp.blocks import Prior
+from rfgp.blocks import ENTRIES, Prior
 from rfgp.errors import NotDifferentiableError, SolverError
 from rfgp.limits import limits
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.iterative.operator import CGOperator, Draws, total
-from rfgp.solvers.iterative.products import Term, TermProjection, operator_of, terms_of
+from rfgp.solvers.iterative.operator import CGOperator, Draws, Term, TermProjection, operator_of, terms_of, total
 from rfgp.solvers.kriging import check_sum, explained_features, neighbors_of, no_functions
 from rfgp.solvers.role import (
     Functions,
     Joint,
     LatentOperator,
+    OnDemand,
     Shape,
     Solver,
     TermwisePosterior,
@@ -50,9 +50,6 @@ from rfgp.solvers.role import (
 from rfgp.solvers.whitened import WhitenedSolver
 
 # --- The terms of a prior given rows, and their moments at points ----------------------------------------------------
-
-ENTRIES = 2**22
-"""The number of entries of the projections of a chunk of points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +177,7 @@ class MarginalMoments:
     @cached_property
     def joint(self) -> JointMoments:
         """The moments of points that may be neighbors of each other."""
-        return self._solved([(term, term.project_jointly(self.inputs)) for term in self.terms])
+        return self._solved([(term, term.project(self.inputs, jointly=True)) for term in self.terms])
 
     @cached_property
     def scales(self) -> Tensor:
@@ -269,7 +266,7 @@ class IterativePosterior(TermwisePosterior):
         """
         return projected.solved_variance() if len(inputs) <= limits().max_solved else projected.estimated_variance()
 
-    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[MarginalMoments]) -> Sequence[Joint]:
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[OnDemand]) -> Sequence[Joint]:
         """Return the joint moments of points for sums of terms.
 
         There may be at most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
@@ -279,7 +276,7 @@ class IterativePosterior(TermwisePosterior):
         """
         num_rows, advice = (0, ", or sample_functions()") if self.prior.neighbors is None else (len(self.inputs), "")
         check_joint(len(inputs), num_rows, advice)
-        return [Joint(single.joint, single.scales) for single in projected]
+        return [Joint(single.joint, single.scales) for single in (own() for own in projected)]
 
     def between(self, left: JointMoments, right: JointMoments) -> Tensor:
         """Return the explained covariance (n, n)."""
