@@ -28,12 +28,20 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import MarginalMixture
 from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel, members_of, scaled_mixture
 from rfgp.limits import limits
-from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models import FitReport, GPState, SelectionReport, Trial
 from rfgp.models.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
-from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
-from rfgp.selection.validation import HELD_OUT_FRACTION, OPTIMISM_ERROR, Validation, optimism_of, take_rows
+from rfgp.selection.successive_halving import CandidateState
+from rfgp.selection.validation import (
+    HELD_OUT_FRACTION,
+    Validation,
+    conditioned,
+    mean_and_standard_error,
+    optimism_of,
+    score_of,
+    take_rows,
+)
 from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
@@ -318,14 +326,14 @@ class NoiseChoice:
         return gain > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), error)
 
     def report(
-        self, validation: str, jacobian: float, doubt: float, accepted: str, proposals: Sequence[Trial]
+        self, validation: str, jacobian: float, optimism: float, accepted: str, proposals: Sequence[Trial]
     ) -> SelectionReport:
         """Return the trials.
 
         Args:
             validation: The name of the validation method.
             jacobian: The log Jacobian of the standardization of a target.
-            doubt: The standard error of the inflation of residuals, in nats a row.
+            optimism: The nats a row by which residuals are too small.
             accepted: A sentence on conditioning with scales, or an empty text.
             proposals: The trials of other likelihoods.
         """
@@ -333,7 +341,7 @@ class NoiseChoice:
         best = names[_name(self.best.df)] if self.is_accepted else self.gaussian
         n, counts = len(self.gaussian), self.rows.counts
         trials = tuple(
-            Trial(name, {}, 0.0, 0.0, (_score_of(n, log_prob + jacobian, best - log_prob, counts, doubt),))
+            Trial(name, {}, 0.0, 0.0, (score_of(n, log_prob + jacobian, best + jacobian, counts, optimism),))
             for name, log_prob in names.items()
         )
         gain, error = self.gain
@@ -347,11 +355,6 @@ class NoiseChoice:
             text = f"{abs(last.difference):.3f} (standard error {last.difference_error:.2g})"
             reason += f" {trial.name} has a log density {text} {'above' if last.difference < 0 else 'below'} this."
         return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)
-
-
-def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor, doubt: float = 0.0) -> Score:
-    mean, error = mean_and_standard_error(log_prob, counts)
-    return Score(n, mean, math.hypot(error, doubt), *mean_and_standard_error(difference, counts))
 
 
 def _name(df: float) -> str:
@@ -457,7 +460,7 @@ def with_noise(
             state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
     jacobian = state.scaling.targets.log_jacobian(1)
     proposals = list(_proposals(state, plan, resolution, jacobian))
-    noise = choice.report(name, jacobian, OPTIMISM_ERROR * optimism, sentence, proposals)
+    noise = choice.report(name, jacobian, optimism, sentence, proposals)
     noise = replace(noise, seconds=time.monotonic() - start_time)
     selection = report.selection
     if selection is None:
@@ -496,8 +499,7 @@ def _scored_rows(
     order = torch.randperm(len(block), generator=generator)
     num = min(math.ceil(HELD_OUT_FRACTION * len(block)), limits().max_held_out)
     held_out, others = take_rows(block, order[:num]), take_rows(block, order[num:])
-    spec = state.spec.extended_to_range(state.hyperparameters, others)
-    without = state.replace(spec=spec, rows=others, num_observations=len(others))
+    without = conditioned(state, others)
     with torch.no_grad():
         latent = without.latent(held_out.inputs)
         center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
@@ -571,7 +573,7 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
         except RfgpError:
             continue
         if bool(torch.isfinite(log_prob).all()):
-            score = _score_of(len(block), log_prob, ours - log_prob, block.counts())
+            score = score_of(len(block), log_prob, ours, block.counts())
             yield Trial(f"likelihood={name!r}", {"likelihood": name}, 0.0, 0.0, (score,), "proposed, never chosen")
 
 

@@ -15,7 +15,6 @@ same rows. An average avoids this choice, and its variance is larger at points w
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from rfgp.fitting.context import observation_log_prob, of_observations
 from rfgp.fitting.maximize import Coordinates
 from rfgp.limits import limits
 from rfgp.local import nearest
-from rfgp.models import FitReport, GPState, initial_state, mean_and_noise
+from rfgp.models import FitReport, GPState, Score, initial_state, mean_and_noise
 from rfgp.models.state import data_summary, predicted
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
@@ -55,24 +54,15 @@ On the same fits, with the noise chosen, 40 of 40 printed scores were within two
 new rows, errors of both sides included, and 35 without this part."""
 SUBSET_ITERATIONS = 15
 """The maximum number of iterations of an exact candidate on a subset or without a fold."""
-AVERAGING_GAIN = 0.1, 1e-3
-"""The nats, and nats a row, below which the gain of the last five iterations ends a search if candidates are averaged.
+AVERAGING_GAIN = 1e-3
+"""The gain of the last five iterations, in nats a row, below which a search ends if candidates are averaged.
 
-At 1,000 rows of ten columns the second halves the evaluations, and scores fall by up to 0.005 nats a row."""
+At 1,000 rows of ten columns it halves the evaluations, and scores fall by up to 0.005 nats a row."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
 Searches with neighbors have short rounds instead."""
-MAX_PLANNED_ROWS = 20_000
-"""The number of rows up to which approximations of fits to few rows are those of all rows.
-
-With 100,000 rows, equispaced grids for 20,000 rows take half the time, and the cube of
-`benchmarks/races/low_dimensions.py` has the same score."""
 MAX_CONDITIONING_ROWS = 2**17
 """The number of rows above which a score with neighbors is conditioned on the nearest rows of each held-out row."""
-NEIGHBOR_FACTOR = 2
-"""The number of these nearest rows, as a multiple of the number of neighbors."""
-MAX_GRID_CONDITIONING_ROWS = 20_000
-"""The maximum number of rows that a score with equispaced or automatic approximations is conditioned on."""
 
 
 ScoredRows = tuple[Tensor, tuple[Tensor, Tensor] | None]
@@ -89,7 +79,6 @@ class FittedCandidate:
         report: The report of the fit.
         log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         num_search_rows: The number of rows that the hyperparameters were fitted to, at least the requested number.
-        used_all_rows: Whether the fit used all rows.
         optimism: The nats a row that were subtracted from log densities of rows that the fit used.
         moments: The standardized means and predictive variances of an observation of each validation row, (b,) each.
             None if the likelihood is not Gaussian, or there are several outputs.
@@ -100,7 +89,6 @@ class FittedCandidate:
     report: FitReport
     log_prob: Tensor
     num_search_rows: int
-    used_all_rows: bool
     optimism: float = 0.0
     moments: tuple[Tensor, Tensor] | None = None
 
@@ -196,19 +184,17 @@ class Validation:
         is_simple = self.state.spec.is_gaussian and self.rows.num_outputs == 1
         return self.all_candidates_exact and self.held_out is None and is_simple
 
-    @property
-    def fits_all_rows(self) -> bool:
-        """Whether candidates are fitted to all rows, so that no fit has to follow."""
-        return self.held_out is None and self.rows.count == self.state.require_rows(purpose="a fit").count
+    def is_final(self, num_rows: float) -> bool:
+        """Return whether a fit to so many rows uses all rows, so that no fit has to follow."""
+        fits_all_rows = self.held_out is None and self.rows.count == self.state.require_rows(purpose="a fit").count
+        return fits_all_rows and num_rows >= len(self.rows)
 
-    @cached_property
+    @property
     def constant_log_prob(self) -> Tensor:
         """The log densities (b,) of validation rows under a constant prediction."""
-        rows, weight = self.rows, self.rows.counts()[:, None]
+        rows, weight, squares = self.rows, self.rows.counts()[:, None], self.rows.replicate_sum_of_squares
         mean = (weight * rows.targets).sum(0) / weight.sum()
-        squares = weight * (rows.targets - mean).square() + (
-            0.0 if rows.replicate_sum_of_squares is None else rows.replicate_sum_of_squares
-        )
+        squares = weight * (rows.targets - mean).square() + (0.0 if squares is None else squares)
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
         return observation_log_prob(self.validation_rows, mean, variance).mean(1) + self.jacobian
 
@@ -228,8 +214,7 @@ class Validation:
             plan: The options to change. If None, those of the validation.
         """
         plan = replace(plan or self.plan, is_continued=can_warm_start(candidate, start))
-        total, a_row = AVERAGING_GAIN
-        return replace(plan, least_gain=max(total, a_row * len(self.rows))) if self.uses_stacking else plan
+        return replace(plan, least_gain=AVERAGING_GAIN * len(self.rows)) if self.uses_stacking else plan
 
     def fitted(
         self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
@@ -251,9 +236,10 @@ class Validation:
             RfgpError: If the fit failed.
         """
         size, plan = min(size, len(self.rows)), self.plan_for(candidate, start, plan)
-        uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
-        is_final = uses_all and self.fits_all_rows
-        rows: Rows = self.rows if has_neighbors or uses_all else take_rows(self.rows, self.order[:size])
+        is_final, has_neighbors = self.is_final(size), candidate.neighbors is not None
+        rows: Rows = self.rows
+        if size < len(self.rows) and not has_neighbors:
+            rows = take_rows(self.rows, self.order[:size])
         if is_final and self.rows.replicate_sum_of_squares is None:
             rows = self.state.require_rows(purpose="a fit")  # the last fit, as it would be without other candidates
         plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
@@ -268,7 +254,7 @@ class Validation:
         searched = max([size, *(stage.rows for stage in report.stages)])
         if not bool(torch.isfinite(log_prob).all()):
             raise SolverError("the density of a row is not finite")
-        return FittedCandidate(candidate, state, report, log_prob, searched, is_final, optimism, moments)
+        return FittedCandidate(candidate, state, report, log_prob, searched, optimism, moments)
 
     def scored_in_folds(self, fitted: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with log densities from refits without each fold.
@@ -299,19 +285,17 @@ class Validation:
                 log_prob, moments = self._left_out(state)
                 return log_prob + self.jacobian, moments
             rows = self._conditioning_rows(state, candidate, self.held_out)
-            spec = state.spec.extended_to_range(state.hyperparameters, rows)
-            state = state.replace(spec=spec, rows=rows, num_observations=len(rows))
-            log_prob, moments = _observed(state, self.held_out)
+            log_prob, moments = _observed(conditioned(state, rows), self.held_out)
             return log_prob + self.jacobian, moments
 
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
         if candidate.is_equispaced_or_automatic:
-            return self.rows.take(slice(0, MAX_GRID_CONDITIONING_ROWS))
+            return self.rows.take(slice(0, limits().lattice_rows))
         neighbors = state.prior().neighbors
         if len(self.rows) <= MAX_CONDITIONING_ROWS or neighbors is None:
             return self.rows
-        around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
+        around = min(2 * neighbors.num_neighbors, len(self.rows))
         indices = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(indices)))
 
@@ -402,15 +386,29 @@ def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: F
 def _as_planned_for(initial: GPState, state: GPState) -> GPState:
     """Return the initial state of few rows with the approximations of more rows, so that their score is that of these.
 
+    With 100,000 rows, equispaced grids for at most 20,000 rows take half the time, and the cube of
+    `benchmarks/races/low_dimensions.py` has the same score.
+
     Args:
         initial: The initial state of few rows.
         state: The state of the model before the fit, with all rows.
     """
     spec, in_blocks = initial.spec, is_read_in_blocks(state.require_rows(purpose="a fit"))
     given, values = spec.options.approximations, initial.hyperparameters
-    num_rows = min(state.num_observations, MAX_PLANNED_ROWS)
+    num_rows = min(state.num_observations, limits().lattice_rows)
     planned = spec.with_approximations(given, values, num_rows, in_blocks=in_blocks).approximations
     return initial.replace(spec=spec.with_approximations(planned, values, initial.num_observations))
+
+
+def conditioned(state: GPState, rows: Rows) -> GPState:
+    """Return a model state given other rows, with lattices over their range.
+
+    Args:
+        state: The state at the hyperparameters found.
+        rows: The rows.
+    """
+    spec = state.spec.extended_to_range(state.hyperparameters, rows)
+    return state.replace(spec=spec, rows=rows, num_observations=len(rows))
 
 
 def can_warm_start(candidate: Candidate, start: FittedCandidate | None) -> bool:
@@ -423,6 +421,37 @@ def can_warm_start(candidate: Candidate, start: FittedCandidate | None) -> bool:
     return start is not None and not candidate.learns_frequencies
 
 
+# --- Scores ----------------------------------------------------------------------------------------------------------
+
+
+def mean_and_standard_error(values: Tensor, weight: Tensor) -> tuple[float, float]:
+    """Return the weighted mean of independent values and its standard error.
+
+    Args:
+        values: The values, (b,).
+        weight: The weights, (b,), which need not sum to 1.
+    """
+    weight = weight / weight.sum()
+    mean = float((weight * values).sum())
+    error = math.sqrt(float((weight.square() * (values - mean).square()).sum()))
+    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
+
+
+def score_of(rows: int, log_prob: Tensor, other: Tensor, weight: Tensor, optimism: float = 0.0) -> Score:
+    """Return a score, and the difference of another one from it.
+
+    Args:
+        rows: The number of rows of the fit.
+        log_prob: The log densities of validation rows, (b,).
+        other: Those of the other one, (b,).
+        weight: The number of times that each validation row counts, (b,).
+        optimism: The nats a row that were subtracted from the log densities, with an error.
+    """
+    mean, error = mean_and_standard_error(log_prob, weight)
+    error = math.hypot(error, OPTIMISM_ERROR * optimism)
+    return Score(rows, mean, error, *mean_and_standard_error(other - log_prob, weight))
+
+
 # --- Averages of exact Gaussian processes whose scores are close -----------------------------------------------------
 
 PRIOR_ROWS = 5.0
@@ -430,8 +459,6 @@ PRIOR_ROWS = 5.0
 weight (`benchmarks.races.defaults`)."""
 MIN_WEIGHT = 0.02
 """The weight below which a candidate is dropped."""
-_MAX_STEPS = 1000
-"""The maximum number of steps of expectation maximization."""
 
 
 def stacking_weights(
@@ -458,7 +485,7 @@ def stacking_weights(
     num_candidates = likelihoods.shape[1]
     weights = torch.full_like(likelihoods[0], 1 / num_candidates)
     total = counts.sum() + PRIOR_ROWS * num_candidates
-    for _ in range(_MAX_STEPS):
+    for _ in range(1000):
         responsibilities = likelihoods * weights
         responsibilities = counts[:, None] * responsibilities / responsibilities.sum(1, keepdim=True)
         updated = (responsibilities.sum(0) + PRIOR_ROWS) / total
