@@ -38,6 +38,7 @@ from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState
 from rfgp.selection.validation import (
     HELD_OUT_FRACTION,
+    LEAVE_ONE_OUT,
     Validation,
     conditioned,
     optimism_of,
@@ -48,8 +49,6 @@ from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
 """The name of the noise without scales."""
-LEAVE_ONE_OUT = "leave-one-out"
-"""The name of the validation by all rows, each given all others."""
 DEGREES_OF_FREEDOM = (math.inf, 8.0, 4.0, 2.5)
 """The degrees of freedom that are compared."""
 MIN_ROWS = 20

@@ -21,6 +21,7 @@ from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last
 from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
 from rfgp.selection.successive_halving import MAX_FRACTION, CandidateState, SuccessiveHalving, mixture_log_prob_of
 from rfgp.selection.validation import (
+    LEAVE_ONE_OUT,
     FittedCandidate,
     Validation,
     conditioned,
@@ -87,7 +88,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         tuple(trials),
         reason,
         num_validation=len(weight),
-        validation="leave-one-out",
+        validation=LEAVE_ONE_OUT,
         rate=FLOPS_PER_SECOND,
         seconds=time.monotonic() - start_time,
     )
@@ -193,7 +194,7 @@ def _fit_to_all_rows(
     """
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
-    plan = replace(validation.plan_for(candidate, last), deadline=deadline.part())
+    plan = replace(validation.plan_for(last), deadline=deadline.part())
     if last is None:
         return fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
     if validation.is_final(candidate_state.done.rows):

@@ -385,7 +385,12 @@ class SuccessiveHalving:
         return plan
 
     def _warm_start_for(self, state: CandidateState) -> FittedCandidate | None:
-        """Return the last fit of a candidate, or of its parent with neighbors."""
+        """Return the last fit of a candidate, or of its parent with neighbors.
+
+        It is None for learned frequencies, which start anew.
+        """
+        if state.candidate.learns_frequencies:
+            return None
         parents = [other.fitted for other in self.states if state.candidate in other.candidate.followups]
         return state.fitted or (parents[0] if parents and state.candidate.neighbors is not None else None)
 

@@ -37,8 +37,8 @@ from rfgp.selection.groups import FORWARD, NUM_FOLDS, date_column, duplicate_lab
 
 # --- The rows on which candidates are fitted and scored --------------------------------------------------------------
 
-MAX_LEFT_OUT = 1000
-"""The maximum number of rows of a leave-one-out score."""
+LEAVE_ONE_OUT = "leave-one-out"
+"""The name of the validation by all rows, each given all others."""
 HELD_OUT_FRACTION = 0.2
 """The fraction of rows that are held out."""
 OPTIMISM = 2.0
@@ -144,8 +144,13 @@ class Validation:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             group_order = torch.randperm(num_groups, generator=generator)[labels]
             if count <= limits().few_rows and not any(candidate.learns_frequencies for candidate in candidates):
-                validation = cls._of_few(state, plan, rows, group_order, groups)
-                return replace(validation, all_candidates_exact=all(candidate.is_exact for candidate in candidates))
+                if len(rows) > limits().first_rows:
+                    indices = group_order.argsort(stable=True)[: limits().first_rows]
+                    rows, group_order = take_rows(rows, indices), group_order[indices]
+                num_folds = 0 if groups is None else min(NUM_FOLDS, int(group_order.max()) + 1)
+                folds = tuple((group_order % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds))
+                are_exact = all(candidate.is_exact for candidate in candidates)
+                return cls(state, plan, rows, group_order.argsort(stable=True), None, folds, groups, are_exact)
             order = group_order.argsort(stable=True)
             is_held_out = group_order >= group_order[order[-num_held_out]]  # whole groups
             num_held_out = min(int(is_held_out.sum()), len(rows) - 1)
@@ -153,16 +158,6 @@ class Validation:
         training = training[torch.randperm(len(training), generator=generator)]
         order = torch.arange(len(training))
         return cls(state, plan, take_rows(rows, training), order, take_rows(rows, held_out), groups=groups)
-
-    @classmethod
-    def _of_few(cls, state: GPState, plan: Plan, rows: Block, group_order: Tensor, groups: Any) -> "Validation":
-        """Return leave-one-out or folds, given the random order (n,) of the rows' groups."""
-        if len(rows) > MAX_LEFT_OUT:
-            indices = group_order.argsort(stable=True)[:MAX_LEFT_OUT]
-            rows, group_order = take_rows(rows, indices), group_order[indices]
-        num_folds = 0 if groups is None else min(NUM_FOLDS, int(group_order.max()) + 1)
-        folds = tuple((group_order % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds))
-        return cls(state, plan, rows, group_order.argsort(stable=True), folds=folds, groups=groups)
 
     @property
     def validation_rows(self) -> Block:
@@ -174,9 +169,7 @@ class Validation:
         """The name of the validation method, such as "leave-one-out"."""
         if self.groups is not None:
             return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
-        if self.held_out is not None:
-            return "held out"
-        return "leave-one-out"
+        return LEAVE_ONE_OUT if self.held_out is None else "held out"
 
     @property
     def uses_stacking(self) -> bool:
@@ -201,24 +194,21 @@ class Validation:
     @property
     def jacobian(self) -> float:
         """The log Jacobian of the standardization of a target."""
-        return self.state.scaling.targets.log_jacobian(1) / self.validation_rows.num_outputs
+        return _jacobian(self.state, self.rows)
 
     # --- fits ------------------------------------------------------------------------------------
 
-    def plan_for(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
+    def plan_for(self, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged.
 
         Args:
-            candidate: The candidate.
-            start: The fit at which the search may start, or None.
+            start: The fit at which the search starts, or None.
             plan: The options to change. If None, those of the validation.
         """
-        plan = replace(plan or self.plan, is_continued=can_warm_start(candidate, start))
+        plan = replace(plan or self.plan, is_continued=start is not None)
         return replace(plan, least_gain=AVERAGING_GAIN * len(self.rows)) if self.uses_stacking else plan
 
-    def fitted(
-        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
-    ) -> FittedCandidate:
+    def fitted(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
         """Fit a candidate and score it.
 
         Args:
@@ -226,7 +216,7 @@ class Validation:
             size: The number of rows that its hyperparameters are fitted to. If there are fewer, all rows.
             start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
                 another kernel.
-            plan: The options of the fit. If None, those of the validation.
+            plan: The options of the fit.
 
         Returns:
             The fitted candidate, with its log densities of validation rows.
@@ -235,7 +225,7 @@ class Validation:
             SolverError: If the density of a row is not finite.
             RfgpError: If the fit failed.
         """
-        size, plan = min(size, len(self.rows)), self.plan_for(candidate, start, plan)
+        size, plan = min(size, len(self.rows)), self.plan_for(start, plan)
         is_final, has_neighbors = self.is_final(size), candidate.neighbors is not None
         rows: Rows = self.rows
         if size < len(self.rows) and not has_neighbors:
@@ -248,7 +238,11 @@ class Validation:
         if candidate.is_exact and not is_final:
             plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         state, report = fit_terms(initial_state_for(self.state, candidate, rows, start), plan)
-        log_prob, moments = self._scored(state, candidate)
+        if self.held_out is None:
+            log_prob, moments = _scored(state, self.rows, is_left_out=True)
+        else:
+            given = self._conditioning_rows(state, candidate, self.held_out)
+            log_prob, moments = _scored(conditioned(state, given), self.held_out)
         optimism = optimism_of(state, plan.fixed, self.rows.count) if self.held_out is None else 0.0
         log_prob = log_prob - optimism
         searched = max([size, *(stage.rows for stage in report.stages)])
@@ -264,72 +258,62 @@ class Validation:
         """
         log_prob, moments = torch.empty_like(fitted.log_prob), fitted.moments
         moments = moments and (torch.empty_like(moments[0]), torch.empty_like(moments[1]))
-        plan = replace(self.plan_for(fitted.candidate, fitted), is_continued=True)
+        plan = self.plan_for(fitted)
         plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
             is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in_fold[fold] = True
             others = take_rows(self.rows, (~is_in_fold).nonzero()[:, 0])
             refitted, _ = fit_terms(initial_state_for(self.state, fitted.candidate, others, fitted), plan)
-            log_prob[fold], of_fold = _observed(refitted, self.rows.take(fold))
+            log_prob[fold], of_fold = _scored(refitted, self.rows.take(fold))
             for all_rows, of_rows in zip(moments or (), of_fold or (), strict=True):
                 all_rows[fold] = of_rows
-        return replace(fitted, log_prob=log_prob + self.jacobian, moments=moments)
-
-    # --- log densities -----------------------------------------------------------------------------
-
-    def _scored(self, state: GPState, candidate: Candidate) -> ScoredRows:
-        """Return the log densities of validation rows given all the others, in the user's units, and their moments."""
-        with torch.no_grad():
-            if self.held_out is None:
-                log_prob, moments = self._left_out(state)
-                return log_prob + self.jacobian, moments
-            rows = self._conditioning_rows(state, candidate, self.held_out)
-            log_prob, moments = _observed(conditioned(state, rows), self.held_out)
-            return log_prob + self.jacobian, moments
+        return replace(fitted, log_prob=log_prob, moments=moments)
 
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
-        """Return the rows that held-out predictions are conditioned on."""
+        """Return the rows that predictions of held-out rows are conditioned on."""
         if candidate.is_equispaced_or_automatic:
             return self.rows.take(slice(0, limits().lattice_rows))
-        neighbors = state.prior().neighbors
+        with torch.no_grad():
+            neighbors = state.prior().neighbors
         if len(self.rows) <= MAX_CONDITIONING_ROWS or neighbors is None:
             return self.rows
         around = min(2 * neighbors.num_neighbors, len(self.rows))
         indices = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(indices)))
 
-    def _left_out(self, state: GPState) -> ScoredRows:
-        """Return the standardized log densities of each row given all others, and the moments."""
-        if not state.spec.is_gaussian:
-            return _as_standardized(state, state.leave_one_out(self.rows).log_prob), None
-        noise = state.hyperparameters.standardized("noise").double()
-        left_out = state.replace(rows=self.rows).infer(self.rows).leave_one_out()
-        return _with_moments(self.rows, *of_observations(left_out, self.rows, noise))
 
+def _scored(state: GPState, rows: Block, *, is_left_out: bool = False) -> ScoredRows:
+    """Return the mean log densities of the values of rows in the user's units, and their moments.
 
-def _with_moments(rows: Block, mean: Tensor, variance: Tensor) -> ScoredRows:
-    """Return the mean log densities of rows with means (b, k) and variances (b, 1), and the moments of one output."""
-    moments = (mean[:, 0], variance[:, 0]) if mean.shape[1] == 1 else None
-    return observation_log_prob(rows, mean, variance).mean(1), moments
-
-
-def _observed(state: GPState, rows: Block) -> ScoredRows:
-    """Return the mean log densities of standardized targets given a model state, and the moments."""
+    Args:
+        state: The model state.
+        rows: The rows.
+        is_left_out: Whether each row is predicted from all others of them, and not from those of the state.
+    """
     with torch.no_grad():
         if not state.spec.is_gaussian:
-            latent = predicted(state, rows.inputs, OutputFormat(False, rows.targets.new_empty(0)))
-            observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
-            targets = state.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_standardized(state, observed.log_prob(targets)), None
-        function, (mean, noise) = state.latent(rows.inputs), mean_and_noise(state.hyperparameters)
-        variance = function.variance() + rows.observation_noise(noise)
-        return _with_moments(rows, function.mean() + mean, variance[:, None])
+            if is_left_out:
+                log_prob = state.leave_one_out(rows).log_prob
+            else:
+                latent = predicted(state, rows.inputs, OutputFormat(False, rows.targets.new_empty(0)))
+                given = () if rows.fixed_noise is None else (rows.fixed_noise,)  # exposures
+                log_prob = latent.observed(*given).log_prob(state.scaling.targets.inverse(rows.targets[:, 0]))
+            return torch.as_tensor(log_prob).double().reshape(-1), None
+        if is_left_out:
+            noise = state.hyperparameters.standardized("noise").double()
+            left_out = state.replace(rows=rows).infer(rows).leave_one_out()
+            mean, variance = of_observations(left_out, rows, noise)
+        else:
+            function, (center, noise) = state.latent(rows.inputs), mean_and_noise(state.hyperparameters)
+            mean, variance = function.mean() + center, (function.variance() + rows.observation_noise(noise))[:, None]
+        log_prob = observation_log_prob(rows, mean, variance).mean(1) + _jacobian(state, rows)
+        return log_prob, (mean[:, 0], variance[:, 0]) if mean.shape[1] == 1 else None
 
 
-def _as_standardized(state: GPState, log_prob: object) -> Tensor:
-    """Return log densities (b,) in the user's units as those of standardized targets."""
-    return torch.as_tensor(log_prob).double().reshape(-1) - state.scaling.targets.log_jacobian(1)
+def _jacobian(state: GPState, rows: Block) -> float:
+    """Return the log Jacobian of the standardization of a target."""
+    return state.scaling.targets.log_jacobian(1) / rows.num_outputs
 
 
 def optimism_of(state: GPState, fixed: tuple[str, ...], count: float) -> float:
@@ -369,14 +353,14 @@ def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: F
         state: The state of the model before the fit.
         candidate: The candidate.
         rows: The rows.
-        start: A fit at whose hyperparameters the search may start, or None.
+        start: A fit at whose hyperparameters the search starts, or None.
     """
     spec = state.spec
     common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators", "selects_noise")}
     initial = initial_state(spec.with_options(candidate.model.changed(**common)), data_summary(state), rows)
     if candidate.is_equispaced_or_automatic and len(rows) < state.num_observations:
         initial = _as_planned_for(initial, state)
-    if start is None or not can_warm_start(candidate, start):
+    if start is None:
         return initial
     keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_automatic
     used = start.state.spec if keeps_draws else initial.spec
@@ -409,16 +393,6 @@ def conditioned(state: GPState, rows: Rows) -> GPState:
     """
     spec = state.spec.extended_to_range(state.hyperparameters, rows)
     return state.replace(spec=spec, rows=rows, num_observations=len(rows))
-
-
-def can_warm_start(candidate: Candidate, start: FittedCandidate | None) -> bool:
-    """Return whether a search can start at the hyperparameters of an earlier one, as all but learned frequencies can.
-
-    Args:
-        candidate: The candidate.
-        start: The earlier fit, or None.
-    """
-    return start is not None and not candidate.learns_frequencies
 
 
 # --- Scores ----------------------------------------------------------------------------------------------------------
