@@ -248,22 +248,28 @@ def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState], seco
         chosen: The selected candidates, the best first.
         seconds: The elapsed seconds, with the reading of the data, and the fit if there was one.
     """
-    states = sorted(halving.states, key=lambda candidate_state: candidate_state.cost.seconds)
+    states = sorted(halving.states, key=lambda one: one.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(
         best=states.index(chosen[0]),
-        weights=tuple(candidate_state.weight for candidate_state in states) if len(chosen) > 1 else (),
-        trials=tuple(candidate_state.as_trial() for candidate_state in states),
+        weights=tuple(one.weight for one in states) if len(chosen) > 1 else (),
+        trials=tuple(map(_trial_of, states)),
         reason=_reason(halving, chosen) + _time_note(halving, seconds),
         num_validation=len(halving.validation.validation_rows) if is_scored else 0,
         validation=halving.validation.name if is_scored else "",
-        time_limit=halving.limits.seconds(halving.num_rows),
+        time_limit=halving.limits.seconds(halving.validation.state.num_observations),
         memory=halving.limits.memory,
         rate=FLOPS_PER_SECOND,
         predicted=halving.predicted,
         baselines=_baselines(halving, chosen) if is_scored else {},
         last_times=_last_times(halving) if is_scored else {},
     )
+
+
+def _trial_of(one: CandidateState) -> Trial:
+    """Return the record of a candidate."""
+    options = one.candidate.gp_arguments
+    return Trial(one.candidate.name, options, one.cost.seconds, one.cost.memory, tuple(one.scores), one.status)
 
 
 def _last_times(halving: SuccessiveHalving) -> dict[str, float]:

@@ -22,12 +22,13 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import TIME_OVER, Plan
 from rfgp.limits import limits
-from rfgp.models import Budget, Score, Trial
+from rfgp.models import Budget, Score
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import EVALUATIONS, Cost, fit_cost
 from rfgp.selection.validation import (
     FittedCandidate,
     Validation,
+    jacobian,
     mean_and_standard_error,
     score_of,
     stacking_weights,
@@ -117,11 +118,6 @@ class CandidateState:
         last = self.scores[-1]
         return last.difference <= max(STANDARD_ERRORS * last.difference_error, margin)
 
-    def as_trial(self) -> Trial:
-        """Return the record of the candidate."""
-        name, options = self.candidate.name, self.candidate.gp_arguments
-        return Trial(name, options, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
-
 
 class SuccessiveHalving:
     """The rounds of successive halving, each with fewer candidates on more rows.
@@ -185,16 +181,11 @@ class SuccessiveHalving:
         short = [Round(first, FIRST_ITERATIONS)] if are_exact else []
         return [*short, *dict.fromkeys([Round(first), Round(most)])]
 
-    @property
-    def num_rows(self) -> int:
-        """The number of all rows."""
-        return self.validation.state.num_observations
-
     # --- elimination -----------------------------------------------------------------------------
 
     def _drop_costly(self) -> None:
         """Eliminate candidates that exceed the limits, but not the cheapest."""
-        seconds, memory = self.limits.seconds(self.num_rows), self.limits.memory
+        seconds, memory = self.limits.seconds(self.validation.state.num_observations), self.limits.memory
         for state in self.states:
             if state.cost.memory > memory:
                 state.status = f"its predicted memory, {state.cost.memory:.2g} bytes, exceeds the limit of {memory:.2g}"
@@ -277,17 +268,13 @@ class SuccessiveHalving:
             state.weight = weight
         chosen = sorted((state for state in close if state.weight), key=lambda state: -state.weight)
         if all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
-            self._add_linear(chosen)
-        return chosen
-
-    def _add_linear(self, chosen: list[CandidateState]) -> None:
-        """Add a noisy linear candidate with a small weight."""
-        for linear in self.states:
-            if linear.candidate.is_linear and linear.fitted is not None and linear.noise > NEGLIGIBLE_NOISE:
+            fitted = [state for state in self.states if state.candidate.is_linear and state.fitted is not None]
+            for linear in (state for state in fitted if state.noise > NEGLIGIBLE_NOISE):
                 for state in chosen:
                     state.weight *= 1 - LINEAR_WEIGHT
                 linear.weight = LINEAR_WEIGHT
                 chosen.append(linear)
+        return chosen
 
     # --- scores ----------------------------------------------------------------------------------
 
@@ -380,7 +367,7 @@ class SuccessiveHalving:
             if is_fixed and other.num_features == candidate.num_features:
                 plan = replace(plan, needed_gain=lead)
             if candidate in other.followups and state.fitted and state.fitted.report.leave_one_out is not None:
-                score = state.fitted.report.leave_one_out - self.validation.jacobian
+                score = state.fitted.report.leave_one_out - jacobian(self.validation.state, self.validation.rows)
                 plan = replace(plan, needed_score=score + lead)
         return plan
 
@@ -407,7 +394,7 @@ class SuccessiveHalving:
     def _cost(self, candidate: Candidate, max_rows: int | None = None) -> Cost:
         """Return the predicted cost of a fit whose search uses `max_rows` rows."""
         rows = self.validation.rows
-        distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
+        distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.validation.state.num_observations
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, max_rows)
 
     def _seconds(self, candidate: Candidate, now: Round) -> float:
@@ -419,7 +406,7 @@ class SuccessiveHalving:
 
         With a time limit, predictions are corrected by the time that the fits so far took, each extended by a second.
         """
-        fits, limit = [state, *ranked(self.states)], self.limits.seconds(self.num_rows)
+        fits, limit = [state, *ranked(self.states)], self.limits.seconds(self.validation.state.num_observations)
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
         needed = self._seconds(state.candidate, now) + longest
         if self.limits.time_limit is None:

@@ -189,12 +189,7 @@ class Validation:
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if squares is None else squares)
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
-        return observation_log_prob(self.validation_rows, mean, variance).mean(1) + self.jacobian
-
-    @property
-    def jacobian(self) -> float:
-        """The log Jacobian of the standardization of a target."""
-        return _jacobian(self.state, self.rows)
+        return observation_log_prob(self.validation_rows, mean, variance).mean(1) + jacobian(self.state, rows)
 
     # --- fits ------------------------------------------------------------------------------------
 
@@ -261,9 +256,7 @@ class Validation:
         plan = self.plan_for(fitted)
         plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
-            is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
-            is_in_fold[fold] = True
-            others = take_rows(self.rows, (~is_in_fold).nonzero()[:, 0])
+            others = take_rows(self.rows, torch.from_numpy(np.setdiff1d(np.arange(len(self.rows)), fold.numpy())))
             refitted, _ = fit_terms(initial_state_for(self.state, fitted.candidate, others, fitted), plan)
             log_prob[fold], of_fold = _scored(refitted, self.rows.take(fold))
             for all_rows, of_rows in zip(moments or (), of_fold or (), strict=True):
@@ -307,12 +300,17 @@ def _scored(state: GPState, rows: Block, *, is_left_out: bool = False) -> Scored
         else:
             function, (center, noise) = state.latent(rows.inputs), mean_and_noise(state.hyperparameters)
             mean, variance = function.mean() + center, (function.variance() + rows.observation_noise(noise))[:, None]
-        log_prob = observation_log_prob(rows, mean, variance).mean(1) + _jacobian(state, rows)
+        log_prob = observation_log_prob(rows, mean, variance).mean(1) + jacobian(state, rows)
         return log_prob, (mean[:, 0], variance[:, 0]) if mean.shape[1] == 1 else None
 
 
-def _jacobian(state: GPState, rows: Block) -> float:
-    """Return the log Jacobian of the standardization of a target."""
+def jacobian(state: GPState, rows: Block) -> float:
+    """Return the log Jacobian of the standardization of a target.
+
+    Args:
+        state: The model state.
+        rows: Some of its rows.
+    """
     return state.scaling.targets.log_jacobian(1) / rows.num_outputs
 
 
