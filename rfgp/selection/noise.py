@@ -60,20 +60,15 @@ MAX_FLOOR = 0.01
 the targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
 MIN_GAIN = 0.01
 """The gain in nats a row that scales need, plus four parameters: 4 / n. Conditioning with scales needs half of it."""
-MIN_RECONDITIONED_ROWS = 50
-"""The rows per column that conditioning with scales needs."""
 SECONDS = (1.0, 1e-3)
 """The seconds that a choice takes at most, and those for each of at most 4,000 left-out rows."""
 MAX_PROPOSAL_ROWS = 300
 """The maximum number of rows that other likelihoods are fitted to."""
 PROPOSAL_ITERATIONS = 8
 """The maximum number of iterations of these fits."""
-MAX_ERROR_RATIO = 1.01
-"""The maximum ratio of the left-out errors after and before conditioning with scales. Outliers of skewed targets would
-move the mean to the mode."""
-MIN_SPREAD, MIN_CORRELATION = 0.1, -0.2
-"""The smallest spread of left-out means, in standard deviations of their residuals, and the smallest correlation with
-these, with which scales depend on the mean. The mean of all other rows would reveal the residual of the row."""
+MIN_CORRELATION = -0.2
+"""The smallest correlation of left-out means with their residuals with which scales depend on the mean. The mean of all
+other rows would reveal the residual of the row."""
 _CONSTANT_VARIANCE, _START_VARIANCE, _VARIANCE_BOUNDS = 4.0, 0.1, (1e-4, 4.0)
 """The prior variance of the constant, and the start and bounds of those of the other blocks."""
 _ROUNDS, _FOLD_ROUNDS, _FEW = 30, 5, 400
@@ -232,11 +227,8 @@ def _depends_on_mean(rows: LeftOut) -> bool:
         rows: The left-out rows.
     """
     mean, residual = rows.mean, rows.targets - rows.mean
-    spreads = mean.std(), residual.std()
-    if not float(spreads[0]) > MIN_SPREAD * float(spreads[1]):
-        return False
     covariance = ((mean - mean.mean()) * (residual - residual.mean())).mean()
-    return float(covariance / (spreads[0] * spreads[1]).clamp_min(1e-300)) > MIN_CORRELATION
+    return bool(covariance > MIN_CORRELATION * mean.std() * residual.std())
 
 
 @dataclass(frozen=True, eq=False)
@@ -475,16 +467,15 @@ def _left_out_members(state: GPState) -> Members:
 def _reconditioned(state: GPState, choice: NoiseChoice) -> tuple[GPState, NoiseChoice] | None:
     """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain."""
     rows, model = choice.rows, choice.models[choice.best - 1]
-    spec, block = largest(state).spec, gathered(state.require_rows(purpose="a fit"))
-    has_few = len(block) < MIN_RECONDITIONED_ROWS * len(spec.columns.spread)  # moments are left out twice
-    if has_few or block.weight is not None or isinstance(state.posterior, SeriesPosterior):  # could not forget rows
+    is_weighted = gathered(state.require_rows(purpose="a fit")).weight is not None
+    if is_weighted or isinstance(state.posterior, SeriesPosterior):  # could not forget rows
         return None
     row_weights = model.weights_of(rows.targets, rows.inputs, rows.mean, rows.variance)
     weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
     left_out = replace(rows, members=_left_out_members(weighted))
     new = NoiseChoice.of(left_out, state.spec)
-    errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
-    if new.score.value < choice.score.value + MIN_GAIN / 2 or errors[1] > MAX_ERROR_RATIO * errors[0]:
+    errors = [float((one.targets - one.mean).square().mean()) for one in (rows, left_out)]
+    if new.score.value < choice.score.value + MIN_GAIN / 2 or errors[1] > errors[0]:  # outliers could move the mean
         return None
     return state.replace(scale_model=replace(new.models[new.best - 1], row_weights=row_weights)), new
 
