@@ -25,7 +25,7 @@ NUM_FREQUENCIES = 128, 256, 512
 """The numbers of frequencies of candidates. With the second and third, frequencies are learned."""
 _RBF, _LINEAR = RBF(name="rbf"), Linear(name="linear")
 _ROUGH, _MEDIUM, _SMOOTH = (Matern(nu=nu, name="matern") for nu in (0.5, 1.5, 2.5))
-_LOCAL = Matern(nu=1.5, name="local")
+_LOCAL = replace(_MEDIUM, name="local")
 
 
 @dataclass(frozen=True, eq=False)

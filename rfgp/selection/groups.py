@@ -20,10 +20,6 @@ SPACING = 1e-4
 """The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
 NUM_FOLDS = 5
 """The number of folds."""
-MIN_INPUTS = 10
-"""The number of distinct inputs below which each is left out only in part.
-
-Two inputs in each fold are the fewest from which the others may be predicted."""
 DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
 MAX_FALSE_ALARM = 1e-6
@@ -152,8 +148,9 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
 def has_known_inputs(state: GPState, rows: Block) -> bool:
     """Return whether new rows can be expected to have the inputs of known rows.
 
-    This is the case if there are replicates, and fewer than `MIN_INPUTS` distinct inputs, or fewer than two for each
-    level of a category. Without its replicates, the level of such an input would be unknown.
+    This is the case if there are replicates, and fewer than two distinct inputs for each fold, the fewest from which
+    the others may be predicted, or fewer than two for each level of a category. Without its replicates, the level of
+    such an input would be unknown.
 
     Args:
         state: The state of the model before the fit.
@@ -166,7 +163,7 @@ def has_known_inputs(state: GPState, rows: Block) -> bool:
     named = [{*(f"{key}={level}" for level in levels)} if levels else {key} for key, levels in indicators.items()]
     named += [{column.key} for column in columns if column.kind is ColumnKind.LEVEL]
     indices = [[i for i, column in enumerate(columns) if column.key in keys] for keys in named]
-    return num_inputs < MIN_INPUTS or any(2 * _num_distinct(rows.inputs[:, some]) > num_inputs for some in indices)
+    return num_inputs < 2 * NUM_FOLDS or any(2 * _num_distinct(rows.inputs[:, some]) > num_inputs for some in indices)
 
 
 def _num_distinct(inputs: Tensor) -> int:

@@ -69,13 +69,11 @@ PROPOSAL_ITERATIONS = 8
 MIN_CORRELATION = -0.2
 """The smallest correlation of left-out means with their residuals with which scales depend on the mean. The mean of all
 other rows would reveal the residual of the row."""
-_CONSTANT_VARIANCE, _START_VARIANCE, _VARIANCE_BOUNDS = 4.0, 0.1, (1e-4, 4.0)
-"""The prior variance of the constant, and the start and bounds of those of the other blocks."""
+_START_VARIANCE, _VARIANCE_BOUNDS = 0.1, (1e-4, 4.0)
+"""The start and bounds of the prior variances of blocks. That of the constant is the upper bound."""
 _ROUNDS, _FOLD_ROUNDS, _FEW = 30, 5, 400
 """The maximum numbers of rounds of a fit, and without a fold from the start of all rows. The folds of fewer rows start
 anew, because the start would reveal the fold."""
-_ROUNDING = 2e-7
-"""The relative rounding error of targets in single precision."""
 _ATOMS = 0.01
 """The fraction of equal targets from which they count as atoms, and their resolution in robust scales."""
 
@@ -184,7 +182,7 @@ def fit_scales(
     share = 0.5 if is_normal else 0.5 * df / (df + 3)
     sizes = np.maximum(np.bincount(block), 1)  # a block may be empty
     prior = np.full(len(sizes), _START_VARIANCE)
-    prior[0], w = _CONSTANT_VARIANCE, np.zeros(len(block))
+    prior[0], w = _VARIANCE_BOUNDS[1], np.zeros(len(block))
     w[0] = np.log(max(np.mean(np.minimum(square, 9 * square.mean()) - base) / total.mean(), 0.05))
     if start is not None:
         w, prior = start.weights.numpy().copy(), start.prior.numpy().copy()
@@ -212,7 +210,7 @@ def fit_scales(
         if number > 2:
             expected = w**2 + np.diagonal(covariance)
             new = np.clip(np.bincount(block, expected) / sizes, *_VARIANCE_BOUNDS)
-            new[0] = _CONSTANT_VARIANCE
+            new[0] = prior[0]
             has_converged = np.abs(np.log(new / prior)).max() < 0.02
             if has_converged and np.abs(length * step).max() < 0.01:
                 break
@@ -279,8 +277,13 @@ class NoiseChoice:
 
     @property
     def best(self) -> int:
-        """The number of the model with the best score, from 1 on."""
+        """The number of the best score of a model in `log_probs`, from 1 on."""
         return max(range(1, len(self.log_probs)), key=lambda number: float(self.rows.counts @ self.log_probs[number]))
+
+    @property
+    def model(self) -> ScaleModel:
+        """The model with the best score."""
+        return self.models[self.best - 1]
 
     @property
     def score(self) -> Score:
@@ -352,7 +355,7 @@ def resolution_of(
     """
     y = targets.numpy()
     values, counts = np.unique(y, return_counts=True)
-    rounding = _ROUNDING * float(np.abs(values).max())
+    rounding = 2 * float(np.finfo(np.float32).eps * np.abs(values).max())  # targets may be in single precision
     steps, step, least = np.diff(values), math.inf, 100 * rounding
     while len(steps) and step > least:  # Euclid's algorithm
         step = float(steps.min())
@@ -406,8 +409,7 @@ def with_noise(
     left_out = replace(left_out, inflation=math.sqrt(1 + 2 * optimism))  # normal squares larger by 2 e cost e nats
     choice, sentence = NoiseChoice.of(left_out, spec), ""
     if choice.is_accepted:
-        model = choice.models[choice.best - 1]
-        model = model if is_left_out else replace(model, row_nodes=None)
+        model = choice.model if is_left_out else replace(choice.model, row_nodes=None)
         state = state.replace(scale_model=model, given=state.present_posterior)
         again = _reconditioned(state, choice) if is_left_out else None
         if again is not None:
@@ -466,7 +468,7 @@ def _left_out_members(state: GPState) -> Members:
 
 def _reconditioned(state: GPState, choice: NoiseChoice) -> tuple[GPState, NoiseChoice] | None:
     """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain."""
-    rows, model = choice.rows, choice.models[choice.best - 1]
+    rows, model = choice.rows, choice.model
     is_weighted = gathered(state.require_rows(purpose="a fit")).weight is not None
     if is_weighted or isinstance(state.posterior, SeriesPosterior):  # could not forget rows
         return None
@@ -477,7 +479,7 @@ def _reconditioned(state: GPState, choice: NoiseChoice) -> tuple[GPState, NoiseC
     errors = [float((one.targets - one.mean).square().mean()) for one in (rows, left_out)]
     if new.score.value < choice.score.value + MIN_GAIN / 2 or errors[1] > errors[0]:  # outliers could move the mean
         return None
-    return state.replace(scale_model=replace(new.models[new.best - 1], row_weights=row_weights)), new
+    return state.replace(scale_model=replace(new.model, row_weights=row_weights)), new
 
 
 def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -> Iterator[Trial]:
