@@ -53,7 +53,9 @@ OPTIMISM_ERROR = 0.5
 On the same fits, with the noise chosen, 40 of 40 printed scores were within two standard errors of those of up to 1,000
 new rows, errors of both sides included, and 35 without this part."""
 SUBSET_ITERATIONS = 15
-"""The maximum number of iterations of an exact candidate on a subset or without a fold."""
+"""The maximum number of iterations of an exact candidate on a subset or without a fold.
+
+With 10, 1,000 rows of Friedman's first function take a tenth longer, at the same density."""
 AVERAGING_GAIN = 1e-3
 """The gain of the last five iterations, in nats a row, below which a search ends if candidates are averaged.
 
@@ -261,7 +263,7 @@ class Validation:
             log_prob[fold], of_fold = _scored(refitted, self.rows.take(fold))
             for all_rows, of_rows in zip(moments or (), of_fold or (), strict=True):
                 all_rows[fold] = of_rows
-        return replace(fitted, log_prob=log_prob, moments=moments)
+        return replace(fitted, log_prob=log_prob, moments=moments, optimism=0.0)
 
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that predictions of held-out rows are conditioned on."""
