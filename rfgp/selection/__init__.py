@@ -11,7 +11,7 @@ Words that the modules use:
     warm            started at the hyperparameters of an earlier fit
 
 A round eliminates candidates that are worse than the best by more than two standard errors and by more than 0.15 nats a
-row. At most two survive if rows are held out, otherwise four.
+row. At most two survive if rows are held out, otherwise three.
 """
 
 from rfgp.selection.candidates import AutoSpace as AutoSpace

@@ -21,7 +21,11 @@ MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""
 SPARSE_ROWS = 10
 """The rows per column below which sparse priors are tried."""
+NUM_FREQUENCIES = 128, 256, 512
+"""The numbers of frequencies of candidates. With the second and third, frequencies are learned."""
 _RBF, _LINEAR = RBF(name="rbf"), Linear(name="linear")
+_ROUGH, _MEDIUM, _SMOOTH = (Matern(nu=nu, name="matern") for nu in (0.5, 1.5, 2.5))
+_LOCAL = replace(_MEDIUM, name="local")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,32 +46,30 @@ class Candidate:
     seasonal: "Candidate | None" = None
 
     def with_groups(self, num_levels: Mapping[Any, int]) -> "Candidate":
-        """Return the candidate and its followups with a `Group` effect for each column.
+        """Return the candidate with a `Group` effect for each column.
 
         Args:
             num_levels: The numbers of levels of the columns by key.
         """
-        if not num_levels:
-            return self
-        groups, given = {key: Group(key) for key in num_levels}, self.model.approximations
-        weights = {str(groups[key].terms()[0].name): Exact() for key, num in num_levels.items() if num <= MAX_LEVELS}
-        if given == "auto" or isinstance(given, Mapping):
-            given = {**({} if given == "auto" else given), **weights} or "auto"
-        model = self.model.changed(kernel=reduce(add, groups.values(), self.model.kernel), approximations=given)
-        followups = tuple(candidate.with_groups(num_levels) for candidate in self.followups)
-        seasonal = None if self.seasonal is None else self.seasonal.with_groups(num_levels)
-        return replace(self, model=model, followups=followups, seasonal=seasonal)
+        groups = {key: Group(key) for key in num_levels}
+        few = [group for key, group in groups.items() if num_levels[key] <= MAX_LEVELS]
+        return self.with_terms(list(groups.values()), {str(group.terms()[0].name): Exact() for group in few})
 
-    def with_seasons(self, seasons: Sequence[Kernel]) -> "Candidate":
-        """Return the candidate and its followups with periodic terms.
+    def with_terms(self, kernels: Sequence[Kernel], used: Mapping[str, Approximation]) -> "Candidate":
+        """Return the candidate, its followups and that with seasons, with further terms.
 
         Args:
-            seasons: The periodic kernels.
+            kernels: The kernels of the terms.
+            used: Their approximations by name. Those of others are automatic.
         """
-        used = Exact() if self.is_exact else RandomFeatures()  # their Fourier series
-        given = {**self.approximations, **{str(season.name): used for season in seasons}}
-        model = self.model.changed(kernel=reduce(add, seasons, self.model.kernel), approximations=given)
-        return replace(self, model=model, followups=tuple(one.with_seasons(seasons) for one in self.followups))
+        given = {} if self.model.approximations == "auto" else self.model.approximations
+        model = self.model.changed(
+            kernel=reduce(add, kernels, self.model.kernel), approximations={**given, **used} or "auto"
+        )
+        followups = tuple(one.with_terms(kernels, used) for one in self.followups)
+        return replace(
+            self, model=model, followups=followups, seasonal=self.seasonal and self.seasonal.with_terms(kernels, used)
+        )
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -218,9 +220,7 @@ class AutoSpace:
         candidates = self._without_groups(num_rows, num_columns, periods, in_blocks=in_blocks)
         seasons = _seasons(periods)
         if seasons and not any(candidate.is_seasonal for candidate in candidates):
-            candidates = tuple(
-                one if one.is_linear else replace(one, seasonal=one.with_seasons(seasons)) for one in candidates
-            )
+            candidates = tuple(one if one.is_linear else _with_seasons(one, seasons) for one in candidates)
         return tuple(candidate.with_groups(groups or {}) for candidate in candidates)
 
     def _without_groups(
@@ -229,28 +229,22 @@ class AutoSpace:
         """Return the candidates without effects of groups."""
         approximation, is_gaussian = self.model.approximations, isinstance(self.model.likelihood, Gaussian)
         if approximation != "auto" and not isinstance(approximation, Exact):
-            return tuple(self._candidate(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))
+            return self._each(approximation, _RBF, _SMOOTH, _MEDIUM, _ROUGH)
         if approximation == "auto" and (num_rows > limits().few_rows or in_blocks):
             if not is_gaussian:
-                return self._candidate(RandomFeatures(128), _RBF), self._candidate(RandomFeatures(512), _RBF)
+                few, _, many = NUM_FREQUENCIES
+                return *self._each(RandomFeatures(few), _RBF), *self._each(RandomFeatures(many), _RBF)
             if num_columns <= MAX_COLUMNS:
-                return self._with_auto_approximation(num_columns, periods)
+                return self._on_grids(num_columns, periods)
             neighbors = () if in_blocks else self._with_neighbors()
-            return self._candidate(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
+            return *self._each(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
         if not is_gaussian:
-            return tuple(self._candidate(Exact(), kernel) for kernel in (_RBF, _matern(1.5), _matern(0.5)))
-        return self._exact(num_rows, num_columns, periods)
-
-    def _exact(self, num_rows: int, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
-        """Return the candidates for few rows with Gaussian noise."""
-        kernels: list[Kernel] = [RBF(name="rbf", ard=False), _matern(1.5, ard=False)] if num_columns > 1 else []
+            return self._each(Exact(), _RBF, _MEDIUM, _ROUGH)
+        kernels: list[Kernel] = [RBF(name="rbf", ard=False), replace(_MEDIUM, ard=False)] if num_columns > 1 else []
         if num_columns < num_rows:
-            kernels += [_LINEAR, _RBF, _matern(1.5), _matern(0.5)]
-            kernels += [_RBF + _matern(1.5, "local"), _LINEAR + _RBF, *_with_periods(periods)]
-        candidates = [self._candidate(Exact(), kernel) for kernel in kernels]
-        if num_columns > num_rows / SPARSE_ROWS:
-            candidates += [self._sparse(kernel) for kernel in (_LINEAR, _RBF, _LINEAR + _RBF)]
-        return tuple(candidates)
+            kernels += [_LINEAR, _RBF, _MEDIUM, _ROUGH, _RBF + _LOCAL, _LINEAR + _RBF, *_with_periods(periods)]
+        sparse = [_LINEAR, _RBF, _LINEAR + _RBF] if num_columns > num_rows / SPARSE_ROWS else []
+        return *self._each(Exact(), *kernels), *map(self._sparse, sparse)
 
     def _sparse(self, kernel: Kernel) -> Candidate:
         """Return the exact candidate of a kernel with priors for few columns."""
@@ -260,44 +254,50 @@ class AutoSpace:
                 priors["linear.variance"] = SparseVariances()
             else:
                 priors |= {"rbf.lengthscale": SparseLengthscales(), "rbf.outputscale": LogNormalVariance()}
-        candidate = self._candidate(Exact(), kernel)
+        (candidate,) = self._each(Exact(), kernel)
         return replace(candidate, model=candidate.model.changed(priors={**priors, **self.model.priors}), is_sparse=True)
 
-    def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
+    def _on_grids(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with automatic approximations."""
-        kernels = [_LINEAR, _RBF, _matern(2.5), *_with_periods(periods)]
-        smooth = [self._candidate("auto", kernel) for kernel in kernels]
-        matern32, matern12 = (self._candidate("auto", _matern(nu)) for nu in (1.5, 0.5))
+        *smooth, medium, rough = self._each("auto", _LINEAR, _RBF, _SMOOTH, *_with_periods(periods), _MEDIUM, _ROUGH)
         if num_columns > 1:
-            return *smooth, replace(matern32, followups=(matern12,))
-        return *smooth, matern32, matern12, self._candidate(EquispacedFourier(), _RBF + _matern(1.5, "local"))
+            return *smooth, replace(medium, followups=(rough,))
+        return *smooth, medium, rough, *self._each(EquispacedFourier(), _RBF + _LOCAL)
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
-        learned = [self._candidate(RandomFeatures(m, learn_frequencies=True), _RBF) for m in (128, 256, 512)]
-        with_followups = replace(learned[0], followups=(replace(learned[1], followups=(learned[2],)),))
-        return self._candidate(RandomFeatures(128), _RBF), with_followups
+        (fixed,) = self._each(RandomFeatures(NUM_FREQUENCIES[0]), _RBF)
+        followups: tuple[Candidate, ...] = ()
+        for number in reversed(NUM_FREQUENCIES):  # more are a followup of fewer
+            (learned,) = self._each(RandomFeatures(number, learn_frequencies=True), _RBF)
+            followups = (replace(learned, followups=followups),)
+        return fixed, *followups
 
     def _with_neighbors(self) -> tuple[Candidate, ...]:
         """Return the candidates with neighbors, alone and with a smoother term."""
-        alone = [self._candidate(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
-        approximations = {"rbf": RandomFeatures(128), "local": Vecchia()}
-        both = [self._candidate(approximations, _RBF + _matern(nu, "local")) for nu in (1.5, 0.5)]
-        return replace(alone[0], followups=tuple(alone[1:])), replace(both[0], followups=(both[1],))
+        alone, *others = self._each(Vecchia(), _MEDIUM, _ROUGH, _SMOOTH)
+        approximations = {"rbf": RandomFeatures(NUM_FREQUENCIES[0]), "local": Vecchia()}
+        both, rough = self._each(approximations, _RBF + _LOCAL, _RBF + replace(_ROUGH, name="local"))
+        return replace(alone, followups=tuple(others)), replace(both, followups=(rough,))
 
-    def _candidate(self, approximation: Any, kernel: Kernel) -> Candidate:
-        """Return a candidate with one approximation, a dict of them, or "auto"."""
-        if isinstance(approximation, Approximation):
-            approximation = {str(term.name): approximation for term in kernel.terms()}
-        return Candidate(self.model.changed(kernel=kernel, approximations=approximation, search_space=None))
-
-
-def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
-    return Matern(nu=nu, name=name, ard=ard)
+    def _each(self, approximation: Any, *kernels: Kernel) -> tuple[Candidate, ...]:
+        """Return a candidate for each kernel, with one approximation, a dict of them, or "auto"."""
+        candidates = []
+        for kernel in kernels:
+            is_one = isinstance(approximation, Approximation)
+            used = {str(term.name): approximation for term in kernel.terms()} if is_one else approximation
+            candidates.append(Candidate(self.model.changed(kernel=kernel, approximations=used, search_space=None)))
+        return tuple(candidates)
 
 
 def _seasons(periods: Periods) -> list[Kernel]:
     return [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
+
+
+def _with_seasons(candidate: Candidate, seasons: Sequence[Kernel]) -> Candidate:
+    """Return a candidate that has a variant with periodic terms, by their Fourier series."""
+    used = Exact() if candidate.is_exact else RandomFeatures()
+    return replace(candidate, seasonal=candidate.with_terms(seasons, {str(season.name): used for season in seasons}))
 
 
 def _with_periods(periods: Periods) -> list[Kernel]:

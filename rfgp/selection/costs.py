@@ -6,38 +6,28 @@ of ten to a thousand. The predicted memory is meant as an upper bound.
 
 from dataclasses import dataclass
 
+from rfgp.fitting.frequencies import BATCH_ROWS
 from rfgp.fitting.subsets import MAX_ROWS
+from rfgp.limits import limits
 from rfgp.models.report import FLOPS_PER_SECOND
 from rfgp.selection.candidates import Candidate
 
-EVALUATIONS = 80.0
-"""The number of evaluations of a search for hyperparameters."""
-LEARNING_EVALUATIONS = 110.0
-"""The number of evaluations that cost as much as learning frequencies."""
-NEIGHBOR_SEARCH_ROWS = 2**14
-"""The maximum number of rows of a search with neighbors, if there are more than twice as many."""
-FEATURE_SEARCH_ROWS = 8000
-"""The maximum number of rows of a search with fixed frequencies."""
-BATCH_ROWS = 6000
-"""The maximum number of rows of a step that learns frequencies."""
+EVALUATIONS = 100.0
+"""The number of evaluations of a search for hyperparameters, or of steps that learn frequencies."""
 GRID_FEATURES = {1: 200.0, 2: 1000.0, 3: 1500.0}
 """A typical number of features of a term on an equispaced Fourier grid, by the number of columns."""
-_OVERHEAD_FLOPS = 4e7
+_EVALUATION_FLOPS = 4e7
 """The operations of an evaluation apart from its matrices."""
-_NEIGHBOR_SEARCH_FLOPS = 1e4
-"""The operations of the neighbor search for each row."""
-_TRANSFORM_FLOPS = 1e4
-"""The operations of a non-uniform Fourier transform for each row."""
-_NUMBERS_PER_PAIR = 18.0
-"""The numbers in memory for each pair of rows of exact kernels."""
-_NUMBERS_PER_RANDOM_FEATURE = 8.0
+_ENTRY_FLOPS = 350.0
+"""The operations of an entry of a covariance or feature matrix with its gradient, apart from products."""
+_ROW_FLOPS = 1e4
+"""The operations of a neighbor search or a non-uniform Fourier transform for each row."""
+_NUMBERS = 18.0
+"""The numbers in memory for each pair of rows of exact kernels, and each feature of a row beside neighbors."""
+_NUMBERS_PER_FEATURE = 8.0
 """The numbers in memory for each feature of a row, with random features alone."""
-_NUMBERS_PER_FEATURE = 16.0
-"""The numbers in memory for each feature of a row, with neighbors or inducing points."""
-_NUMBERS_PER_NEIGHBOR = 26.0
-"""The numbers in memory for each neighbor of a row that is conditioned on responses."""
-_NUMBERS_PER_LATENT_NEIGHBOR = 450.0
-"""The numbers in memory for each neighbor of a row that is conditioned on latent values."""
+_NUMBERS_PER_NEIGHBOR = {"responses": 26.0, "latent": 450.0}
+"""The numbers in memory for each neighbor of a row, by the values that rows are conditioned on."""
 
 
 @dataclass(frozen=True)
@@ -63,41 +53,23 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, ma
         outputs: The number of targets.
         max_rows: The maximum number of rows of the search for hyperparameters. If None, all rows.
     """
-    size, neighbors = candidate.num_features, candidate.neighbors
-    data_bytes, search_rows = 16.0 * rows * (columns + outputs), min(rows, max_rows or rows)
+    size, neighbors, searched, last = candidate.num_features, candidate.neighbors, min(rows, max_rows or rows), 0.0
     if candidate.is_exact and not candidate.is_linear:
-        return Cost(
-            EVALUATIONS * _dense_flops(candidate, search_rows, columns) / FLOPS_PER_SECOND,
-            data_bytes + 8.0 * _NUMBERS_PER_PAIR * float(search_rows) ** 2,
-        )
-    if candidate.is_equispaced_or_automatic:
+        entries = len(candidate.terms) * (_ENTRY_FLOPS + 15 * columns)
+        evaluation, numbers = 0.45 * searched**3 + entries * searched**2, _NUMBERS * searched**2
+    elif candidate.is_equispaced_or_automatic:
         size = int(GRID_FEATURES[min(columns, 3)]) * len(candidate.terms)
-        return Cost((20.0 * size**3 + rows * _TRANSFORM_FLOPS) / FLOPS_PER_SECOND, data_bytes + 48.0 * size**2)
-    if neighbors is None:
-        if candidate.learns_frequencies:
-            search_flops = LEARNING_EVALUATIONS * _feature_flops(min(rows, BATCH_ROWS), size)
-        else:
-            search_flops = EVALUATIONS * _feature_flops(min(search_rows, FEATURE_SEARCH_ROWS), size)
-        per_feature = _NUMBERS_PER_FEATURE if candidate.features is None else _NUMBERS_PER_RANDOM_FEATURE
-        fit_bytes = 8.0 * (per_feature * min(rows, MAX_ROWS) * size + 4.0 * size**2)
-        return Cost((search_flops + 3.0 * rows * size**2) / FLOPS_PER_SECOND, data_bytes + fit_bytes)
-    if rows > 2 * NEIGHBOR_SEARCH_ROWS:
-        search_rows = min(search_rows, NEIGHBOR_SEARCH_ROWS)
-    k, is_latent = neighbors.num_neighbors, neighbors.condition_on == "latent"
-    per_row = 3.0 * k**3 + 5.0 * k**2 * columns + 6.0 * size * k + 5.0 * size**2 + _NEIGHBOR_SEARCH_FLOPS
-    per_neighbor = _NUMBERS_PER_LATENT_NEIGHBOR if is_latent else _NUMBERS_PER_NEIGHBOR
-    fit_bytes = 8.0 * rows * (_NUMBERS_PER_FEATURE * size + per_neighbor * k)
-    flops = EVALUATIONS * (search_rows * per_row + _OVERHEAD_FLOPS) + rows * (per_row + 2e6)
-    return Cost(flops / FLOPS_PER_SECOND, data_bytes + fit_bytes)
-
-
-def _dense_flops(candidate: Candidate, rows: int, columns: int) -> float:
-    """Return the operations of one likelihood with its gradient, by a dense matrix of the rows."""
-    kernels = len(candidate.terms)
-    return 0.45 * float(rows) ** 3 + kernels * float(rows) ** 2 * (380.0 + 15.0 * columns) + _OVERHEAD_FLOPS
-
-
-def _feature_flops(rows: int, size: int) -> float:
-    """Return the operations of one evaluation by the smaller Gram matrix."""
-    smaller = min(rows, max(size, 1))
-    return rows * size * (2.0 * smaller + 300.0) + _OVERHEAD_FLOPS
+        evaluation, last, numbers = 0.2 * size**3, rows * _ROW_FLOPS, 6 * size**2
+    elif neighbors is None:
+        searched = min(rows if candidate.learns_frequencies else searched, BATCH_ROWS)
+        evaluation = searched * size * (2 * min(searched, max(size, 1)) + _ENTRY_FLOPS)
+        per_feature = _NUMBERS if candidate.features is None else _NUMBERS_PER_FEATURE
+        last, numbers = 3 * rows * size**2, per_feature * min(rows, MAX_ROWS) * size + 4 * size**2
+    else:
+        most, k = limits().neighbor_rows, neighbors.num_neighbors
+        searched = min(searched, most) if rows > 2 * most else searched
+        a_row = 3 * k**3 + 5 * k**2 * columns + 6 * size * k + 5 * size**2 + _ROW_FLOPS
+        per_neighbor = _NUMBERS_PER_NEIGHBOR["latent" if neighbors.condition_on == "latent" else "responses"]
+        evaluation, last, numbers = searched * a_row, rows * (a_row + 2e6), rows * (_NUMBERS * size + per_neighbor * k)
+    flops = EVALUATIONS * (evaluation + _EVALUATION_FLOPS) + last
+    return Cost(flops / FLOPS_PER_SECOND, 8.0 * numbers + 16.0 * rows * (columns + outputs))

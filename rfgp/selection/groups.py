@@ -20,18 +20,10 @@ SPACING = 1e-4
 """The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
 NUM_FOLDS = 5
 """The number of folds."""
-MIN_INPUTS = 10
-"""The number of distinct inputs below which each is left out only in part.
-
-Two inputs in each fold are the fewest from which the others may be predicted."""
-MAX_MERGED = 4000
-"""The maximum number of rows whose replicates are merged."""
 DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
 MAX_FALSE_ALARM = 1e-6
 """The largest false-alarm probability at which a period becomes a candidate."""
-MAX_PERIOD_ROWS = 2048
-"""The maximum number of rows of the search for a period."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
@@ -66,12 +58,12 @@ def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
         if not column.is_date and len(columns) > 1:
             continue
         rows = rows_in_memory(state.require_rows(purpose="a fit"))
-        x = (rows.inputs[:, index].double() * inputs.scale[index]).numpy()
+        x, most = (rows.inputs[:, index].double() * inputs.scale[index]).numpy(), limits().few_rows
         if column.is_date:
             gap, extent = _gap_and_extent(np.unique(x))
             periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
         else:
-            period = dominant_period(x[:MAX_PERIOD_ROWS], rows.targets[:MAX_PERIOD_ROWS, 0].numpy())
+            period = dominant_period(x[:most], rows.targets[:most, 0].numpy())
             periods += [] if period is None else [(column.key, period)]
     return periods
 
@@ -113,8 +105,9 @@ def dominant_period(
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
     if np.abs(residual).max() <= 1e-9 * np.abs(y).max():  # rounding errors
         return None
-    cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), 0.25)
-    if not len(cycles) or np.abs(residual).max() <= 1e-12 * np.abs(y).max():
+    spacing = 0.25
+    cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), spacing)
+    if not len(cycles):
         return None
 
     def explained_fraction(count: Any) -> Any:
@@ -126,7 +119,7 @@ def dominant_period(
     false_alarm = len(cycles) * max(1 - float(explained_fractions.max()), 0.0) ** ((len(points) - 5) / 2)
     if false_alarm > MAX_FALSE_ALARM:
         return None
-    bounds = max(2.0, peak - 0.25), peak + 0.25
+    bounds = max(2.0, peak - spacing), peak + spacing
     count = minimize_scalar(lambda count: -explained_fraction(count)[0], bounds=bounds, method="bounded").x
     steps = np.diff(points) / gap
     multiple = gap * round(extent / count / gap)
@@ -146,18 +139,18 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
     """
     rows = state.require_rows(purpose="a fit")
     block = rows_in_memory(rows)
-    merges_replicates = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
-    merged = merge_replicates(block, NUM_FOLDS if has_known_inputs(state, block) else 1) if merges_replicates else block
-    if len(merged) <= limits().few_rows:
-        return merged, len(merged)
-    return block, len(rows)
+    few, merged = limits().few_rows, block
+    if state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= 2 * few:
+        merged = merge_replicates(block, NUM_FOLDS if has_known_inputs(state, block) else 1)
+    return (merged, len(merged)) if len(merged) <= few else (block, len(rows))
 
 
 def has_known_inputs(state: GPState, rows: Block) -> bool:
     """Return whether new rows can be expected to have the inputs of known rows.
 
-    This is the case if there are replicates, and fewer than `MIN_INPUTS` distinct inputs, or fewer than two for each
-    level of a category. Without its replicates, the level of such an input would be unknown.
+    This is the case if there are replicates, and fewer than two distinct inputs for each fold, the fewest from which
+    the others may be predicted, or fewer than two for each level of a category. Without its replicates, the level of
+    such an input would be unknown.
 
     Args:
         state: The state of the model before the fit.
@@ -170,7 +163,7 @@ def has_known_inputs(state: GPState, rows: Block) -> bool:
     named = [{*(f"{key}={level}" for level in levels)} if levels else {key} for key, levels in indicators.items()]
     named += [{column.key} for column in columns if column.kind is ColumnKind.LEVEL]
     indices = [[i for i, column in enumerate(columns) if column.key in keys] for keys in named]
-    return num_inputs < MIN_INPUTS or any(2 * _num_distinct(rows.inputs[:, some]) > num_inputs for some in indices)
+    return num_inputs < 2 * NUM_FOLDS or any(2 * _num_distinct(rows.inputs[:, some]) > num_inputs for some in indices)
 
 
 def _num_distinct(inputs: Tensor) -> int:

@@ -15,31 +15,40 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import iqr
 from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import RfgpError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import MarginalMixture
-from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel, members_of, scaled_mixture
+from rfgp.inference.scales import MAX_LOG_SCALE, NODES, Members, ScaleBasis, ScaleModel, members_of, scaled_mixture
 from rfgp.limits import limits
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models.spec import ModelSpec
 from rfgp.models.state import at_starting_values, largest, left_out_prediction
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
-from rfgp.selection.successive_halving import CandidateState, mean_and_standard_error
-from rfgp.selection.validation import HELD_OUT_FRACTION, OPTIMISM_ERROR, Validation, optimism_of, take_rows
+from rfgp.selection.successive_halving import CandidateState
+from rfgp.selection.validation import (
+    HELD_OUT_FRACTION,
+    LEAVE_ONE_OUT,
+    Validation,
+    conditioned,
+    optimism_of,
+    score_of,
+    take_rows,
+)
 from rfgp.solvers.onepass import SeriesPosterior
 
 GAUSSIAN = "Gaussian noise of one variance"
 """The name of the noise without scales."""
-LEAVE_ONE_OUT = "leave-one-out"
-"""The name of the validation by all rows, each given all others."""
 DEGREES_OF_FREEDOM = (math.inf, 8.0, 4.0, 2.5)
 """The degrees of freedom that are compared."""
 MIN_ROWS = 20
@@ -50,33 +59,23 @@ MAX_FLOOR = 0.01
 """The maximum floor of squared scales, in predictive variances. The floor is the variance of rounding to the grid of
 the targets, which keeps densities at atoms bounded. It must not widen fits that are more precise than the grid."""
 MIN_GAIN = 0.01
-"""The gain in nats a row that scales need, plus four parameters: 4 / n."""
-MIN_RECONDITIONED_ROWS = 50
-"""The rows per column that conditioning with scales needs."""
-MIN_RECONDITIONED_GAIN = 0.005
-"""The gain in nats a row that conditioning with scales needs."""
+"""The gain in nats a row that scales need, plus four parameters: 4 / n. Conditioning with scales needs half of it."""
 SECONDS = (1.0, 1e-3)
 """The seconds that a choice takes at most, and those for each of at most 4,000 left-out rows."""
 MAX_PROPOSAL_ROWS = 300
 """The maximum number of rows that other likelihoods are fitted to."""
 PROPOSAL_ITERATIONS = 8
 """The maximum number of iterations of these fits."""
-MAX_ERROR_RATIO = 1.01
-"""The maximum ratio of the left-out errors after and before conditioning with scales. Outliers of skewed targets would
-move the mean to the mode."""
-MIN_SPREAD, MIN_CORRELATION = 0.1, -0.2
-"""The smallest spread of left-out means, in standard deviations of their residuals, and the smallest correlation with
-these, with which scales depend on the mean. The mean of all other rows would reveal the residual of the row."""
-_CONSTANT_VARIANCE, _START_VARIANCE, _VARIANCE_BOUNDS = 4.0, 0.1, (1e-4, 4.0)
-"""The prior variance of the constant, and the start and bounds of those of the other blocks."""
+MIN_CORRELATION = -0.2
+"""The smallest correlation of left-out means with their residuals with which scales depend on the mean. The mean of all
+other rows would reveal the residual of the row."""
+_START_VARIANCE, _VARIANCE_BOUNDS = 0.1, (1e-4, 4.0)
+"""The start and bounds of the prior variances of blocks. That of the constant is the upper bound."""
 _ROUNDS, _FOLD_ROUNDS, _FEW = 30, 5, 400
 """The maximum numbers of rounds of a fit, and without a fold from the start of all rows. The folds of fewer rows start
 anew, because the start would reveal the fold."""
-_ROUNDING = 2e-7
-"""The relative rounding error of targets in single precision."""
-_ATOMS, _RESOLUTION = 0.01, 0.01
-"""The fraction of equal targets from which they count as atoms, and the resolution of targets with atoms, in robust
-scales."""
+_ATOMS = 0.01
+"""The fraction of equal targets from which they count as atoms, and their resolution in robust scales."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,31 +86,31 @@ class LeftOut:
         inputs: The standardized inputs, (n, D).
         observed: The standardized targets, (n,).
         counts: The number of observations of each row, (n,).
-        weights: The weights of the members, (c,).
-        means: The predicted means, (c, n).
-        variances: The predictive variances of an observation, (c, n).
+        members: Their weights (c,), predicted means (c, n) and predictive variances of an observation (c, n).
         inflation: The factor of residuals, which are too small if hyperparameters were fitted to these rows.
     """
 
     inputs: Tensor
     observed: Tensor
     counts: Tensor
-    weights: Tensor
-    means: Tensor
-    variances: Tensor
+    members: Members
     inflation: float = 1.0
 
     @classmethod
-    def of(cls, rows: Block, members: tuple[Tensor, Tensor, Tensor]) -> "LeftOut":
+    def of(cls, rows: Block, members: Members) -> "LeftOut":
         """Return rows with their moments.
 
         Args:
             rows: The rows.
             members: Weights (c,), means (c, n) and variances (c, n) of the members.
         """
-        return cls(
-            rows.inputs.detach().double().cpu(), rows.targets[:, 0].double().cpu(), rows.counts().cpu(), *members
-        )
+        return cls(rows.inputs.detach().double().cpu(), rows.targets[:, 0].double().cpu(), rows.counts().cpu(), members)
+
+    def take(self, indices: Tensor) -> "LeftOut":
+        """Return some of the rows."""
+        weights, means, variances = self.members
+        members = weights, means[:, indices], variances[:, indices]
+        return LeftOut(self.inputs[indices], self.observed[indices], self.counts[indices], members, self.inflation)
 
     @property
     def targets(self) -> Tensor:
@@ -121,32 +120,31 @@ class LeftOut:
     @property
     def mean(self) -> Tensor:
         """The predicted means of the average, (n,)."""
-        return self.weights @ self.means
+        return self.members[0] @ self.members[1]
 
     @property
     def variance(self) -> Tensor:
         """The mean predictive variances T of the members, (n,)."""
-        return self.weights @ self.variances
+        return self.members[0] @ self.members[2]
 
     @property
     def between(self) -> Tensor:
         """The variances B of the members' means, (n,)."""
-        return self.weights @ (self.means - self.mean).square()
+        return self.members[0] @ (self.members[1] - self.mean).square()
 
-    def mixture(self, nodes: Tensor, df: float, floor: float, rows: Tensor | slice = slice(None)) -> MarginalMixture:
-        """Return the predictive distributions of some rows.
+    def log_prob(self, nodes: Tensor, df: float, floor: float, resolution: float) -> Tensor:
+        """Return log densities (n,) of the rows.
 
         Args:
-            nodes: The nodes of the log scales, (q, b).
+            nodes: The nodes of the log scales, (q, n).
             df: The degrees of freedom.
             floor: The smallest squared scale.
-            rows: The rows. The default is all.
+            resolution: The resolution of the targets. If 0, densities, otherwise probabilities of intervals.
         """
-        return scaled_mixture((self.weights, self.means[:, rows], self.variances[:, rows]), nodes, df, floor)
+        return _score(scaled_mixture(self.members, nodes, df, floor), self.targets, resolution)
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleFit:
+class ScaleFit(NamedTuple):
     """Weights of features, their covariance, and the prior variances of blocks."""
 
     weights: Tensor  # (F,)
@@ -184,14 +182,14 @@ def fit_scales(
     share = 0.5 if is_normal else 0.5 * df / (df + 3)
     sizes = np.maximum(np.bincount(block), 1)  # a block may be empty
     prior = np.full(len(sizes), _START_VARIANCE)
-    prior[0], w = _CONSTANT_VARIANCE, np.zeros(len(block))
+    prior[0], w = _VARIANCE_BOUNDS[1], np.zeros(len(block))
     w[0] = np.log(max(np.mean(np.minimum(square, 9 * square.mean()) - base) / total.mean(), 0.05))
     if start is not None:
         w, prior = start.weights.numpy().copy(), start.prior.numpy().copy()
 
     def at(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         """Return the objective up to a constant, and kappa and q (n,)."""
-        e = total * np.exp(np.clip(x @ w, -12, 12))
+        e = total * np.exp(np.clip(x @ w, -MAX_LOG_SCALE, MAX_LOG_SCALE))
         tau = base + e
         q = square / tau
         tails = q if is_normal else (df + 1) * np.log1p(q / df)
@@ -212,7 +210,7 @@ def fit_scales(
         if number > 2:
             expected = w**2 + np.diagonal(covariance)
             new = np.clip(np.bincount(block, expected) / sizes, *_VARIANCE_BOUNDS)
-            new[0] = _CONSTANT_VARIANCE
+            new[0] = prior[0]
             has_converged = np.abs(np.log(new / prior)).max() < 0.02
             if has_converged and np.abs(length * step).max() < 0.01:
                 break
@@ -227,131 +225,105 @@ def _depends_on_mean(rows: LeftOut) -> bool:
         rows: The left-out rows.
     """
     mean, residual = rows.mean, rows.targets - rows.mean
-    spreads = mean.std(), residual.std()
-    if not float(spreads[0]) > MIN_SPREAD * float(spreads[1]):
-        return False
     covariance = ((mean - mean.mean()) * (residual - residual.mean())).mean()
-    return float(covariance / (spreads[0] * spreads[1]).clamp_min(1e-300)) > MIN_CORRELATION
+    return bool(covariance > MIN_CORRELATION * mean.std() * residual.std())
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseChoice:
-    """The scores of scale models on left-out rows.
+    """Scale models that were fitted to left-out rows, and their scores in folds of these.
 
     Attributes:
         rows: The rows.
-        models: The model for each number of degrees of freedom.
-        scores: The log densities of the rows by each model in folds, (n,) each.
-        gaussian: Those of noise of one variance, (n,).
-        nodes: The nodes of g at the rows by each model in folds, (5, n) each.
+        resolution: The resolution of the targets, standardized. If 0, densities are compared.
+        models: The model for each number of degrees of freedom, with the nodes of g at the rows without their fold.
+        log_probs: The log densities of the rows by one variance, and by each model in folds, (n,) each.
     """
 
     rows: LeftOut
-    models: dict[float, ScaleModel]
-    scores: dict[float, Tensor]
-    gaussian: Tensor
-    nodes: dict[float, Tensor]
+    resolution: float
+    models: tuple[ScaleModel, ...]
+    log_probs: tuple[Tensor, ...]
 
     @classmethod
-    def of(
-        cls,
-        rows: LeftOut,
-        columns: Sequence[int],
-        seed: int,
-        resolution: float,
-        dfs: Sequence[float] = DEGREES_OF_FREEDOM,
-    ) -> "NoiseChoice":
+    def of(cls, rows: LeftOut, spec: ModelSpec) -> "NoiseChoice":
         """Fit and score scale models.
 
         Args:
             rows: The left-out rows.
-            columns: The indices of the columns of numbers.
-            seed: The seed of the random features and folds.
-            resolution: The resolution of the targets, standardized. If 0, densities are compared.
-            dfs: The degrees of freedom that are compared.
+            spec: The specification, with the columns of numbers and the seed of random features and folds.
         """
-        n, floor = len(rows.targets), min(resolution**2 / 12, MAX_FLOOR * float(rows.variance.median()))
-        of_mean = _depends_on_mean(rows)
-        basis = ScaleBasis.of(rows.inputs, columns, rows.mean, rows.variance, NUM_RANDOM[n < _FEW], seed, of_mean)
-        features, blocks = basis(rows.inputs, rows.mean, rows.variance), basis.blocks
+        n, mean, variance, resolution = len(rows.observed), rows.mean, rows.variance, resolution_of(rows.observed)
+        floor, has_few = min(resolution**2 / 12, MAX_FLOOR * float(variance.median())), n < _FEW
+        seed = random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
+        columns, of_mean = list(spec.numeric_columns), _depends_on_mean(rows)
+        basis = ScaleBasis.of(rows.inputs, columns, mean, variance, NUM_RANDOM[has_few], seed, of_mean)
+        features, blocks = basis(rows.inputs, mean, variance), basis.blocks
         folds = torch.from_numpy(np.random.default_rng(seed).permutation(n) % NUM_FOLDS)
-        models, scores, all_nodes, fit = dict[float, ScaleModel](), dict[float, Tensor](), dict[float, Tensor](), None
-        without = dict[int, ScaleFit]()
-        for df in dfs:
+        models, fit, without = list[ScaleModel](), None, dict[int, ScaleFit]()
+        log_probs = [rows.log_prob(torch.zeros(1, n).double(), math.inf, 0.0, resolution)]
+        for df in DEGREES_OF_FREEDOM:
             fit = fit_scales(features, blocks, rows, df, floor, fit)
-            models[df] = model = ScaleModel(basis, fit.weights, fit.covariance, df, floor)
-            scores[df], all_nodes[df] = rows.targets.new_empty(n), rows.targets.new_empty(len(NODES), n)
+            nodes = rows.observed.new_empty(len(NODES), n)
             for fold in range(NUM_FOLDS):
-                out, kept = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
-                start, rounds = (without.get(fold), _ROUNDS) if n < _FEW else (fit, _FOLD_ROUNDS)
-                own = without[fold] = fit_scales(features[kept], blocks, _taken(rows, kept), df, floor, start, rounds)
-                nodes = replace(model, weights=own.weights, covariance=own.covariance).nodes_of(features[out])
-                all_nodes[df][:, out] = nodes
-                scores[df][out] = _score(rows.mixture(nodes, df, floor, out), rows.targets[out], resolution)
-        return cls(
-            rows,
-            models,
-            scores,
-            _score(rows.mixture(torch.zeros(1, n).double(), math.inf, 0.0), rows.targets, resolution),
-            all_nodes,
-        )
+                is_out = folds == fold
+                start, rounds = (without.get(fold), _ROUNDS) if has_few else (fit, _FOLD_ROUNDS)
+                kept = rows.take(~is_out)
+                own = without[fold] = fit_scales(features[~is_out], blocks, kept, df, floor, start, rounds)
+                nodes[:, is_out] = ScaleModel(basis, *own[:2], df, floor).nodes_of(features[is_out])
+            models.append(ScaleModel(basis, *fit[:2], df, floor, row_nodes=nodes))
+            log_probs.append(rows.log_prob(nodes, df, floor, resolution))
+        return cls(rows, resolution, tuple(models), tuple(log_probs))
 
     @property
-    def best(self) -> ScaleModel:
+    def best(self) -> int:
+        """The number of the best score of a model in `log_probs`, from 1 on."""
+        return max(range(1, len(self.log_probs)), key=lambda number: float(self.rows.counts @ self.log_probs[number]))
+
+    @property
+    def model(self) -> ScaleModel:
         """The model with the best score."""
-        return max(self.models.items(), key=lambda item: float(self.rows.counts @ self.scores[item[0]]))[1]
+        return self.models[self.best - 1]
 
     @property
-    def score(self) -> float:
-        """The best mean score, in nats a row."""
-        return mean_and_standard_error(self.scores[self.best.df], self.rows.counts)[0]
-
-    @property
-    def gain(self) -> tuple[float, float]:
-        """The gain of the best model over one variance, in nats a row, and its standard error."""
-        return mean_and_standard_error(self.scores[self.best.df] - self.gaussian, self.rows.counts)
+    def score(self) -> Score:
+        """The score of the best model, with the difference of one variance from it."""
+        return score_of(len(self.rows.observed), self.log_probs[self.best], self.log_probs[0], self.rows.counts)
 
     @property
     def is_accepted(self) -> bool:
         """Whether the best model replaces one variance."""
-        gain, error = self.gain
-        return gain > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), error)
+        return -self.score.difference > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), self.score.difference_error)
 
     def report(
-        self, validation: str, jacobian: float, doubt: float, accepted: str, proposals: Sequence[Trial]
+        self, validation: str, jacobian: float, optimism: float, accepted: str, proposals: Sequence[Trial]
     ) -> SelectionReport:
         """Return the trials.
 
         Args:
             validation: The name of the validation method.
             jacobian: The log Jacobian of the standardization of a target.
-            doubt: The standard error of the inflation of residuals, in nats a row.
+            optimism: The nats a row by which residuals are too small.
             accepted: A sentence on conditioning with scales, or an empty text.
             proposals: The trials of other likelihoods.
         """
-        names = {GAUSSIAN: self.gaussian, **{_name(df): score for df, score in self.scores.items()}}
-        best = names[_name(self.best.df)] if self.is_accepted else self.gaussian
-        n, counts = len(self.gaussian), self.rows.counts
-        trials = tuple(
-            Trial(name, {}, 0.0, 0.0, (_score_of(n, log_prob + jacobian, best - log_prob, counts, doubt),))
-            for name, log_prob in names.items()
-        )
-        gain, error = self.gain
-        text = f"log density {abs(gain):.3f} (standard error {error:.2g}) {'above' if gain >= 0 else 'below'}"
-        reason = f"Noise: {_name(self.best.df)}: {text} {GAUSSIAN}.{accepted}"
-        if not self.is_accepted:
-            reason = f"Noise: {GAUSSIAN}. The best alternative, {_name(self.best.df)}, has a {text} this."
-        number = 0 if not self.is_accepted else 1 + list(self.scores).index(self.best.df)
+        names, number = [GAUSSIAN, *map(_name, DEGREES_OF_FREEDOM)], self.best if self.is_accepted else 0
+        n, counts, best = len(self.rows.observed), self.rows.counts, self.log_probs[number] + jacobian
+        scores = [score_of(n, log_prob + jacobian, best, counts, optimism) for log_prob in self.log_probs]
+        trials = [Trial(name, {}, 0.0, 0.0, (score,)) for name, score in zip(names, scores, strict=True)]
+        text = _difference(self.score)
+        reason = f"Noise: {names[number]}: {text} {GAUSSIAN}.{accepted}"
+        if not number:
+            reason = f"Noise: {GAUSSIAN}. The best alternative, {names[self.best]}, has a {text} this."
         for trial in proposals:
-            last = trial.scores[-1]
-            text = f"{abs(last.difference):.3f} (standard error {last.difference_error:.2g})"
-            reason += f" {trial.name} has a log density {text} {'above' if last.difference < 0 else 'below'} this."
+            reason += f" {trial.name} has a {_difference(trial.scores[-1])} this."
         return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)
 
 
-def _score_of(n: int, log_prob: Tensor, difference: Tensor, counts: Tensor, doubt: float = 0.0) -> Score:
-    mean, error = mean_and_standard_error(log_prob, counts)
-    return Score(n, mean, math.hypot(error, doubt), *mean_and_standard_error(difference, counts))
+def _difference(score: Score) -> str:
+    """Return words for the difference of a score from another one."""
+    size, error = f"{abs(score.difference):.3f}", f"{score.difference_error:.2g}"
+    return f"log density {size} (standard error {error}) {'above' if score.difference <= 0 else 'below'}"
 
 
 def _name(df: float) -> str:
@@ -362,12 +334,6 @@ def _name(df: float) -> str:
 def _score(mixture: MarginalMixture, targets: Tensor, resolution: float) -> Tensor:
     """Return log densities, or log probabilities of intervals over their width, (n,)."""
     return mixture.interval_log_prob(targets, resolution) if resolution else mixture.log_prob(targets)
-
-
-def _taken(rows: LeftOut, indices: Tensor) -> LeftOut:
-    members = rows.means[:, indices], rows.variances[:, indices]
-    parts = rows.inputs[indices], rows.observed[indices], rows.counts[indices]
-    return LeftOut(*parts, rows.weights, *members, rows.inflation)
 
 
 def resolution_of(
@@ -389,17 +355,16 @@ def resolution_of(
     """
     y = targets.numpy()
     values, counts = np.unique(y, return_counts=True)
-    rounding = _ROUNDING * float(np.abs(values).max())
-    steps, step = np.diff(values), math.inf
-    while len(steps) and step > 100 * rounding:  # Euclid's algorithm
+    rounding = 2 * float(np.finfo(np.float32).eps * np.abs(values).max())  # targets may be in single precision
+    steps, step, least = np.diff(values), math.inf, 100 * rounding
+    while len(steps) and step > least:  # Euclid's algorithm
         step = float(steps.min())
         rest = np.abs(steps - step * np.round(steps / step))
         steps = rest[rest > rounding]
-    grid = step if 100 * rounding < step < math.inf else 0.0
+    grid = step if least < step < math.inf else 0.0
     if counts.max() <= max(1, _ATOMS * len(y)):
         return grid
-    low, high = np.quantile(y, [0.25, 0.75])
-    return max(grid, _RESOLUTION * float((high - low) / 1.349 if high > low else np.std(y)))
+    return max(grid, _ATOMS * float(iqr(y, scale="normal") or np.std(y)))
 
 
 def selects_noise(state: GPState, plan: Plan) -> bool:
@@ -439,25 +404,19 @@ def with_noise(
             report = replace(report, selection=replace(report.selection, reason=reason))
         return state, report
     left_out, name = scored
-    assert spec.schema is not None
-    numeric, seed = list(spec.numeric_columns), random.child_seed(spec.options.seed, random.Role.CHOICE, 1)
-    resolution = resolution_of(left_out.observed)
-    optimism = optimism_of(largest(state), plan.fixed, rows.count) if name == LEAVE_ONE_OUT else 0.0
+    is_left_out = name == LEAVE_ONE_OUT
+    optimism = optimism_of(largest(state), plan.fixed, rows.count) if is_left_out else 0.0
     left_out = replace(left_out, inflation=math.sqrt(1 + 2 * optimism))  # normal squares larger by 2 e cost e nats
-    choice, sentence = NoiseChoice.of(left_out, numeric, seed, resolution), ""
+    choice, sentence = NoiseChoice.of(left_out, spec), ""
     if choice.is_accepted:
-        model = choice.best
-        if name == LEAVE_ONE_OUT:
-            model = replace(model, row_nodes=choice.nodes[model.df])
+        model = choice.model if is_left_out else replace(choice.model, row_nodes=None)
         state = state.replace(scale_model=model, given=state.present_posterior)
-        again = None
-        if name == LEAVE_ONE_OUT and not _has_few(state) and gathered(rows).weight is None:
-            again = _reconditioned(state, choice, numeric, seed, resolution)
+        again = _reconditioned(state, choice) if is_left_out else None
         if again is not None:
-            state, choice, sentence = again[0], again[1], " Rows are weighted by their scales."
+            state, choice, sentence = *again, " Rows are weighted by their scales."
     jacobian = state.scaling.targets.log_jacobian(1)
-    proposals = list(_proposals(state, plan, resolution, jacobian))
-    noise = choice.report(name, jacobian, OPTIMISM_ERROR * optimism, sentence, proposals)
+    proposals = list(_proposals(state, plan, choice.resolution, jacobian))
+    noise = choice.report(name, jacobian, optimism, sentence, proposals)
     noise = replace(noise, seconds=time.monotonic() - start_time)
     selection = report.selection
     if selection is None:
@@ -468,21 +427,16 @@ def with_noise(
     return state, replace(report, selection=selection)
 
 
-def _has_few(state: GPState) -> bool:
-    """Return whether there are too few rows for trust in moments that were left out twice."""
-    return len(state.require_rows(purpose="a fit")) < MIN_RECONDITIONED_ROWS * len(largest(state).spec.columns.spread)
-
-
 def _scored_rows(
     state: GPState, chosen: Sequence[CandidateState], validation: Validation | None
 ) -> tuple[LeftOut, str] | None:
     """Return the left-out rows and the name of the validation, or None if there are none in memory."""
-    rows, moments = state.require_rows(purpose="a fit"), [one.fitted and one.fitted.moments for one in chosen]
-    if validation is not None and all(one is not None for one in moments) and moments:
+    rows = state.require_rows(purpose="a fit")
+    if validation is not None and validation.name != LEAVE_ONE_OUT:
+        moments = [one.fitted.moments for one in chosen if one.fitted is not None and one.fitted.moments is not None]
         is_merged = validation.rows.replicate_sum_of_squares is not None and validation.held_out is None
-        uses_moments = validation.groups is not None or validation.held_out is not None
-        if uses_moments and not is_merged:
-            means, variances = (torch.stack([one[i] for one in moments if one]).double().cpu() for i in (0, 1))
+        if len(moments) == len(chosen) and not is_merged:
+            means, variances = (torch.stack(part).double().cpu() for part in zip(*moments, strict=True))
             weights = torch.tensor([one.weight for one in chosen], dtype=torch.float64)
             return LeftOut.of(validation.validation_rows, (weights, means, variances)), validation.name
         if validation.groups is not None:
@@ -496,8 +450,7 @@ def _scored_rows(
     order = torch.randperm(len(block), generator=generator)
     num = min(math.ceil(HELD_OUT_FRACTION * len(block)), limits().max_held_out)
     held_out, others = take_rows(block, order[:num]), take_rows(block, order[num:])
-    spec = state.spec.extended_to_range(state.hyperparameters, others)
-    without = state.replace(spec=spec, rows=others, num_observations=len(others))
+    without = conditioned(state, others)
     with torch.no_grad():
         latent = without.latent(held_out.inputs)
         center = state.hyperparameters.standardized("mean").reshape(-1)[0].double()
@@ -505,7 +458,7 @@ def _scored_rows(
         return LeftOut.of(held_out, members_of(latent, center, noise)), "held out"
 
 
-def _left_out_members(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
+def _left_out_members(state: GPState) -> Members:
     """Return weights (c,), and means and variances (c, n) of each observation given all others, by each member."""
     with torch.no_grad():
         prediction, _ = left_out_prediction(state, state.require_rows(purpose="a choice of the noise"))
@@ -513,23 +466,20 @@ def _left_out_members(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
         return members_of(latent, prediction.noise, prediction.noise)
 
 
-def _reconditioned(
-    state: GPState, choice: NoiseChoice, columns: Sequence[int], seed: int, resolution: float
-) -> tuple[GPState, NoiseChoice] | None:
+def _reconditioned(state: GPState, choice: NoiseChoice) -> tuple[GPState, NoiseChoice] | None:
     """Return the model conditioned on rows with scaled noise, and its choice, or None if it does not gain."""
-    if isinstance(state.posterior, SeriesPosterior):  # rows could not be forgotten
+    rows, model = choice.rows, choice.model
+    is_weighted = gathered(state.require_rows(purpose="a fit")).weight is not None
+    if is_weighted or isinstance(state.posterior, SeriesPosterior):  # could not forget rows
         return None
-    rows, model = choice.rows, choice.best
     row_weights = model.weights_of(rows.targets, rows.inputs, rows.mean, rows.variance)
     weighted = state.replace(scale_model=replace(model, row_weights=row_weights))
-    weights, means, variances = _left_out_members(weighted)
-    left_out = replace(rows, weights=weights, means=means, variances=variances)
-    new = NoiseChoice.of(left_out, columns, seed, resolution)
-    errors = [float((one.targets - one.mean).square().mean().sqrt()) for one in (rows, left_out)]
-    if new.score < choice.score + MIN_RECONDITIONED_GAIN or errors[1] > MAX_ERROR_RATIO * errors[0]:
+    left_out = replace(rows, members=_left_out_members(weighted))
+    new = NoiseChoice.of(left_out, state.spec)
+    errors = [float((one.targets - one.mean).square().mean()) for one in (rows, left_out)]
+    if new.score.value < choice.score.value + MIN_GAIN / 2 or errors[1] > errors[0]:  # outliers could move the mean
         return None
-    nodes = new.nodes[new.best.df]
-    return state.replace(scale_model=replace(new.best, row_weights=row_weights, row_nodes=nodes)), new
+    return state.replace(scale_model=replace(new.model, row_weights=row_weights)), new
 
 
 def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -> Iterator[Trial]:
@@ -549,18 +499,14 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
         return
     model = state.scale_model
     if model is not None:
-        model = replace(
-            model, row_weights=None if model.row_weights is None else model.row_weights[some], row_nodes=None
-        )
+        row_weights = None if model.row_weights is None else model.row_weights[some]
+        model = replace(model, row_weights=row_weights, row_nodes=None)
     alone = state.replace(rows=rows, scale_model=model)
-    block, members = gathered(rows), _left_out_members(alone)
-    if model is None:
-        mixture = MarginalMixture(*members, math.inf)
-    else:
-        weights, means, variances = members
-        nodes = model.nodes(block.inputs.double().cpu(), weights @ means, weights @ variances)
-        mixture = model.mixture(members, nodes)
-    ours = _score(mixture, block.targets[:, 0].double().cpu(), resolution) + jacobian
+    block, left_out = gathered(rows), LeftOut.of(gathered(rows), _left_out_members(alone))
+    mixture = MarginalMixture(*left_out.members, math.inf)
+    if model is not None:
+        mixture = model.mixture(left_out.members, model.nodes(left_out.inputs, left_out.mean, left_out.variance))
+    ours = _score(mixture, left_out.targets, resolution) + jacobian
     kernel = spec.fitted_kernel(largest(state).hyperparameters)
     options = spec.options.changed(kernel=kernel, approximations="auto", start={}, priors={}, selects_noise=False)
     for name in names:
@@ -571,7 +517,7 @@ def _proposals(state: GPState, plan: Plan, resolution: float, jacobian: float) -
         except RfgpError:
             continue
         if bool(torch.isfinite(log_prob).all()):
-            score = _score_of(len(block), log_prob, ours - log_prob, block.counts())
+            score = score_of(len(block), log_prob, ours, block.counts())
             yield Trial(f"likelihood={name!r}", {"likelihood": name}, 0.0, 0.0, (score,), "proposed, never chosen")
 
 

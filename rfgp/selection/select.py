@@ -1,11 +1,11 @@
 """Selection of a model: kernels by leave-one-out, and the fit of what was chosen."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
@@ -17,22 +17,21 @@ from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.models.state import at_starting_values, averaged
 from rfgp.rows import SourceRows, gathered, rows_in_memory
+from rfgp.selection.costs import EVALUATIONS
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
-from rfgp.selection.successive_halving import (
-    MAX_FRACTION,
-    CandidateState,
-    SuccessiveHalving,
+from rfgp.selection.successive_halving import MAX_FRACTION, CandidateState, SuccessiveHalving, mixture_log_prob_of
+from rfgp.selection.validation import (
+    LEAVE_ONE_OUT,
+    FittedCandidate,
+    Validation,
+    conditioned,
+    initial_state_for,
     mean_and_standard_error,
-    mixture_log_prob_of,
-    scores_of,
+    score_of,
 )
-from rfgp.selection.validation import OPTIMISM_ERROR, FittedCandidate, Validation, initial_state_for
 
 # --- Selection among kernels by leave-one-out: fit each to all rows and keep the one with the best score -------------
-
-EVALUATIONS = 40.0
-"""The number of likelihood evaluations of a fit, for its predicted cost."""
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
@@ -50,63 +49,58 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     spec = state.spec
     if not spec.options.alternatives:
         return fit_terms(state, plan)
-    start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
-    log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
+    start_time, fits, failed = time.monotonic(), dict[str, tuple[GPState, FitReport, Tensor]](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()
     for name, kernel in spec.options.alternatives.items():
-        if fits and plan.is_over():
-            failed[name] = SolverError(f"not fitted: {plan.deadline.reason}")
-            continue
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
-        with plan.reporter.about(f"selection, {name}"):
-            try:
+        try:
+            if fits and plan.is_over():
+                raise SolverError(f"not fitted: {plan.deadline.reason}")
+            with plan.reporter.about(f"selection, {name}"):
                 fitted, report = fit_terms(initial, replace(plan, deadline=plan.deadline.part()))
-                log_prob = _left_out(fitted).to(weight)
-            except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
-                failed[name] = error
-                continue
-            except KeyboardInterrupt:
-                if not fits:
-                    raise
-                plan.deadline.interrupt()
-                failed[name] = SolverError(f"not fitted: {plan.deadline.reason}")
-                continue
-        if torch.isfinite(log_prob).all():
-            fits[name] = fitted, report
-            log_probs.append(log_prob)
-        else:
-            failed[name] = NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
+                log_prob = torch.as_tensor(fitted.leave_one_out().log_prob).to(weight)
+            log_prob = log_prob.reshape(len(weight), -1).mean(1)
+            if not torch.isfinite(log_prob).all():
+                raise NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
+            fits[name] = fitted, report, log_prob
+        except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
+            failed[name] = error
+        except KeyboardInterrupt:
+            if not fits:
+                raise
+            plan.deadline.interrupt()
+            failed[name] = SolverError(f"not fitted: {plan.deadline.reason}")
     if not fits:
         raise next(iter(failed.values()))
-    scores = scores_of(log_probs, weight, [len(weight)] * len(fits), [0.0] * len(fits))
-    best = max(range(len(fits)), key=lambda index: scores[index].value)
+    best = max(fits, key=lambda name: mean_and_standard_error(fits[name][2], weight)[0])
+    chosen, report, highest = fits[best]
+    scores = {name: score_of(len(weight), log_prob, highest, weight) for name, (_, _, log_prob) in fits.items()}
     trials = [  # a name is such as "alpha=1"
-        Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (score,))
-        for (name, (fitted, _)), score in zip(fits.items(), scores, strict=True)
+        Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (scores[name],))
+        for name, (fitted, _, _) in fits.items()
     ]
     trials += [Trial(name, dict([name.split("=", 1)]), 0.0, 0.0, (), str(error)) for name, error in failed.items()]
-    value, standard_error = scores[best].value, scores[best].error
     reason = (
-        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows "
-        f"(standard error {standard_error:.2g})."
+        f"{best}: the best, log density {scores[best].value:.3f} of {len(weight):,} rows "
+        f"(standard error {scores[best].error:.2g})."
     )
-    selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
-    selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)
-    chosen, report = fits[trials[best].name]
+    selection = SelectionReport(
+        list(fits).index(best),
+        tuple(trials),
+        reason,
+        num_validation=len(weight),
+        validation=LEAVE_ONE_OUT,
+        rate=FLOPS_PER_SECOND,
+        seconds=time.monotonic() - start_time,
+    )
     return chosen, replace(report, selection=selection)
-
-
-def _left_out(fitted: GPState) -> torch.Tensor:
-    """Return the log densities of observations given all others (n,)."""
-    log_prob = torch.as_tensor(fitted.leave_one_out().log_prob).double()
-    return log_prob.reshape(len(log_prob), -1).mean(1)
 
 
 def _cost(fitted: GPState) -> tuple[float, float]:
     """Return the predicted seconds and bytes of a fit."""
     inputs = gathered(fitted.require_rows(purpose="a fit")).inputs
     factors = [block.refined(inputs).field.analysis for block in fitted.prior().precisions]
-    seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / FLOPS_PER_SECOND
+    seconds = EVALUATIONS * sum(float(factor.flops) for factor in factors) / FLOPS_PER_SECOND
     return seconds, float(sum(factor.num_bytes for factor in factors))
 
 
@@ -134,21 +128,17 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
-    fits = [_kept_fit_to_all_rows(halving, candidate_state, plan.deadline) for candidate_state in chosen]
-    (fitted, report), others = fits[0], fits[1:]
+    (fitted, report), *others = [_fit_to_all_rows(halving, one, plan.deadline) for one in chosen]
     if others:
-        members = [
-            (candidate_state.weight, other) for candidate_state, (other, _) in zip(chosen[1:], others, strict=True)
-        ]
+        members = [(one.weight, other) for one, (other, _) in zip(chosen[1:], others, strict=True)]
         fitted = averaged(fitted, chosen[0].weight, members)
     fitted, report = with_integrated(fitted, report, own_plan)
-    seconds, fit_seconds = end_of_scoring - start_time, time.monotonic() - end_of_scoring
     selection = report_of(halving, chosen, plan.deadline.seconds_passed)
-    report = replace(report, selection=replace(selection, seconds=seconds))
+    report = replace(report, selection=replace(selection, seconds=end_of_scoring - start_time))
     if selects_noise(state, plan):
         fitted, report = with_noise(fitted, report, plan, chosen, halving.validation)
-        fit_seconds = time.monotonic() - end_of_scoring
     assert report.selection is not None
+    fit_seconds = time.monotonic() - end_of_scoring
     report = replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
     is_interrupted = plan.deadline.reason != TIME_OVER
     return fitted, ended_early(report, plan.deadline.reason) if is_interrupted else report
@@ -199,70 +189,56 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
     return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _kept_fit_to_all_rows(
-    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
-) -> tuple[GPState, FitReport]:
-    """Fit a candidate to all rows, or keep its last fit if the user interrupts this one."""
-    try:
-        return _fit_to_all_rows(halving, candidate_state, deadline)
-    except KeyboardInterrupt:
-        if candidate_state.fitted is None:
-            raise
-        deadline.interrupt()
-        return _conditioned_early(halving.validation, candidate_state.fitted)
-
-
 def _fit_to_all_rows(
     halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
 ) -> tuple[GPState, FitReport]:
-    """Fit a candidate to all rows, unless its last fit used all of them or less time is left than that took."""
+    """Fit a candidate to all rows, unless its last fit used all of them or less time is left than that took.
+
+    If time is over, or the user interrupts the fit, the last fit is conditioned on all rows.
+    """
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
-    plan = validation.plan_for(candidate, last)
-    if last is not None:
-        if last.used_all_rows:
-            is_merged = validation.rows.replicate_sum_of_squares is not None
-            fitted = last.state
-            return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
-        has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
-        max_rows = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
-        has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
-        if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
-            return _condition_on_all_rows(validation, last)
-        if deadline.seconds_left < candidate_state.seconds:
-            plan.checkpoint.close()  # a repeated fit may have the time
-            return _conditioned_early(validation, last)
+    plan = replace(validation.plan_for(last), deadline=deadline.part())
+    if last is None:
+        return fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
+    if validation.is_final(candidate_state.done.rows):
+        is_merged = validation.rows.replicate_sum_of_squares is not None
+        fitted = last.state
+        return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
+    has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
+    max_rows = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
+    has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
+    if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
+        return _conditioned_on_all_rows(validation, last)
+    has_time = deadline.seconds_left >= candidate_state.seconds
+    if has_time:
         if len(candidate.terms) > 1 and last.num_search_rows < RESTART_FRACTION * len(rows):
             plan = replace(plan, is_continued=False)
-    plan = replace(plan, deadline=deadline.part())
-    fit = fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
-    if last is not None and plan.deadline.was_reached and not plan.is_continued:
-        return _conditioned_early(validation, last)  # the search began far from the hyperparameters known
-    return fit
+        try:
+            fit = fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
+            if plan.is_continued or not plan.deadline.was_reached:
+                return fit  # else the search began far from the hyperparameters known
+        except KeyboardInterrupt:
+            deadline.interrupt()
+    else:
+        plan.checkpoint.close()  # a repeated fit may have the time
+    fitted, report = _conditioned_on_all_rows(validation, last)
+    return fitted, ended_early(report, deadline.reason)
 
 
-def _conditioned_early(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
-    """Condition a fitted candidate on all rows, because time is over."""
-    fitted, report = _condition_on_all_rows(validation, last)
-    return fitted, ended_early(report, validation.plan.deadline.reason)
-
-
-def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
+def _conditioned_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
     """Condition a fitted candidate on all rows without a further search.
 
     The searches in its report are those of the last fit.
     """
-    rows, fitted, report = validation.state.require_rows(purpose="a fit"), last.state, last.report
-    initial = initial_state_for(validation.state, last.candidate, rows, None)
-    initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
-    if last.candidate.is_equispaced_or_automatic:
-        initial = initial.replace(spec=fitted.spec.extended_to_range(fitted.hyperparameters, rows))
+    rows, report = validation.state.require_rows(purpose="a fit"), last.report
+    state = conditioned(last.state, rows)
     message = f"{report.message}; fitted to {counted(last.num_search_rows, 'row')} and conditioned on {len(rows):,}"
     if last.candidate.neighbors is not None:
-        initial, report = finished(initial, validation.plan, [report])
-        return initial, replace(report, message=message)
+        state, report = finished(state, validation.plan, [report])
+        return state, replace(report, message=message)
     with torch.no_grad():
-        return with_posterior(initial, initial.infer(rows), replace(report, message=message))
+        return with_posterior(state, state.infer(rows), replace(report, message=message))
 
 
 # --- report ----------------------------------------------------------------------------------------
@@ -276,22 +252,28 @@ def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState], seco
         chosen: The selected candidates, the best first.
         seconds: The elapsed seconds, with the reading of the data, and the fit if there was one.
     """
-    states = sorted(halving.states, key=lambda candidate_state: candidate_state.cost.seconds)
+    states = sorted(halving.states, key=lambda one: one.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(
         best=states.index(chosen[0]),
-        weights=tuple(candidate_state.weight for candidate_state in states) if len(chosen) > 1 else (),
-        trials=tuple(candidate_state.as_trial() for candidate_state in states),
+        weights=tuple(one.weight for one in states) if len(chosen) > 1 else (),
+        trials=tuple(map(_trial_of, states)),
         reason=_reason(halving, chosen) + _time_note(halving, seconds),
         num_validation=len(halving.validation.validation_rows) if is_scored else 0,
         validation=halving.validation.name if is_scored else "",
-        time_limit=halving.limits.seconds(halving.num_rows),
+        time_limit=halving.limits.seconds(halving.validation.state.num_observations),
         memory=halving.limits.memory,
         rate=FLOPS_PER_SECOND,
         predicted=halving.predicted,
         baselines=_baselines(halving, chosen) if is_scored else {},
         last_times=_last_times(halving) if is_scored else {},
     )
+
+
+def _trial_of(one: CandidateState) -> Trial:
+    """Return the record of a candidate."""
+    options = one.candidate.gp_arguments
+    return Trial(one.candidate.name, options, one.cost.seconds, one.cost.memory, tuple(one.scores), one.status)
 
 
 def _last_times(halving: SuccessiveHalving) -> dict[str, float]:
@@ -303,23 +285,12 @@ def _baselines(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> 
     """Return the scores of a constant and a linear model."""
     if not halving.validation.state.spec.is_gaussian:
         return {}
-    weight, log_prob = halving.validation.validation_rows.counts(), mixture_log_prob_of(chosen)
-    baselines = {CONSTANT: halving.validation.constant_log_prob}
-    linear = [
-        candidate_state.log_prob
-        for candidate_state in halving.states
-        if candidate_state.candidate.is_linear and candidate_state.fitted
-    ]
+    validation, log_prob = halving.validation, mixture_log_prob_of(chosen)
+    baselines = {CONSTANT: validation.constant_log_prob}
+    linear = [one.log_prob for one in halving.states if one.candidate.is_linear and one.fitted]
     baselines |= {LINEAR: linear[0]} if linear else {}
-    num_rows = len(halving.validation.rows)
-    return {
-        name: Score(
-            num_rows,
-            *mean_and_standard_error(baseline, weight),
-            *mean_and_standard_error(log_prob - baseline, weight),
-        )
-        for name, baseline in baselines.items()
-    }
+    weight, num_rows = validation.validation_rows.counts(), len(validation.rows)
+    return {name: score_of(num_rows, baseline, log_prob, weight) for name, baseline in baselines.items()}
 
 
 def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
@@ -329,18 +300,16 @@ def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str
         return f"{name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
         return f"{name}: nothing could be scored, and it is the cheapest."
-    value, error = mean_and_standard_error(mixture_log_prob_of(chosen), halving.validation.validation_rows.counts())
+    validation, log_prob = halving.validation, mixture_log_prob_of(chosen)
     optimism = sum(one.weight * one.fitted.optimism for one in chosen if one.fitted is not None)
-    error = math.hypot(error, OPTIMISM_ERROR * optimism)
-    rows = counted(len(halving.validation.validation_rows), "held-out row" if halving.holds_out else "left-out row")
-    score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
+    rows = counted(len(validation.validation_rows), "held-out row" if halving.holds_out else "left-out row")
+    mixture = score_of(len(validation.rows), log_prob, log_prob, validation.validation_rows.counts(), optimism)
+    score = f"log density {mixture.value:.3f} of {rows} (standard error {mixture.error:.2g})"
     proposal = _proposal(halving.validation.state)
     if _last_times(halving):
         proposal = f' It says nothing of a forecast, which validate="{FORWARD}" scores.{proposal}'
     if len(chosen) > 1:
-        members = ", ".join(
-            f"{candidate_state.candidate.name} ({candidate_state.weight:.2g})" for candidate_state in chosen
-        )
+        members = ", ".join(f"{one.candidate.name} ({one.weight:.2g})" for one in chosen)
         return f"The average of {members}: {score}.{proposal}"
     return f"{name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
@@ -348,7 +317,7 @@ def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str
 def _time_note(halving: SuccessiveHalving, seconds: float) -> str:
     """Return sentences on the searches that a time limit ended, and on a limit that was exceeded."""
     limit, note = halving.limits.time_limit, ""
-    if early := [candidate_state.candidate.name for candidate_state in halving.states if candidate_state.ended_early]:
+    if early := [one.candidate.name for one in halving.states if one.ended_early]:
         what = "The time limit" if halving.validation.plan.deadline.reason == TIME_OVER else "An interrupt"
         note = f" {what} ended the search of {' and of '.join(early)} early."
     if limit is not None and seconds > limit:

@@ -22,17 +22,20 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import TIME_OVER, Plan
 from rfgp.limits import limits
-from rfgp.models import Budget, Score, Trial
+from rfgp.models import Budget, Score
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import EVALUATIONS, Cost, fit_cost
-from rfgp.selection.validation import OPTIMISM_ERROR, FittedCandidate, Validation, stacking_weights
+from rfgp.selection.validation import (
+    FittedCandidate,
+    Validation,
+    jacobian,
+    mean_and_standard_error,
+    score_of,
+    stacking_weights,
+)
 
-GROWTH = 2
-"""The factor of the number of rows in the second round, if rows are held out."""
 CHEAP_FACTOR = 4
 """The factor of the number of rows for random features and equispaced grids, which are the cheapest."""
-MAX_LEARNING_ROWS = 2**15
-"""The maximum number of rows from which frequencies are learned. The model is then conditioned on all rows."""
 FIRST_EXACT_ROWS, FIRST_ITERATIONS = 300, 10
 """The rows of the first rounds of exact candidates, if there are more than half again as many, and the iterations of
 the first round."""
@@ -46,16 +49,10 @@ AVERAGING_MARGIN = 0.1
 """The difference from the best, in nats a row, up to which a candidate is averaged."""
 LEAD_MARGIN = 0.005
 """The lead of the best candidate over the second, in nats a row, from which a further round scores its followups."""
-MAX_AVERAGED = 4
-"""The maximum number of averaged candidates."""
-DECIMALS = 3
-"""The number of decimals of scores. Of candidates with equal scores, the cheapest are averaged."""
 NEGLIGIBLE_NOISE = 1e-3
 """The noise, in variances of the target, below which a candidate counts as noise-free."""
 LINEAR_WEIGHT = 1e-4
 """The weight of a linear model in an average of noise-free candidates. It bounds the loss at an inconsistent row."""
-RIGHT_SECONDS = 1.0
-"""The seconds by which measured and predicted times are extended before their ratio corrects predictions."""
 MAX_FRACTION = 0.75
 """The maximum fraction of the time limit for the searches of a selection, and for the predicted fit to all rows.
 
@@ -121,11 +118,6 @@ class CandidateState:
         last = self.scores[-1]
         return last.difference <= max(STANDARD_ERRORS * last.difference_error, margin)
 
-    def as_trial(self) -> Trial:
-        """Return the record of the candidate."""
-        name, options = self.candidate.name, self.candidate.gp_arguments
-        return Trial(name, options, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
-
 
 class SuccessiveHalving:
     """The rounds of successive halving, each with fewer candidates on more rows.
@@ -180,25 +172,20 @@ class SuccessiveHalving:
         """Return the rounds, the last of which has all rows of a fit that is scored by leave-one-out."""
         most, first = len(self.validation.rows), limits().first_rows
         if self.holds_out:
-            return [Round(first), Round(GROWTH * first)]
+            return [Round(first), Round(2 * first)]
         if self.validation.folds:  # scores of rows of known groups decide nothing
             return [Round(most)]
-        if self.validation.all_candidates_exact and self.validation.state.spec.is_gaussian:
-            first = min(first, FIRST_EXACT_ROWS)
-            few = first if most > 1.5 * first else most
-            return [Round(few, FIRST_ITERATIONS), *[Round(few)] * (few < most), Round(most)]
-        return [*[Round(first)] * (most > 1.5 * first), Round(most)]
-
-    @property
-    def num_rows(self) -> int:
-        """The number of all rows."""
-        return self.validation.state.num_observations
+        are_exact = self.validation.all_candidates_exact and self.validation.state.spec.is_gaussian
+        first = min(first, FIRST_EXACT_ROWS) if are_exact else first
+        first = first if most > 1.5 * first else most
+        short = [Round(first, FIRST_ITERATIONS)] if are_exact else []
+        return [*short, *dict.fromkeys([Round(first), Round(most)])]
 
     # --- elimination -----------------------------------------------------------------------------
 
     def _drop_costly(self) -> None:
         """Eliminate candidates that exceed the limits, but not the cheapest."""
-        seconds, memory = self.limits.seconds(self.num_rows), self.limits.memory
+        seconds, memory = self.limits.seconds(self.validation.state.num_observations), self.limits.memory
         for state in self.states:
             if state.cost.memory > memory:
                 state.status = f"its predicted memory, {state.cost.memory:.2g} bytes, exceeds the limit of {memory:.2g}"
@@ -263,7 +250,7 @@ class SuccessiveHalving:
                 state.status = f"not refitted without folds: {self._time_over}"
                 continue
             state.fitted = self.validation.scored_in_folds(state.fitted)
-            best = max(best, mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0])
+            best = max(best, self._mean(state))
             scored.append(state)
         self._compare(scored)
         return scored
@@ -275,24 +262,19 @@ class SuccessiveHalving:
         if not self.validation.uses_stacking:
             scored[0].weight = 1.0
             return scored[:1]
-        scored.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))  # the cheapest of equal ones
-        close = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MAX_AVERAGED]
+        close = [state for state in scored if state.is_within(AVERAGING_MARGIN)]
         weights = stacking_weights([state.log_prob for state in close], self.validation.validation_rows.counts())
         for state, weight in zip(close, weights, strict=True):
             state.weight = weight
         chosen = sorted((state for state in close if state.weight), key=lambda state: -state.weight)
         if all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
-            self._add_linear(chosen)
-        return chosen
-
-    def _add_linear(self, chosen: list[CandidateState]) -> None:
-        """Add a noisy linear candidate with a small weight."""
-        for linear in self.states:
-            if linear.candidate.is_linear and linear.fitted is not None and linear.noise > NEGLIGIBLE_NOISE:
+            fitted = [state for state in self.states if state.candidate.is_linear and state.fitted is not None]
+            for linear in (state for state in fitted if state.noise > NEGLIGIBLE_NOISE):
                 for state in chosen:
                     state.weight *= 1 - LINEAR_WEIGHT
                 linear.weight = LINEAR_WEIGHT
                 chosen.append(linear)
+        return chosen
 
     # --- scores ----------------------------------------------------------------------------------
 
@@ -354,12 +336,18 @@ class SuccessiveHalving:
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""
-        rows = [state.fitted.num_search_rows for state in states if state.fitted is not None]
-        doubts = [OPTIMISM_ERROR * state.fitted.optimism for state in states if state.fitted is not None]
+        if not states:
+            return
         counts = self.validation.validation_rows.counts()
-        scores = scores_of([state.log_prob for state in states], counts, rows, doubts)
-        for state, score in zip(states, scores, strict=True):
-            state.scores.append(score)
+        best = max(states, key=self._mean).log_prob
+        for state in states:
+            assert state.fitted is not None
+            rows, optimism = state.fitted.num_search_rows, state.fitted.optimism
+            state.scores.append(score_of(rows, state.log_prob, best, counts, optimism))
+
+    def _mean(self, state: CandidateState) -> float:
+        """Return the mean log density of a fitted candidate, before it is compared."""
+        return mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0]
 
     def _plan_for(self, candidate: Candidate) -> Plan:
         """Return the fit options, with the gain required of learned frequencies.
@@ -372,29 +360,31 @@ class SuccessiveHalving:
         if not candidate.learns_frequencies or not fitted_states:
             return plan
         plan = replace(plan, fixed_also_compared=True)
-        means = [
-            mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0]
-            for state in fitted_states
-        ]
+        means = [self._mean(state) for state in fitted_states]
         for state, mean in zip(fitted_states, means, strict=True):
             other, lead = state.candidate, max(means) - mean
             is_fixed = other.features is not None and not other.learns_frequencies and not other.neighbors
             if is_fixed and other.num_features == candidate.num_features:
                 plan = replace(plan, needed_gain=lead)
             if candidate in other.followups and state.fitted and state.fitted.report.leave_one_out is not None:
-                score = state.fitted.report.leave_one_out - self.validation.jacobian
+                score = state.fitted.report.leave_one_out - jacobian(self.validation.state, self.validation.rows)
                 plan = replace(plan, needed_score=score + lead)
         return plan
 
     def _warm_start_for(self, state: CandidateState) -> FittedCandidate | None:
-        """Return the last fit of a candidate, or of its parent with neighbors."""
+        """Return the last fit of a candidate, or of its parent with neighbors.
+
+        It is None for learned frequencies, which start anew.
+        """
+        if state.candidate.learns_frequencies:
+            return None
         parents = [other.fitted for other in self.states if state.candidate in other.candidate.followups]
         return state.fitted or (parents[0] if parents and state.candidate.neighbors is not None else None)
 
     def _num_fit_rows(self, candidate: Candidate, size: int) -> int:
         """Return the number of rows that a candidate is fitted to in a round."""
         if candidate.learns_frequencies:
-            size = MAX_LEARNING_ROWS
+            size = limits().sample_rows  # the model is then conditioned on all rows
         elif self.holds_out and candidate.neighbors is None and not (candidate.is_exact and not candidate.is_linear):
             size *= CHEAP_FACTOR
         return min(size, len(self.validation.rows))
@@ -404,7 +394,7 @@ class SuccessiveHalving:
     def _cost(self, candidate: Candidate, max_rows: int | None = None) -> Cost:
         """Return the predicted cost of a fit whose search uses `max_rows` rows."""
         rows = self.validation.rows
-        distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
+        distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.validation.state.num_observations
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, max_rows)
 
     def _seconds(self, candidate: Candidate, now: Round) -> float:
@@ -414,14 +404,14 @@ class SuccessiveHalving:
     def _fits_limits(self, state: CandidateState, now: Round) -> bool:
         """Return whether a fit in a round and the longest final fit are within the limits.
 
-        With a time limit, predictions are corrected by the time that the fits so far took.
+        With a time limit, predictions are corrected by the time that the fits so far took, each extended by a second.
         """
-        fits, limit = [state, *ranked(self.states)], self.limits.seconds(self.num_rows)
+        fits, limit = [state, *ranked(self.states)], self.limits.seconds(self.validation.state.num_observations)
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
         needed = self._seconds(state.candidate, now) + longest
         if self.limits.time_limit is None:
             return self.predicted + needed <= max(limit, needed)
-        needed *= (self.measured + RIGHT_SECONDS) / (self.predicted + RIGHT_SECONDS)
+        needed *= (self.measured + 1) / (self.predicted + 1)
         return self.measured + needed <= max(limit, needed)
 
 
@@ -433,38 +423,6 @@ def _priority(state: CandidateState) -> tuple[bool, bool, float]:
 def ranked(states: Sequence[CandidateState]) -> list[CandidateState]:
     """Return the candidates that have scores and were not eliminated, the best first."""
     return sorted((state for state in states if state.scores and not state.status), key=lambda state: -state.score)
-
-
-def mean_and_standard_error(values: Tensor, weight: Tensor) -> tuple[float, float]:
-    """Return the weighted mean of independent values and its standard error.
-
-    Args:
-        values: The values, (b,).
-        weight: The weights, (b,), which need not sum to 1.
-    """
-    weight = weight / weight.sum()
-    mean = float((weight * values).sum())
-    error = math.sqrt(float((weight.square() * (values - mean).square()).sum()))
-    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
-
-
-def scores_of(log_probs: Sequence[Tensor], weight: Tensor, rows: Sequence[int], doubts: Sequence[float]) -> list[Score]:
-    """Return the scores of candidates, and the difference of each from the best.
-
-    Args:
-        log_probs: The log densities of validation rows by each candidate, (b,) each.
-        weight: The number of times that each validation row counts, (b,).
-        rows: The number of rows that each candidate was fitted to.
-        doubts: The standard error of what was subtracted from the log densities of each candidate.
-    """
-    means = [mean_and_standard_error(log_prob, weight) for log_prob in log_probs]
-    if not means:
-        return []
-    best = log_probs[max(range(len(means)), key=lambda number: means[number][0])]
-    return [
-        Score(n, mean, math.hypot(error, doubt), *mean_and_standard_error(best - log_prob, weight))
-        for n, (mean, error), doubt, log_prob in zip(rows, means, doubts, log_probs, strict=True)
-    ]
 
 
 def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
