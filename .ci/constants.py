@@ -41,7 +41,8 @@ def main() -> None:
     """Run the command."""
     counts = Counter[str]()
     for folder in FOLDERS:
-        for path in sorted((ROOT / "rfgp" / folder).rglob("*.py")):
+        package = ROOT / "rfgp"
+        for path in sorted([*(package / folder).rglob("*.py"), *package.glob(f"{folder}.py")]):
             for line, text in _places(ast.parse(path.read_text(encoding="utf-8"))):
                 counts[folder] += 1
                 if "--list" in sys.argv:
