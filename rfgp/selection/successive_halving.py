@@ -46,7 +46,9 @@ STANDARD_ERRORS = 2.0
 SURVIVAL_MARGIN = 0.15
 """The difference from the best, in nats a row, up to which a candidate survives."""
 AVERAGING_MARGIN = 0.1
-"""The difference from the best, in nats a row, up to which a candidate is averaged."""
+"""The difference from the best, in nats a row, up to which a candidate is averaged.
+
+A candidate without the seasons of the best must not be clearly worse at all, because it forecasts something else."""
 LEAD_MARGIN = 0.005
 """The lead of the best candidate over the second, in nats a row, from which a further round scores its followups."""
 NEGLIGIBLE_NOISE = 1e-3
@@ -262,7 +264,9 @@ class SuccessiveHalving:
         if not self.validation.uses_stacking:
             scored[0].weight = 1.0
             return scored[:1]
-        close = [state for state in scored if state.is_within(AVERAGING_MARGIN)]
+        is_seasonal = scored[0].candidate.is_seasonal
+        margins = [AVERAGING_MARGIN * (state.candidate.is_seasonal == is_seasonal) for state in scored]
+        close = [state for state, margin in zip(scored, margins, strict=True) if state.is_within(margin)]
         weights = stacking_weights([state.log_prob for state in close], self.validation.validation_rows.counts())
         for state, weight in zip(close, weights, strict=True):
             state.weight = weight

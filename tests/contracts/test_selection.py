@@ -452,6 +452,15 @@ def test_averaged_candidates_are_close_and_few(given):
     assert set(select(150, 2).parts) == {"exact RBF"}
 
 
+def test_models_without_the_season_of_the_best_are_not_averaged(given):
+    t = np.arange(120.0)
+    season = {"X": t[:, None], "y": 0.1 * t + np.sin(2 * np.pi * t / 12), "count": 120}
+    given({"exact Linear + RBF + Periodic 12": 1.0, "exact RBF": 0.95})
+    assert set(select(**season).parts) == {"exact Linear + RBF + Periodic 12"}
+    given({"exact Linear + RBF + Periodic 12": 1.0, "exact RBF": 1.0})
+    assert set(select(**season).parts) == {"exact Linear + RBF + Periodic 12", "exact RBF"}
+
+
 def test_only_the_best_candidates_are_fitted_long_and_to_all_rows(given):
     """Scores of few iterations, and of few rows, decide which candidates go on."""
     asked = given({"exact RBF": 1.0, "exact Matern 3/2": 0.9, "exact Linear": 0.84})
