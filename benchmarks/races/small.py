@@ -1,6 +1,6 @@
 """Fits of few rows against scikit-learn's exact process: processor seconds, wall seconds, and errors on other rows.
 
-Protocol. Rows are a random sample of a table (numpy's generator, the seed of the run), with columns and target
+Protocol. Rows are a random sample of the complete rows of a table (numpy's generator, the seed of the run), with columns and target
 standardized on it. Errors are over up to 1,000 further rows: RMSE, NLPD of an observation, and how often the central
 interval of 95 % holds it. The process of scikit-learn has a common kernel: a constant times an RBF kernel with one
 lengthscale per column, plus white noise, and one start. Ours are the defaults: `GP()`, which selects kernels and noise,
@@ -49,7 +49,9 @@ Fit = Callable[[Array, Array], Callable[[Array, Array], Answer]]
 
 def load(name: str, folder: Path | None) -> tuple[Array, Array]:
     if name != "drawn":
-        return protocol.load(name, folder)
+        X, y = protocol.load(name, folder)
+        complete = np.isfinite(X).all(1) & np.isfinite(y)
+        return X[complete], y[complete]
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 8))
     f = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + 0.3 * X[:, 3] ** 2 + 0.1 * X[:, 4]

@@ -82,7 +82,7 @@ def test_noise_has_a_prior_and_infinite_variances_are_named():
     alone = np.arange(0, 72, 3)  # without neighbors among them: noise and kernel can hardly be told apart
     y = np.random.default_rng(1).standard_normal(24)
     free, kept = (GraphGP(GRAPH, priors=priors).fit(alone, y) for priors in ({"noise": None}, {}))
-    assert free.hyperparameters.noise.item() < 1e-3 * np.var(y) < 10 * kept.hyperparameters.noise.item()
+    assert 20 * free.hyperparameters.noise.item() < np.var(y) < 2 * kept.hyperparameters.noise.item()
     own = GraphGP(GRAPH, priors={"noise": torch.distributions.LogNormal(-5.0, 0.01)}).fit(alone, y)
     assert own.hyperparameters.noise.item() == pytest.approx(np.exp(-5), rel=0.1)
     kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
