@@ -1,12 +1,13 @@
 """Fits of few rows against scikit-learn's exact process: processor seconds, wall seconds, and errors on other rows.
 
-Protocol. Rows are a random sample of the complete rows of a table (numpy's generator, the seed of the run), with columns and target
-standardized on it. Errors are over up to 1,000 further rows: RMSE, NLPD of an observation, and how often the central
-interval of 95 % holds it. The process of scikit-learn has a common kernel: a constant times an RBF kernel with one
-lengthscale per column, plus white noise, and one start. Ours are the defaults: `GP()`, which selects kernels and noise,
-`ExactGP()`, `SparseSpectrumGP()` and the latter with 128 frequencies. All run in one process, in turn, with as many
-threads as they take, after one fit each that is not counted; medians of the repeats. For `GP()` the log density that
-its report prints is compared with that of the other rows, in standard errors of both: the share within two of them.
+Protocol. Rows are a random sample of the complete rows of a table (numpy's generator, the seed of the run), with
+columns and target standardized on it. Errors are over up to 1,000 further rows: RMSE, NLPD of an observation, and how
+often the central interval of 95 % holds it. The process of scikit-learn has a common kernel: a constant times an RBF
+kernel with one lengthscale per column, plus white noise, and one start. Ours are the defaults: `GP()`, which selects
+kernels and noise, `ExactGP()`, `SparseSpectrumGP()` and the latter with 128 frequencies. All run in one process, in
+turn, with as many threads as they take, after one fit each that is not counted; medians of the repeats. For `GP()` the
+log density that its report prints is compared with that of the other rows, in standard errors of both: the share within
+two of them.
 
     python -m benchmarks.races.small [--tables drawn,kin40k,...] [--folder UCI] [--methods GP,scikit-learn,...]
                                      [--rows 50,100,...] [--repeats N] [--out FILE]
@@ -62,7 +63,7 @@ def split(name: str, rows: int, seed: int, folder: Path | None = None) -> tuple[
     X, y = load(name, folder)
     order = np.random.default_rng(seed).permutation(len(y))[: rows + 1000]
     X, y = X[order], y[order]
-    X = X[:, X[:rows].std(0) > 0]
+    X = X[:, np.ptp(X[:rows], 0) > 0]
     X, y = (X - X[:rows].mean(0)) / X[:rows].std(0), (y - y[:rows].mean()) / y[:rows].std()
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
