@@ -61,7 +61,6 @@ from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.hyperparameters import LEVELS, HyperparameterPosterior
 from rfgp.lattices.design import LatticeDesign
 from rfgp.models import FitReport, GPState, ModelSpec
-from rfgp.models.report import TIME_OVER
 from rfgp.models.state import Share, averaged, parts_of_average
 from rfgp.parameters import BoundaryAvoiding, ParameterSpace, ParameterValues
 from rfgp.rows import is_read_in_blocks
@@ -172,7 +171,7 @@ def log_density(state: GPState, values: Any, fixed: Iterable[str]) -> Tensor:
     try:
         total: Tensor = state.replace(hyperparameters=proper).log_marginal_likelihood() + proper.log_hyperprior()
     except (NotPositiveDefiniteError, SolverError, InvalidArgumentError):  # a sampler rejects the point
-        return 0.0 * vector.sum() - math.inf
+        return (0.0 * vector).nan_to_num().sum() - math.inf
     return total
 
 
@@ -203,8 +202,10 @@ class _Density:
         """Return the log density of the prior and its gradient (p,)."""
         leaves = self._values.moved(self._free, x).leaves(self._free)
         value = leaves.log_hyperprior()
-        gradients = torch.autograd.grad(value, [leaves.raw[name] for name in self._free])
-        return float(value.detach()), torch.cat([g.reshape(-1) for g in gradients]).double().cpu().numpy()
+        raw = [leaves.raw[name] for name in self._free]
+        found = torch.autograd.grad(value, raw, allow_unused=True)  # a uniform prior has no gradient
+        parts = [torch.zeros_like(one) if g is None else g for g, one in zip(found, raw, strict=True)]
+        return float(value.detach()), torch.cat([part.reshape(-1) for part in parts]).double().cpu().numpy()
 
 
 # --- The design -------------------------------------------------------------------------------------------------------
@@ -435,8 +436,10 @@ def with_integrated(state: GPState, report: FitReport, plan: Plan) -> tuple[GPSt
     check_integrated(first)
     try:
         shares, record = _integrated(first, free, plan)
-    except _TimeOverError:
-        note = f"hyperparameters are not integrated, because {TIME_OVER}"
+    except (_TimeOverError, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):
+            plan.deadline.interrupt()
+        note = f"hyperparameters are not integrated, because {plan.deadline.reason}"
         return state, replace(report, message=f"{report.message}; {note}", converged=False)
     members = [(share * weight, member) for weight, member in shares]
     report, everyone = replace(report, hyperparameter_posterior=record), [*members, *others]

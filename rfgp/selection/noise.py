@@ -32,7 +32,7 @@ from rfgp.inference.scales import MAX_LOG_SCALE, NODES, Members, ScaleBasis, Sca
 from rfgp.limits import limits
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.models.spec import ModelSpec
-from rfgp.models.state import at_starting_values, largest, left_out_prediction
+from rfgp.models.state import at_starting_values, largest, left_out_prediction, parts_of_average
 from rfgp.rows import ArrayRows, Block, gathered, is_read_in_blocks
 from rfgp.selection.groups import NUM_FOLDS
 from rfgp.selection.successive_halving import CandidateState
@@ -400,12 +400,14 @@ def with_noise(
     start_time, scored = time.monotonic(), _scored_rows(state, chosen, validation)
     if scored is None or len(scored[0].observed) < MIN_ROWS:
         if report.selection is not None:
-            reason = f"{report.selection.reason} Noise: {GAUSSIAN}, because fewer than {MIN_ROWS} rows were left out."
+            why = "no single rows were left out" if scored is None else f"fewer than {MIN_ROWS} rows were left out"
+            reason = f"{report.selection.reason} Noise: {GAUSSIAN}, because {why}."
             report = replace(report, selection=replace(report.selection, reason=reason))
         return state, report
     left_out, name = scored
     is_left_out = name == LEAVE_ONE_OUT
-    optimism = optimism_of(largest(state), plan.fixed, rows.count) if is_left_out else 0.0
+    members = parts_of_average(state) if is_left_out else ()
+    optimism = sum(weight * optimism_of(member, plan.fixed, rows.count) for weight, member in members)
     left_out = replace(left_out, inflation=math.sqrt(1 + 2 * optimism))  # normal squares larger by 2 e cost e nats
     choice, sentence = NoiseChoice.of(left_out, spec), ""
     if choice.is_accepted:

@@ -1,5 +1,6 @@
 """Selection of a model: kernels by leave-one-out, and the fit of what was chosen."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,11 +24,13 @@ from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
 from rfgp.selection.successive_halving import MAX_FRACTION, CandidateState, SuccessiveHalving, mixture_log_prob_of
 from rfgp.selection.validation import (
     LEAVE_ONE_OUT,
+    OPTIMISM,
     FittedCandidate,
     Validation,
     conditioned,
     initial_state_for,
     mean_and_standard_error,
+    optimism_of,
     score_of,
 )
 
@@ -50,7 +53,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if not spec.options.alternatives:
         return fit_terms(state, plan)
     start_time, fits, failed = time.monotonic(), dict[str, tuple[GPState, FitReport, Tensor]](), dict[str, Exception]()
-    weight = gathered(state.require_rows(purpose="a fit")).counts()
+    weight, optimism = gathered(state.require_rows(purpose="a fit")).counts(), dict[str, float]()
     for name, kernel in spec.options.alternatives.items():
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         try:
@@ -62,7 +65,8 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             log_prob = log_prob.reshape(len(weight), -1).mean(1)
             if not torch.isfinite(log_prob).all():
                 raise NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
-            fits[name] = fitted, report, log_prob
+            optimism[name] = optimism_of(fitted, plan.fixed, float(weight.sum()))
+            fits[name] = fitted, report, log_prob - optimism[name]
         except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
             failed[name] = error
         except KeyboardInterrupt:
@@ -74,7 +78,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         raise next(iter(failed.values()))
     best = max(fits, key=lambda name: mean_and_standard_error(fits[name][2], weight)[0])
     chosen, report, highest = fits[best]
-    scores = {name: score_of(len(weight), log_prob, highest, weight) for name, (_, _, log_prob) in fits.items()}
+    scores = {
+        name: score_of(len(weight), log_prob, highest, weight, optimism[name])
+        for name, (_, _, log_prob) in fits.items()
+    }
     trials = [  # a name is such as "alpha=1"
         Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (scores[name],))
         for name, (fitted, _, _) in fits.items()
@@ -124,7 +131,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     own_plan = _with_fixed_mean(state, plan)
     if state.spec.options.search_space is None:
         fitted, report = with_integrated(*fit_kernels(state, own_plan), own_plan)
-        return with_noise(fitted, report, plan) if selects_noise(state, plan) else (fitted, report)
+        return _with_noise(fitted, report, own_plan)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
@@ -135,13 +142,27 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     fitted, report = with_integrated(fitted, report, own_plan)
     selection = report_of(halving, chosen, plan.deadline.seconds_passed)
     report = replace(report, selection=replace(selection, seconds=end_of_scoring - start_time))
-    if selects_noise(state, plan):
-        fitted, report = with_noise(fitted, report, plan, chosen, halving.validation)
+    fitted, report = _with_noise(fitted, report, own_plan, chosen, halving.validation)
     assert report.selection is not None
     fit_seconds = time.monotonic() - end_of_scoring
-    report = replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
+    return fitted, replace(report, selection=replace(report.selection, fit_seconds=fit_seconds))
+
+
+def _with_noise(
+    state: GPState,
+    report: FitReport,
+    plan: Plan,
+    chosen: Sequence[CandidateState] = (),
+    validation: Validation | None = None,
+) -> tuple[GPState, FitReport]:
+    """Return a fitted model with the noise that is chosen for it, unless the user interrupts the choice."""
+    try:
+        if selects_noise(state, plan):
+            state, report = with_noise(state, report, plan, chosen, validation)
+    except KeyboardInterrupt:
+        plan.deadline.interrupt()
     is_interrupted = plan.deadline.reason != TIME_OVER
-    return fitted, ended_early(report, plan.deadline.reason) if is_interrupted else report
+    return state, ended_early(report, plan.deadline.reason) if is_interrupted else report
 
 
 def run_selection(state: GPState, plan: Plan) -> SelectionReport:
@@ -201,7 +222,8 @@ def _fit_to_all_rows(
     plan = replace(validation.plan_for(last), deadline=deadline.part())
     if last is None:
         return fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
-    if validation.is_final(candidate_state.done.rows):
+    has_ended = candidate_state.done.iterations == math.inf or last.report.converged
+    if validation.is_final(candidate_state.done.rows) and has_ended:
         is_merged = validation.rows.replicate_sum_of_squares is not None
         fitted = last.state
         return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
@@ -286,11 +308,13 @@ def _baselines(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> 
     if not halving.validation.state.spec.is_gaussian:
         return {}
     validation, log_prob = halving.validation, mixture_log_prob_of(chosen)
-    baselines = {CONSTANT: validation.constant_log_prob}
-    linear = [one.log_prob for one in halving.states if one.candidate.is_linear and one.fitted]
-    baselines |= {LINEAR: linear[0]} if linear else {}
     weight, num_rows = validation.validation_rows.counts(), len(validation.rows)
-    return {name: score_of(num_rows, baseline, log_prob, weight) for name, baseline in baselines.items()}
+    optimism = 0.0 if halving.holds_out else OPTIMISM * 2 / validation.rows.count  # of its mean and its variance
+    baselines = {CONSTANT: score_of(num_rows, validation.constant_log_prob - optimism, log_prob, weight, optimism)}
+    linear = [one.fitted for one in halving.states if one.candidate.is_linear and one.fitted]
+    if linear:
+        baselines[LINEAR] = score_of(num_rows, linear[0].log_prob, log_prob, weight, linear[0].optimism)
+    return baselines
 
 
 def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:

@@ -244,14 +244,27 @@ class SuccessiveHalving:
         """
         best, scored = -math.inf, list[CandidateState]()
         for state in ranked(states):
-            if state.score < best - AVERAGING_MARGIN:
-                state.status = f"worse than the best by {best - state.score:.2g} nats a row"
-                continue
             assert state.fitted is not None
+            most = state.score + state.fitted.optimism
+            if most < best - AVERAGING_MARGIN:
+                state.status = f"worse than the best by {best - most:.2g} nats a row"
+                continue
             if scored and self.validation.plan.is_over():
                 state.status = f"not refitted without folds: {self._time_over}"
                 continue
-            state.fitted = self.validation.scored_in_folds(state.fitted)
+            try:
+                state.fitted = self.validation.scored_in_folds(state.fitted)
+            except CheckpointError:
+                raise
+            except KeyboardInterrupt:
+                self.validation.plan.deadline.interrupt()
+                if not scored:
+                    return ranked(states)
+                state.status = f"not refitted without folds: {self._time_over}"
+                continue
+            except RfgpError as error:
+                state.status = str(error)
+                continue
             best = max(best, self._mean(state))
             scored.append(state)
         self._compare(scored)
@@ -330,13 +343,14 @@ class SuccessiveHalving:
         except RfgpError as error:
             state.status = str(error)
             return
+        finally:
+            state.seconds = time.monotonic() - start_time
+            self.measured += state.seconds
         if fitted.report.learned_frequencies_rejected:
             state.status = "learned frequencies are no better than fixed ones"
         else:
             state.fitted, state.done = fitted, now
         state.ended_early = plan.deadline.was_reached
-        state.seconds = time.monotonic() - start_time
-        self.measured += state.seconds
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""

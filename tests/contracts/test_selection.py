@@ -418,6 +418,63 @@ def test_an_interrupt_keeps_the_best_so_far(given):
         select(150, 2)
 
 
+@pytest.mark.parametrize("stage", ["folds", "integration", "noise"])
+def test_an_interrupt_after_a_complete_fit_keeps_it(stage, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    X, y = table(60, 2)
+    places = {
+        "folds": (Validation, "scored_in_folds"),
+        "integration": (rfgp.fitting.integrated, "approximate"),
+        "noise": (rfgp.selection.noise.NoiseChoice, "of"),
+    }
+    monkeypatch.setattr(*places[stage], interrupted)
+    options = {"folds": {"validate": 1}, "integration": {"hyperparameter_posterior": "integrated"}, "noise": {}}
+    with pytest.warns(rfgp.ConvergenceWarning, match="an interrupt ended the fit"):
+        gp = rfgp.GP(seed=0, **options[stage]).fit(np.column_stack([X[:, 0], np.arange(60) % 3]), y)
+    assert np.square(gp.predict(np.column_stack([X[:, 0], np.arange(60) % 3])).mean - y).mean() < 1.5 * y.var()
+
+
+def test_groups_of_which_one_has_most_rows_are_folds(limits, given):
+    """The first rows in the order of the groups may be those of one group."""
+    given({"exact Linear": 1.0})
+    limits(few_rows=200, first_rows=100)
+    X = np.column_stack([np.random.default_rng(0).normal(size=180), np.arange(180) >= 150])
+    for seed in range(3):
+        selection = rfgp.GP(seed=seed, validate=1).select(X, np.sin(X[:, 0]))
+        assert (selection.validation, selection.num_validation) == ("groups of 1", 100)
+
+
+def test_rows_with_equal_inputs_are_left_out_together():
+    """The other row of a pair has the same target; with noise of its own rows cannot be merged."""
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.uniform(-1, 1, (25, 1)), 2, axis=0), np.repeat(rng.standard_normal(25), 2)
+    gp = rfgp.GP(seed=0).fit(X, y, noise=np.full(50, 1e-4))
+    assert gp.selection.validation == "5 folds"
+    assert gp.selection.chosen.last.value < -1
+
+
+def test_a_short_time_limit_does_not_leave_time_unused():
+    """The first round of few rows has ten iterations, which is not the end of a fit."""
+    X, y = table(200, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rfgp.ConvergenceWarning)
+        gp = rfgp.GP(k.RBF(), "auto", seed=0, time_limit=60).fit(X, y)
+        gp = rfgp.GP(seed=0, time_limit=60).fit(X, y)
+    assert gp.fit_report.converged
+
+
+def test_columns_without_effect_do_not_lower_the_score_of_a_line():
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((60, 20)), rng.standard_normal((1000, 20))
+    y, later = (x[:, 0] + 0.3 * rng.standard_normal(len(x)) for x in (X, new))
+    selection = rfgp.GP(seed=0).select(X, y)
+    trial = next(one for one in selection.trials if one.name == "exact Linear")
+    density = rebuilt(trial).fit(X, y).predict(new).observed().log_prob(later).mean()
+    assert trial.scores[0].value == pytest.approx(density, abs=0.35)
+
+
 def test_an_interrupted_fit_keeps_a_model_that_predicts():
     X, y = table(110, 1, seed=3)
 
