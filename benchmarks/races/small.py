@@ -135,7 +135,8 @@ def timed(name: str, rows: int, given: argparse.Namespace) -> Iterator[dict[str,
                 }
             found.setdefault(method, []).append(result)
     for method, results in found.items():
-        medians = {key: median(result[key] for result in results) for key in results[0]}
+        keys = dict.fromkeys(key for result in results for key in result)
+        medians = {key: median(result[key] for result in results if key in result) for key in keys}
         yield {"table": name, "rows": rows, "method": method, "repeats": results} | medians
 
 

@@ -135,8 +135,8 @@ class TermPrior:
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
         >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> prior = rfgp.RandomFeatures(8).build(data, seed=0)
-        >>> prior.at(data.values, data.columns).num_features, prior.has_basis_of(prior)
-        (16, True)
+        >>> prior.at(data.values, data.columns).num_features
+        16
     """
 
     kind: str
@@ -165,14 +165,6 @@ class TermPrior:
             The function, or None if its gradient has no closed form.
         """
         return None if self.gram_function is None else self.gram_function(self.basis, inputs, columns)
-
-    def has_basis_of(self, other: "TermPrior") -> bool:
-        """Return whether another prior of the same term has the same draws.
-
-        Args:
-            other: Another prior of the same term.
-        """
-        return self.basis is other.basis
 
     @property
     def learnable(self) -> Values:

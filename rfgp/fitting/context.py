@@ -294,7 +294,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
 def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     """Return the likelihood of rows, maximized over noise and a common factor.
 
-    See `rfgp.models.spec.best_noise`. If the two cannot be solved for, it is the likelihood at the given values.
+    See `rfgp.models.diagnostics.best_noise`. If the two cannot be solved for, it is the likelihood at the given values.
 
     Args:
         fit: The fit.

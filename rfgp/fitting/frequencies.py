@@ -156,7 +156,7 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     gain, error = mean_and_standard_error((chosen.log_prob - fixed.log_prob)[half:])
     taken = len(likelihoods)
     tenth = max(1, taken // 10)
-    ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
+    ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [-math.inf])]
     stage = Stage("learning frequencies", len(learning.pool), taken, taken, ends[0] - likelihoods[0])
     trace = tuple(learning.in_units(value) for value in likelihoods)
     message = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a held-out row"

@@ -15,6 +15,7 @@ from rfgp.fitting.context import TOLERANCE, TermFit, calibrate_noise, of_observa
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, at_bounds, maximize
 from rfgp.likelihoods.real import normal_log_prob
+from rfgp.limits import limits
 from rfgp.models import FitReport, GPState
 from rfgp.models.diagnostics import STRUCTURED_ROWS
 from rfgp.models.state import block_scales, variance_paths
@@ -53,8 +54,9 @@ def solve_scales_and_condition(
         The state with its posterior, and the report.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
+    searches = [*reports]
     fit, inference = _solved(fit, reports, learned)
-    report = merged(fit, reports if learned is None else [*reports, learned.report])
+    report = merged(fit, reports if learned is None else [*reports, learned.report], searches)
     if outcome is not None and learned is None:
         steps = outcome.report.merged_with([report, outcome.report])
         steps = replace(steps, converged=report.converged, at_bounds=report.at_bounds)
@@ -64,19 +66,24 @@ def solve_scales_and_condition(
     return with_posterior(fit.state, inference, report, _check(fit, inference, learned))
 
 
-def merged(fit: TermFit, reports: Sequence[FitReport]) -> FitReport:
+def merged(fit: TermFit, reports: Sequence[FitReport], searches: Sequence[FitReport] = ()) -> FitReport:
     """Return the report of all searches, whose message names the rows of the last one.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches. The fit has converged if the last one did.
+        searches: Those before noise and variances alone were found on all rows. If empty, all.
     """
-    message, converged = "every hyperparameter is fixed", True
-    if searched := [report for report in reports if report.stages]:
+    message, converged = "no search was made" if fit.free else "every hyperparameter is fixed", True
+    if searched := [report for report in searches or reports if report.stages]:
         last, rows = searched[-1], searched[-1].stages[-1].rows
         share = f"all {rows:,}" if rows == len(fit.rows) else f"{rows:,} of {len(fit.rows):,}"
         converged = last.converged
         message = f"{'converged' if converged else 'stopped'}: on {share} rows ({last.message})"
+        gain = last.stages[0].gain
+        is_larger = len(searched) > 1 and searched[-2].stages[-1].rows < rows < len(fit.rows)
+        if is_larger and gain >= limits().min_subset_gain:
+            message += f"; they gained {gain:.1g} nats a row on the subset before, and no larger one is searched"
     return FitReport(converged, 0, 0, math.nan, message, at_bounds(fit.values, fit.free)).merged_with(reports)
 
 

@@ -246,7 +246,7 @@ def _searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepo
 
     def has_settled(before: TermFit, after: TermFit, report: FitReport) -> bool:
         is_close = report.converged and _distance(after, before.values) < MOVED
-        return is_close or bool(_without_truncated_lattices(after))
+        return is_close or not report.iterations or bool(_without_truncated_lattices(after))
 
     return in_rounds(_with_best_start(fit), search_round, ROUNDS, has_settled)
 

@@ -484,8 +484,10 @@ def latent_distribution(
 
 # --- Integrals of the latent function over boxes, by products of Gauss-Legendre rules ---------------------------------
 
-NUM_NODES = (16, 64, 1024, 4096)
-"""The numbers of nodes of the rules for a box. The difference of two rules is the error of the first."""
+NUM_NODES = (16, 64, 1024)
+"""The numbers of nodes of the rules for a box. The difference of two rules is the error of the first.
+
+Several columns have rules of equally many nodes a column. Those that are equal are one, which has no known error."""
 MAX_ERROR = 1e-7
 """The largest relative error of prior variances with which a rule is used."""
 MAX_DIFFERENCE = 1e-2
@@ -513,12 +515,18 @@ def box_nodes(corners: Tensor, columns: Sequence[int], size: int) -> tuple[Tenso
     columns, low, sides = list(columns), corners[:, :1], corners[:, 1:] - corners[:, :1]
     points, weights = (
         torch.stack(torch.meshgrid(*[torch.from_numpy(part / 2)] * len(columns), indexing="ij"), dim=-1)
-        for part in special.roots_legendre(round(size ** (1 / len(columns))))
+        for part in special.roots_legendre(_nodes_per_column(size, columns))
     )
     fractions = points.new_zeros(weights[..., 0].numel(), corners.shape[2])
     fractions[:, columns] = points.flatten(0, -2) + 0.5
     volumes = sides[:, 0, columns].double().prod(1)
     return low + fractions.to(corners) * sides, volumes[:, None] * weights.prod(-1).flatten().to(corners.device)
+
+
+def _nodes_per_column(size: int, columns: Sequence[int]) -> int:
+    """Return the number of nodes in each column of a rule with about so many nodes in total."""
+    per_column: int = round(size ** (1 / len(columns)))
+    return per_column
 
 
 def box_rule(priors: Sequence[Prior], corners: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -545,8 +553,9 @@ def box_rule(priors: Sequence[Prior], corners: Tensor, columns: Sequence[int]) -
         boxes = zip(*box_nodes(widest, columns, size), strict=True)
         return [_variance_of(part, *box) for box in boxes for part in parts]
 
-    of_few, error = moments(NUM_NODES[0]), 0.0
-    for size, larger in itertools.pairwise(NUM_NODES):
+    rules = {_nodes_per_column(size, columns): size for size in NUM_NODES}
+    of_few, error = moments(next(iter(rules.values()))), 0.0
+    for size, larger in itertools.pairwise(rules.values()):
         of_many = moments(larger)
         changes = zip(of_few, of_many, strict=True)
         relative = (abs(few - many) / max(many, MIN_VARIANCE_FRACTION * bound) for (few, _), (many, bound) in changes)
@@ -557,7 +566,7 @@ def box_rule(priors: Sequence[Prior], corners: Tensor, columns: Sequence[int]) -
             return box_nodes(corners, columns, larger)
     raise InvalidArgumentError(
         "A box must extend over few lengthscales, got one whose integral has a relative error of "
-        f"{error:.1g} with {NUM_NODES[-2]} nodes. Divide it and add up the parts: "
+        f"{error:.1g} with {NUM_NODES[-1]:,} nodes. Divide it and add up the parts: "
         "gp.integrate(lows, highs).linear(np.ones(len(lows)))."
     )
 

@@ -576,7 +576,7 @@ def latent_precision(
     """Return nearest neighbors as latent values at the ordered positions of rows.
 
     The latent values have a sparse precision. The projection of a row is its own value. A new point depends on the
-    values at near positions, with a conditional variance `residual`. This is exact for single points. In a joint
+    values at near positions, with a conditional variance. This is exact for single points. In a joint
     distribution points may be neighbors of each other (`joint`).
 
     Args:

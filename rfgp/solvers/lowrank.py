@@ -617,8 +617,9 @@ def best_ratios(
 ) -> tuple[Tensor, Tensor]:
     """Return the variances and the noise that maximize the likelihood.
 
-    With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
-    v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
+    At the noise s, -2 log likelihood is q / s + N k log s + k log|A| with q = y^T C^-1 y at noise 1. The best noise is
+    q / (N k) within its bounds. The derivative in log v_t is -w_t^T w_t / s + k (F_t - tr (A^-1)_tt), with the weights
+    w at noise 1.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -638,8 +639,9 @@ def best_ratios(
         solution = solve(statistics, scale, unit)
         q = quadratic_form(statistics, solution, scale, unit)
         dof = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
-        gradient = dof - count * weights.by_block(solution.weights.square().sum(1)) / q
-        value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
+        noise = (q / (count * k)).clamp(least, most)
+        gradient = dof - weights.by_block(solution.weights.square().sum(1)) / (noise * k)
+        value = q / (noise * k) + count * noise.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (gradient / count).cpu().numpy()
 
     *of_terms, (least, most) = bounds
@@ -651,7 +653,7 @@ def best_ratios(
     ratios = torch.from_numpy(result.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())
     total = quadratic_form(statistics, solve(statistics, scale, unit), scale, unit)
-    return ratios, total / (count * k)
+    return ratios, (total / (count * k)).clamp(least, most)
 
 
 # --- Draws of functions outside the box of a lattice -----------------------------------------------------------------

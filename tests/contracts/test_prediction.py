@@ -624,6 +624,29 @@ def test_independent_residuals_average_out(name):
     assert_allclose(found.covariance[0], found.variance)
 
 
+@pytest.mark.parametrize("columns", [3, 5, 6, 7])
+@pytest.mark.parametrize("lengthscale", [0.1, 0.3, 1.5])
+def test_integrals_over_many_columns_are_exact_or_refused(columns, lengthscale):
+    """Rules of 16 and 64 nodes are the same rule in five columns, so that their difference is no error."""
+    rng, root = np.random.default_rng(0), np.sqrt(2)
+    X, L = rng.random((60, columns)), lengthscale
+    y = np.sin(3 * X[:, 0])
+    start = {"rbf.lengthscale": L, "rbf.outputscale": 1.0, "noise": 0.01, "mean": 0.0}
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), start=start, seed=0).condition(X, y)
+    L = float(np.ravel(gp.hyperparameters["rbf.lengthscale"].detach())[0])
+    K = np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(-1) / L**2) + 0.01 * np.eye(60)
+    cross = (np.sqrt(np.pi / 2) * L * (erf((1 - X) / (root * L)) + erf(X / (root * L)))).prod(1)
+    both = np.sqrt(2 * np.pi) * L * erf(1 / (root * L)) + 2 * L**2 * np.expm1(-0.5 / L**2)
+    weights = np.linalg.solve(K, cross)
+    box = np.zeros((1, columns)), np.ones((1, columns))
+    if lengthscale < 0.2 or (lengthscale < 1 and columns > 3):
+        refused(lambda: gp.integrate(*box), rfgp.InvalidArgumentError, "few lengthscales")
+        return
+    p = gp.integrate(*box)
+    assert p.mean[0] == pytest.approx(weights @ y, abs=2e-3)
+    assert p.std[0] == pytest.approx(np.sqrt(both**columns - weights @ cross), rel=0.02)
+
+
 def test_terms_and_columns_of_integrals():
     gp = of_terms()
     low, high = ({"t": [a, a], "u": [0.2, 0.4], "g": ["a", "new"]} for a in (1.0, 4.0))

@@ -7,7 +7,7 @@ Phi. A second pass is needed only if a step must be shortened. Rows on other mac
 
 If the log density is not concave and the curvature does not make A positive definite, W is a majorizer of it.
 
-At the mode w of the weights (`rfgp.inference.sites.weights`)
+At the mode w of the weights
 
     log q = sum_i log p(y_i | f_i) - w^T w / 2 - log|A| / 2.
 
@@ -21,7 +21,7 @@ s_i = -v_i / 2 dW_i / df_i, for b = A^-1 Phi^T s. The second computes, with u = 
 and the gradient of sum_i log p + (Phi b)_i g_i - v_i W_i / 2 in the parameters of the likelihood. A row with the count
 w has w times the log density, g and W.
 
-No features are formed. The notation is that of `rfgp.inference.sites.weights`, with Phi = phi S and features phi that
+Lattices: No features are formed. The notation is the same, with Phi = phi S and features phi that
 depend on no hyperparameter. A Newton step needs f at the rows, which is a Fourier series. It also needs the sums phi^T
 W phi and phi^T g over the rows with strengths W and g (`rfgp.solvers.onepass`). The gradient of log q needs the
 posterior variances v at the rows, which are a series on the doubled lattice. It also needs sums with strengths s = -v /
