@@ -130,6 +130,7 @@ def timed(name: str, rows: int, given: argparse.Namespace) -> Iterator[dict[str,
             if answer.printed is not None:
                 score, error = answer.printed
                 result |= {
+                    "width": 4 * error,
                     "excess": score + result["nlpd"],
                     "z": (score + result["nlpd"]) / np.hypot(error, result["error"]),
                 }
