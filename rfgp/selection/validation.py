@@ -340,6 +340,8 @@ def optimism_of(state: GPState, fixed: tuple[str, ...], count: float) -> float:
     """
     values = state.hyperparameters
     free = values.space.free(fixed)
+    if not free:
+        return 0.0
     active = values.vector(free) < Coordinates.of(values.space, free).saturation
     sizes = [values.raw[name] for name in free]
     shares = torch.cat([(raw - raw.max()).exp().reshape(-1) for raw in sizes]).detach().cpu().numpy()
