@@ -148,7 +148,7 @@ class GP:
 
         >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
         >>> len(gp.selection.trials), gp.selection.noise.num_validation
-        (10, 50)
+        (8, 50)
         >>> t = {"t": np.linspace(0, 10, 30)}
         >>> gp = rfgp.GP(k.RBF("t"), approximation=rfgp.EquispacedFourier(), seed=0).condition(t, np.sin(t["t"]))
         >>> type(gp.kernel).__name__, list(gp.terms), gp.members, gp.selection
