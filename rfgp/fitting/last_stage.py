@@ -54,9 +54,10 @@ def solve_scales_and_condition(
         The state with its posterior, and the report.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
-    searches = [*reports]
+    of_learning = [] if learned is None else [learned.report]
+    searches = [*reports, *of_learning]
     fit, inference = _solved(fit, reports, learned)
-    report = merged(fit, reports if learned is None else [*reports, learned.report], searches)
+    report = merged(fit, [*reports, *of_learning], searches)
     if outcome is not None and learned is None:
         steps = outcome.report.merged_with([report, outcome.report])
         steps = replace(steps, converged=report.converged, at_bounds=report.at_bounds)
