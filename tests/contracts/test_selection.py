@@ -399,8 +399,8 @@ def test_predictions_are_corrected_by_measured_seconds(best, given):
     asked = given(means, seconds=0.1)
     assert select(time_limit=20).chosen.name == best
     fast = len(asked)
-    asked = given(means, seconds=9.0)
-    selection = select(time_limit=20)
+    asked = given(means, seconds=20.0)
+    selection = select(time_limit=80)  # by the predictions alone four would be fitted
     assert 1 <= len(asked) <= 2 < fast
     assert any("time" in status for status in statuses(selection).values())
     asked = given(means, seconds=1e-9)
