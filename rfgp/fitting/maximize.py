@@ -686,7 +686,9 @@ def maximize(
         descent = _Search(objective, values, plan, stage, free, begun)
         return descent.run(bounds or {}, tolerance or MIN_GAIN / objective.count)
 
-    likelihood = lambda at: (objective.likelihood(at), 0.0)  # noqa: E731
+    def likelihood(at: ParameterValues) -> tuple[float, float]:
+        return objective.likelihood(at), 0.0
+
     return recorded(values, plan, stage, objective.rows, free, likelihood, search)
 
 

@@ -420,8 +420,10 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         return len(steps) - 1 - best >= PATIENCE or report.stages[0].gain < MIN_ROUND_GAIN
 
+    def search_round(before: NeighborFit, number: int) -> tuple[NeighborFit, FitReport]:
+        return before.search(f", frequencies too, neighbors {number + 1}")
+
     fit = fit.at(start.hyperparameters.with_extra_tensors(frequencies, hyperpriors))
-    search_round = lambda fit, number: fit.search(f", frequencies too, neighbors {number + 1}")  # noqa: E731
     _, reports = in_rounds(fit, search_round, -(-plan.steps // ITERATIONS_PER_ROUND), has_settled)
     return steps, reports
 
