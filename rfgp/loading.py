@@ -13,7 +13,7 @@ from rfgp.torch_context import with_torch_defaults
 
 CLASSES: dict[str, type[GP]] = {
     kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, GraphGP, MeshGP, RoadGP)
-} | {"TableGP": GP}
+}
 """The classes of models by their names in files."""
 
 
@@ -31,7 +31,7 @@ def load(path: str | Path) -> Any:
         predicts, but `exact`, `with_approximation` and `update` need `condition` first.
 
     Raises:
-        ModelFileError: If the file is missing, damaged, not a saved model, or of a newer version.
+        ModelFileError: If the file is missing, damaged, not a saved model, or of another version of the format.
 
     Examples:
         >>> import os, tempfile

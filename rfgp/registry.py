@@ -55,7 +55,7 @@ class Registry(Generic[T]):
             raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
         return self.classes[name]
 
-    def make(self, name: str, **options: Any) -> T:
+    def make(self, name: str, /, **options: Any) -> T:
         """Return an instance of the class with a name.
 
         Args:

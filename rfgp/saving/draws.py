@@ -4,6 +4,7 @@ Frequencies, points and eigenvectors are tensors, because they take long to comp
 rounding. Walks are drawn again from their seed and tuned settings.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,19 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import graphs
 from graphs.random import GENERATOR_VERSION
+from rfgp import approximations as kinds
 from rfgp import couplings, random
-from rfgp.approximations import (
-    Approximation,
-    EquispacedFourier,
-    Exact,
-    InducingPoints,
-    RandomFeatures,
-    SparsePrecision,
-    TermData,
-    TermPrior,
-    Vecchia,
-)
 from rfgp.approximations.exact import Split, kernel_term, splits_of
 from rfgp.approximations.fourier import column_indices_of
 from rfgp.approximations.inducing_points import Points
@@ -32,27 +24,32 @@ from rfgp.approximations.nodes import (
     NodeApproximation,
     NodeFeatures,
     SpectrumFeatures,
+    drawn_with,
     make_features,
     node_term,
     nodes_of,
 )
 from rfgp.approximations.role import Factors, SpectralPart, weights_term
+from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
+from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundFactor, BoundTerm, Factor
 from rfgp.lattices import Lattice, Modes
 from rfgp.lattices.design import LatticeDesign
 from rfgp.models.inputs import check_columns
-from rfgp.saving.container import Json, Tensors
-from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
-from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks
+from rfgp.saving.container import Json, Tensors, check
 from rfgp.saving.values import Decoder, Encoder
 
-MAX_POSITION = 1e100
+Encoded = tuple[Json, dict[str, Tensor]]
+
+_MAX_POSITION = 1e100
 """The largest coordinate in standard deviations, so that squares of distances are finite."""
-
-
-LATTICE_ARRAYS = ("low", "high", "spacing", "half_widths")
-"""The arrays of a lattice."""
+_MAX_NORM, _ROUNDING = 40, 1e-6
+"""The largest excess of the norm of a positive feature's frequency over three standard norms, and a rounding error."""
+_MAX_QUANTILES = 10_000
+"""The most quantiles of the lengths of walks."""
+_LATTICE = {"low": "f", "high": "f", "spacing": "f", "half_widths": "i", "indices": "i"}
+"""The kinds of the arrays of a lattice and its modes."""
 
 
 class SavedTerm(NamedTuple):
@@ -67,8 +64,8 @@ class SavedTerm(NamedTuple):
         decoder: The decoder of values.
     """
 
-    data: TermData
-    approximation: Approximation
+    data: kinds.TermData
+    approximation: Any
     seed: int
     content: Mapping[str, Any]
     tensors: Tensors
@@ -85,13 +82,13 @@ class _Form(NamedTuple):
         needs_data: A function that returns whether predictions of a term need the rows.
     """
 
-    encode: Callable[[Any, BoundTerm, Encoder], tuple[Json, dict[str, Tensor]]]
-    decode: Callable[[SavedTerm], TermPrior]
-    approximations: tuple[type[Approximation], ...]
+    encode: Callable[[Any, BoundTerm, Encoder], Encoded]
+    decode: Callable[[SavedTerm], Any]
+    approximations: tuple[type[kinds.Approximation], ...]
     needs_data: Callable[[Any], bool] = lambda basis: False
 
 
-def encode_draw(prior: TermPrior, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def encode_draw(prior: kinds.TermPrior, term: BoundTerm, encoder: Encoder) -> Encoded:
     """Return a term with its draws as JSON, and its tensors (...).
 
     Args:
@@ -106,7 +103,7 @@ def encode_draw(prior: TermPrior, term: BoundTerm, encoder: Encoder) -> tuple[Js
     return {"form": prior.kind, **content}, tensors
 
 
-def decode_draw(saved: SavedTerm) -> TermPrior:
+def decode_draw(saved: SavedTerm) -> kinds.TermPrior:
     """Return the term that `encode_draw` wrote.
 
     Args:
@@ -117,13 +114,14 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
         ValueError: If the draws do not match the approximation or the term.
     """
     form = _FORMS[saved.content["form"]]
-    if not isinstance(saved.approximation, form.approximations):
-        raise ValueError(f"{saved.approximation!r} does not match {saved.content['form']!r}")
+    is_right = isinstance(saved.approximation, form.approximations)
+    check(is_right, f"{saved.approximation!r} does not match {saved.content['form']!r}")
     saved.approximation.check(saved.data)
-    return form.decode(saved)
+    prior: kinds.TermPrior = form.decode(saved)
+    return prior
 
 
-def needs_data(prior: TermPrior) -> bool:
+def needs_data(prior: kinds.TermPrior) -> bool:
     """Return whether predictions of a term need the rows.
 
     Args:
@@ -132,50 +130,64 @@ def needs_data(prior: TermPrior) -> bool:
     return _form_of(prior).needs_data(prior.basis)
 
 
-def _form_of(prior: TermPrior) -> _Form:
+def _form_of(prior: kinds.TermPrior) -> _Form:
     if prior.kind not in _FORMS:
         raise InvalidArgumentError(f"A term must be of a kind that can be saved, got {prior.kind!r}.")
     return _FORMS[prior.kind]
 
 
-def _nothing(basis: None, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _arrays(**arrays: Any) -> dict[str, Tensor]:
+    return {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+
+
+def _always(basis: Any) -> bool:
+    return True
+
+
+# --- Terms without draws ---------------------------------------------------------------------------------------------
+
+
+def _nothing(basis: None, term: BoundTerm, encoder: Encoder) -> Encoded:
     return {}, {}
 
 
-def _encode_kernel(split: Split | None, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    return {} if split is None else {"split": [list(side) for side in split]}, {}
-
-
-def _kernel(saved: SavedTerm) -> TermPrior:
-    known = saved.content.get("split")
-    splits = [split for split in splits_of(saved.data.term) if [list(side) for side in split] == known]
-    if known is not None and not splits:
-        raise ValueError("the factors of a product must be divided into two sides")
-    return kernel_term(saved.data, splits[0] if splits else None)
-
-
-def _built(saved: SavedTerm) -> TermPrior:
+def _built(saved: SavedTerm) -> Any:
     return saved.approximation.build(saved.data, saved.seed)
 
 
-# --- weights ---------------------------------------------------------------------------------------
+def _encode_kernel(split: Split | None, term: BoundTerm, encoder: Encoder) -> Encoded:
+    return {"split": encoder.encode(split)}, {}
 
 
-def _encode_weights(basis: Factors, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _kernel(saved: SavedTerm) -> kinds.TermPrior:
+    split = saved.decoder.decode(saved.content["split"])
+    check(split is None or split in splits_of(saved.data.term), "a product must be divided into two sides")
+    return kernel_term(saved.data, split)
+
+
+# --- Weights ---------------------------------------------------------------------------------------------------------
+
+
+def _encode_weights(basis: Factors, term: BoundTerm, encoder: Encoder) -> Encoded:
     """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
     factors = [id(factor) for factor in term.term.factors]
     series = [None if id(part.factor) in factors else encoder.encode(part.factor) for part in basis.finite]
-    tensors = {} if basis.spectral is None else encode_frequencies(basis.spectral.feature_map.frequencies)
-    return {"series": series, "has_frequencies": basis.spectral is not None}, tensors
+    content = {"series": series, "has_frequencies": basis.spectral is not None}
+    if basis.spectral is None:
+        return content, {}
+    frequencies = basis.spectral.feature_map.frequencies
+    if isinstance(frequencies, StructuredFrequencies):
+        return content, {"signs": frequencies.signs, "lengths": frequencies.lengths}
+    return content, {"frequencies": frequencies.dense(), "weights": frequencies.weights}
 
 
-def _weights(saved: SavedTerm) -> TermPrior:
+def _weights(saved: SavedTerm) -> kinds.TermPrior:
     data, restored, has_frequencies = saved.data, list[BoundFactor](), saved.content["has_frequencies"]
     finite = [part for part in data.term.parts() if part.factor.measure is None or not has_frequencies]
     for part, content in zip(finite, saved.content["series"], strict=True):
         series = part if content is None else part._replace(factor=_series(part.factor, saved.decoder.decode(content)))
-        if series.functions(data.columns) is None:
-            raise ValueError(f"all factors of {data.term.name} must have finitely many functions")
+        is_finite = series.functions(data.columns) is not None
+        check(is_finite, f"all factors of {data.term.name} must have finitely many functions")
         restored.append(series)
     return weights_term(data, _spectral(saved) if has_frequencies else None, restored)
 
@@ -183,8 +195,8 @@ def _weights(saved: SavedTerm) -> TermPrior:
 def _series(factor: Factor, saved: Any) -> Factor:
     """Return the series of a factor."""
     known = factor.series({name: torch.ones((), dtype=torch.float64) for name in factor.starts})
-    if known is None or type(saved) is not type(known) or saved.columns != factor.columns:
-        raise ValueError("a series must match its factor")
+    is_right = known is not None and type(saved) is type(known) and saved.columns == factor.columns
+    check(is_right, "a series must match its factor")
     series: Factor = saved
     return series
 
@@ -192,125 +204,133 @@ def _series(factor: Factor, saved: Any) -> Factor:
 def _spectral(saved: SavedTerm) -> SpectralPart:
     """Return the random features of stationary factors."""
     approximation = saved.approximation
-    if not isinstance(approximation, RandomFeatures):
+    if not isinstance(approximation, kinds.RandomFeatures):
         raise ValueError(f"{approximation!r} has no frequencies")
-    count = sum(len(part.indices) for part in saved.data.term.parts() if part.factor.measure is not None)
+    d = sum(len(part.indices) for part in saved.data.term.parts() if part.factor.measure is not None)
+    frequencies, is_laplace = _frequencies(saved.tensors, d, approximation), approximation.kind == "laplace"
+    check(frequencies.shape == (approximation.num_frequencies, d), "the frequencies must match the columns")
+    longest = 3 * math.sqrt(d) + _MAX_NORM  # exp(omega . x) must not overflow near the data
+    is_short = not is_laplace or bool(frequencies.dense().norm(dim=1).max() < longest)
+    check(is_short, "the frequencies must be as short as those of a draw")
+    return approximation.spectral(saved.data, frequencies)
+
+
+def _frequencies(tensors: Tensors, d: int, approximation: kinds.RandomFeatures) -> Frequencies:
     coupling = couplings.for_features(approximation.coupling, approximation.kind)
-    shape = approximation.num_frequencies, count
-    return approximation.spectral(saved.data, decode_frequencies(saved.tensors, shape, coupling, approximation.kind))
+    if "signs" not in tensors:
+        is_paired = coupling.is_antithetic and approximation.kind == "laplace"
+        return Frequencies(tensors["frequencies"], tensors["weights"], is_paired)
+    signs, lengths, size = tensors["signs"], tensors["lengths"], next_power_of_two(d)
+    is_whole = lengths.ndim == 1 and signs.ndim == 3 and signs.shape[::2] == (-(-len(lengths) // size), size)
+    is_signs = is_whole and signs.dtype == torch.int8 and bool((signs.abs() == 1).all())
+    check(is_signs, "the signs of structured frequencies must match the options and the columns")
+    return StructuredFrequencies(signs, lengths, d, isinstance(coupling, FastSimplex))
 
 
-# --- points ----------------------------------------------------------------------------------------
+# --- Points and lattices ---------------------------------------------------------------------------------------------
 
 
-def _encode_points(basis: Points, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_points(basis: Points, term: BoundTerm, encoder: Encoder) -> Encoded:
     return {}, {"points": basis.points}
 
 
-def _points(saved: SavedTerm) -> TermPrior:
-    points, data, approximation = saved.tensors["points"], saved.data, saved.approximation
-    assert isinstance(approximation, InducingPoints)
+def _points(saved: SavedTerm) -> Any:
+    points, data = saved.tensors["points"], saved.data
     fits = points.ndim == 2 and points.shape[1] == data.columns.num_columns and points.dtype == torch.float64
-    if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < MAX_POSITION).all()):
-        raise ValueError("the inducing points must match the options and the columns")
+    fits = fits and 0 < len(points) <= saved.approximation.num_points and bool((points.abs() < _MAX_POSITION).all())
+    check(fits, "the inducing points must match the options and the columns")
     check_columns([data.term], data.columns, points)
-    return approximation.with_points(data, points, saved.seed)
+    return saved.approximation.with_points(data, points, saved.seed)
 
 
-def _always(basis: Any) -> bool:
-    return True
+def _encode_lattice(design: LatticeDesign, term: BoundTerm, encoder: Encoder) -> Encoded:
+    held = {**vars(design.lattice), "indices": design.modes.indices}
+    return {}, _arrays(**{name: held[name] for name in _LATTICE})
 
 
-# --- lattices --------------------------------------------------------------------------------------
+def _lattice(saved: SavedTerm) -> Any:
+    columns = column_indices_of(saved.data.term)
+    low, high, spacing, widths, indices = (saved.tensors[name].numpy() for name in _LATTICE)
+    is_typed = all(saved.tensors[name].numpy().dtype == f"{kind}8" for name, kind in _LATTICE.items())
+    shapes = {low.shape, high.shape, spacing.shape, widths.shape, indices.shape[1:]}
+    check(is_typed and shapes == {(len(columns),)}, "the lattice must match the columns")
+    in_range = (np.abs([low, high]) < _MAX_POSITION).all() and (low <= high).all() and (spacing > 0).all()
+    in_range = in_range and (spacing * (high - low) < 1).all() and ((widths > 0) & (widths < 2**31)).all()
+    check(in_range, "the lattice must match the range of the rows")
+    most = saved.approximation.max_features
+    check((np.abs(indices) <= widths).all() and 2 * len(indices) + 1 <= most, "the modes must be on the lattice")
+    modes = np.unique(np.concatenate([indices, -indices, 0 * indices[:1]]), axis=0)
+    check(len(modes) == 2 * len(indices) + 1, "the modes of the lattice must be unique")
+    return saved.approximation.with_modes(saved.data, Modes(Lattice(columns, low, high, spacing, widths), indices))
 
 
-def _encode_lattice(design: LatticeDesign, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    modes, lattice = design.modes, design.lattice
-    arrays = {name: getattr(lattice, name) for name in LATTICE_ARRAYS} | {"indices": modes.indices}
-    return {}, {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+# --- Nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _lattice(saved: SavedTerm) -> TermPrior:
-    approximation, data, tensors = saved.approximation, saved.data, saved.tensors
-    assert isinstance(approximation, EquispacedFourier)
-    columns = column_indices_of(data.term)
-    arrays = [tensors[name] for name in LATTICE_ARRAYS]
-    kinds = (torch.float64, torch.float64, torch.float64, torch.int64)
-    if any(array.shape != (len(columns),) or array.dtype != kind for array, kind in zip(arrays, kinds, strict=True)):
-        raise ValueError("the lattice must match the columns")
-    low, high, spacing, widths = (array.numpy() for array in arrays)
-    is_sound = bool((np.abs([low, high]) < MAX_POSITION).all() and (low <= high).all() and (spacing > 0).all())
-    if not is_sound or not (spacing * (high - low) < 1).all() or not ((widths > 0) & (widths < 2**31)).all():
-        raise ValueError("the lattice must match the range of the rows")
-    indices = tensors["indices"]
-    is_mode = indices.ndim == 2 and indices.shape[1] == len(columns) and indices.dtype == torch.int64
-    if not is_mode or not bool((indices.abs() <= arrays[3]).all()) or 2 * len(indices) + 1 > approximation.max_features:
-        raise ValueError("the modes must be on the lattice")
-    if len(torch.unique(torch.cat([indices, -indices, 0 * arrays[3][None]]), dim=0)) < 2 * len(indices) + 1:
-        raise ValueError("the modes of the lattice must be unique")
-    return approximation.with_modes(data, Modes(Lattice(columns, low, high, spacing, widths), indices.numpy()))
-
-
-# --- nodes -----------------------------------------------------------------------------------------
-
-
-def _encode_nodes(features: NodeFeatures, term: BoundTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_nodes(features: NodeFeatures, term: BoundTerm, encoder: Encoder) -> Encoded:
     """Return the settings of draws of features, and eigenvalues (r,) and eigenvectors (N, r)."""
-    tensors, walks = dict[str, Tensor](), features.walks
+    content: Json = {"kind": features.name, "options": features.size_options}
     if isinstance(features, SpectrumFeatures):  # they differ between machines by rotations and reflections
-        arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
-        tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
-    halt = None if walks is None else encoder.encode(walks.settings.halting.p_halt)
-    return {
-        "kind": features.name,
-        "size": features.size_options,
-        "halt": halt,
-        "generator": GENERATOR_VERSION,
-        **encode_walks(walks),
-    }, tensors
+        return content, _arrays(eigenvalues=features.draw.eigenvalues, eigenvectors=features.draw.eigenvectors)
+    if features.walks is not None:
+        drawn = {"p_halt": features.walks.settings.halting.p_halt, **drawn_with(features.walks)}
+        content |= {"options": {name: encoder.encode(value) for name, value in drawn.items()}}
+        content |= {"generator": GENERATOR_VERSION}
+    return content, {}
 
 
-def _nodes(saved: SavedTerm) -> TermPrior:
+def _nodes(saved: SavedTerm) -> kinds.TermPrior:
     return node_term(saved.data, _features_of_nodes(saved))
 
 
 def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
     """Return the features of nodes."""
-    approximation, content = saved.approximation, saved.content
+    approximation, kind = saved.approximation, saved.content["kind"]
     graph, kernel, _ = nodes_of(saved.data)
-    kind = content["kind"]
     if kind == "exact":
         return ExactFeatures(graph, kernel)
-    assert isinstance(approximation, NodeApproximation)
+    check(isinstance(approximation, NodeApproximation), f"{approximation!r} does not match {kind!r}")
     if kind == "spectrum":
-        arrays = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
-        return SpectrumFeatures(eigenpairs(graph, arrays), kernel)
-    is_walk = kind == "walks"
-    if is_walk and content["generator"] != GENERATOR_VERSION:
-        raise InvalidArgumentError(
-            f"the walks must have generator {GENERATOR_VERSION} of this version, got {content['generator']}"
-        )
-    options = {**approximation.options, **_size(content["size"])}
-    options |= decode_walks(content, options["lengths"] if is_walk else None)
-    options |= {"p_halt": saved.decoder.decode(content["halt"])} if is_walk else {}
+        return SpectrumFeatures(_eigenpairs(graph, saved.tensors), kernel)
+    drawn = {name: saved.decoder.decode(option) for name, option in saved.content["options"].items()}
+    if kind == "walks":
+        _check_walks(drawn, approximation.options["lengths"], saved.content["generator"])
+    else:
+        check(set(drawn) <= {"degree"} and all(type(size) is int for size in drawn.values()), "a degree must be valid")
     seed = saved.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
-    return make_features(kind, graph, kernel, seed, options)
+    return make_features(kind, graph, kernel, seed, {**approximation.options, **drawn})
 
 
-def _size(content: Any) -> dict[str, int]:
-    """Return the degree of a series, or the number of fields."""
-    if not set(content) <= {"degree"} or not all(type(size) is int for size in content.values()):
-        raise ValueError("the features of nodes must have a valid size")
-    return dict(content)
+def _check_walks(drawn: Mapping[str, Any], lengths: str, generator: Any) -> None:
+    """Check the tuned settings of walks with a coupling of their lengths."""
+    known = f"the walks must have generator {GENERATOR_VERSION} of this version, got {generator}"
+    check(generator == GENERATOR_VERSION, known)
+    names = {"p_halt", "exact_hops"} | {"sigma": {"permutation"}, "learned": {"tuples"}}.get(lengths, set())
+    check(set(drawn) == names, f"walks with {lengths} lengths must have the options {sorted(names)}")
+    count = len(drawn.get("permutation", (0, 1)))
+    check(2 <= count <= _MAX_QUANTILES, f"a permutation must have 2 to {_MAX_QUANTILES} quantiles")
+    hops = drawn["exact_hops"]
+    check(type(hops) is int or isinstance(hops, graphs.HopRule), "the hops of walks must be a number or a rule")
+
+
+def _eigenpairs(graph: graphs.Graph, tensors: Tensors) -> graphs.SpectralFeatures:
+    """Return spectral features of eigenvalues (r,) and eigenvectors (N, r)."""
+    values, vectors = (tensors[name].numpy() for name in ("eigenvalues", "eigenvectors"))
+    fits = values.ndim == 1 and len(values) > 0 and vectors.shape == (graph.num_nodes, len(values))
+    fits = fits and values.dtype == vectors.dtype == np.float64
+    check(fits, f"eigenvectors must match {graph.num_nodes} nodes, got shape {vectors.shape}")
+    is_unit = np.abs(values).max() <= 1 and np.abs(vectors).max() <= 1 + _ROUNDING
+    check(is_unit, "the eigenvalues and the eigenvectors must be at most 1")
+    return graphs.SpectralFeatures(graph, np.zeros(0, dtype=np.int64), values, vectors)
 
 
 _FORMS = {
-    "kernel": _Form(_encode_kernel, _kernel, (Exact,), _always),
-    "weights": _Form(_encode_weights, _weights, (Exact, RandomFeatures)),
-    "lattice": _Form(_encode_lattice, _lattice, (EquispacedFourier,)),
-    "points": _Form(_encode_points, _points, (InducingPoints,), lambda basis: basis.neighbors is not None),
-    "neighbors": _Form(_nothing, _built, (Vecchia,), _always),
-    "neighbors of a kernel": _Form(_nothing, _built, (Vecchia,), _always),
-    "precision": _Form(_nothing, _built, (SparsePrecision,)),
-    "nodes": _Form(_encode_nodes, _nodes, (NodeApproximation, Exact)),
+    "kernel": _Form(_encode_kernel, _kernel, (kinds.Exact,), _always),
+    "weights": _Form(_encode_weights, _weights, (kinds.Exact, kinds.RandomFeatures)),
+    "lattice": _Form(_encode_lattice, _lattice, (kinds.EquispacedFourier,)),
+    "points": _Form(_encode_points, _points, (kinds.InducingPoints,), lambda basis: basis.neighbors is not None),
+    "neighbors": _Form(_nothing, _built, (kinds.Vecchia,), _always),
+    "neighbors of a kernel": _Form(_nothing, _built, (kinds.Vecchia,), _always),
+    "precision": _Form(_nothing, _built, (kinds.SparsePrecision,)),
+    "nodes": _Form(_encode_nodes, _nodes, (NodeApproximation, kinds.Exact)),
 }

@@ -513,7 +513,8 @@ FOREIGN = {
     "huge claimed tensor": (write(len(HUGE).to_bytes(8, "little") + HUGE), "not a saved model"),
     "deep header": (write((200_000).to_bytes(8, "little") + b"[" * 200_000), "not a saved model"),
     "not ours": (lambda path: save_file({"a": torch.zeros(1)}, path), "model of rfgp"),
-    "newer": (write(closed(*opened(SMALL), version=8)), "newer rfgp"),
+    "newer": (write(closed(*opened(SMALL), version=9)), "newer rfgp"),
+    "earlier": (write(closed(*opened(SMALL), version=7)), "before the first release"),
     "long version": (write(closed(*opened(SMALL), version=int("9" * 4000))), "version"),
     "wrong checksum": (write(closed(*opened(SMALL), sha256="0" * 64)), "is damaged: its checksum"),
 }
@@ -567,6 +568,13 @@ LEAF, TERM, MEMBER = "options/resolved/leaves/0", "options/resolved/terms/0", "o
 COLUMN, LEVELS = "options/schema/columns/0", "options/schema/columns/3/levels"
 NO_KERNEL = {"role": "approximation", "name": "Exact", "arguments": {}}
 OTHER_SERIES = {"role": "kernel", "name": "Harmonics", "arguments": {"columns": ["p"], "period": 2.5}}
+OTHER_LIKELIHOOD = {"role": "likelihood", "name": "poisson", "arguments": {}}
+
+
+def hop_rule(limits):
+    return {"role": "hop rule", "name": "HopRule", "arguments": {"limits": {"array": limits}}}
+
+
 # Another value, or a tuple of several.
 FORGED = {
     "integrated": {
@@ -579,9 +587,7 @@ FORGED = {
     "terms": {
         "class": ("os.system", "GraphGP", "ExactGP"),
         "num_observations": (10**12, "36"),
-        "hyperparameters": lambda names: names[::-1],
         "has_exposures": 1,
-        "columns": ["t"],
         "metadata": 5,
         LEAF: NO_KERNEL,
         f"{LEAF}/name": "os.system",
@@ -595,20 +601,20 @@ FORGED = {
         f"{TERM}/variance": (-1.0, "1"),
         f"{TERM}/given": ["a", "b"],
         "options/resolved/terms": ([], None),
-        "options/kernel": {"leaves": [], "terms": None},
-        "options/likelihood": ({"name": "os.system"}, {"name": "poisson"}),
+        "options/kernel": ({"leaves": [], "terms": []}, NO_KERNEL),
+        "options/likelihood": ({"role": "likelihood", "name": "os.system", "arguments": {}}, OTHER_LIKELIHOOD),
         "options/inference": "laplace",
         "options/mean": "linear",
         "options/hyperparameter_posterior": ("mean", 1),
         "options/standardize": 1,
         "options/seed": "0",
-        "options/dtype": "object",
-        "options/start": {"nothing": 1.0},
-        "options/priors": {"noise": {"distribution": "__import__", "arguments": {}}},
-        "options/indicators": [[None, [1]]],
-        "options/alternatives": {"two": None},
-        "options/approximations": [],
-        "options/approximations/0": NO_KERNEL,
+        "options/dtype": ("object", {"dtype": "object"}),
+        "options/start": {"mapping": [["nothing", 1.0]]},
+        "options/priors": {"mapping": [["noise", {"role": "prior", "name": "__import__", "arguments": {}}]]},
+        "options/indicators": {"mapping": [[None, [1]]]},
+        "options/alternatives": ({"mapping": [["two", None]]}, {"mapping": [["two=2", None]]}),
+        "options/term_approximations": [],
+        "options/term_approximations/0": NO_KERNEL,
         "options/schema/version": (2, 1.0),
         "options/schema/columns": ({}, lambda columns: [*columns, columns[0]]),
         "options/schema/columns/3": GONE,
@@ -649,19 +655,18 @@ FORGED = {
         "data.inputs": lambda t: t + 1e6,
         "predictor.inputs": lambda t: -t,
     },
-    "noise": {"options/noise/resolved/terms/0/name": "other", "options/likelihood/kernel": GONE},
+    "noise": {"options/noise/resolved/terms/0/name": "other", "options/likelihood/arguments/kernel": GONE},
     "categories": {"hyperparameters.categorical(store).correlation.raw": abs},
     "bases": {
-        "options/kernel/leaves/0/arguments/base/partial": (
+        "options/kernel/arguments/base/partial": (
             [{"class": "os.system"}, {"mapping": []}],
             [{"class": "RBF"}, {"mapping": [["nothing", 1]]}],
             [{"class": "Polynomial"}, {"mapping": [["degree", 10**9]]}],
         ),
     },
     "grid": {
-        "options/objects/0/grid": ([0, 30], [5, 7], "45", [4, 5.5]),
-        "options/objects/0/labels": ["a"],
-        "options/objects/0/has_labels": True,
+        "options/objects/0/labels/grid": ([0, 30], [5, 7], "45", [4, 5.5], [-4, -5]),
+        "options/objects/0/labels": (["a"], {"numbers": 7}),
         "object.0.data": (lambda t: -t, lambda t: t[:-1], lambda t: t.index_fill(0, torch.tensor([0]), 5.0)),
         "object.0.indptr": (
             lambda t: torch.cat([t, t[:1]]),
@@ -672,28 +677,31 @@ FORGED = {
     },
     "walks": {
         "options/draws/0/generator": 3,
-        "options/draws/0/permutation": (None, list(range(20_000))),
-        "options/draws/0/tuples": [[0, 1], [1, 0]],
-        "options/draws/0/hop_limits": ([], [1, "2"], [1] * 10**5, "auto", 1.5, -1),
-        "options/draws/0/halt": (2.0, "x"),
+        "options/draws/0/options/permutation": (None, list(range(20_000))),
+        "options/draws/0/options/tuples": [[0, 1], [1, 0]],
+        "options/draws/0/options/exact_hops": (*map(hop_rule, ([], [1, "2"], [1] * 10**5)), "auto", 1.5, -1),
+        "options/draws/0/options/p_halt": (2.0, "x"),
+        "options/draws/0/options/seed": 1,
         "options/draws/0/kind": "others",
-        "options/draws/0/size": {"seed": 1},
-        "options/objects/0/labels": (None, [[{}]] * 12),
+        "options/objects/0/labels": [[{}]] * 12,
     },
     "terms-average": {
         "options/average/members": [],
         "options/average/weight": (0.9, "0.5", float("nan")),
         f"{MEMBER}/weight": -0.2,
-        f"{MEMBER}/hyperparameters": lambda names: names[::-1],
         "members.0.hyperparameters.smooth.lengthscale.raw": lambda t: t[:1],
         "predictor.1.inputs": lambda t: t.index_fill(1, torch.tensor([2]), 9.0),
         "scaling.targets.scale": lambda t: t.expand(2),
     },
     "golden-average": {
-        "selection/best": 99,
-        "selection/measure": "luck",
-        "selection/time_limit": None,
-        "selection/weights": (lambda w: w[:1], lambda w: w[::-1], lambda w: [1.5, -0.5, *(0.0 for _ in w[2:])]),
+        "fit_report/selection/best": 99,
+        "fit_report/selection/measure": "luck",
+        "fit_report/selection/time_limit": None,
+        "fit_report/selection/weights": (
+            lambda w: w[:1],
+            lambda w: w[::-1],
+            lambda w: [1.5, -0.5, *(0.0 for _ in w[2:])],
+        ),
         "fit_report/iterations": "<b>",
         "fit_report/frequencies": "invented",
     },
@@ -770,7 +778,7 @@ def test_forged_bases_open_no_file(bases, base, tmp_path):
     mesh = str(tmp_path / "x.ply")
     BALL.export(mesh)
     OPENED.clear()
-    place = "options/kernel/leaves/0/arguments"
+    place = "options/kernel/arguments"
     content = forged(bases["bases"], (f"{place}/base", base), (f"{place}/columns", [mesh, "p"]))
     with pytest.raises(rfgp.ModelFileError):
         read(content, tmp_path)

@@ -2,8 +2,8 @@
 
 python -m tests.golden.fixtures tests/rfgp/saving/models
 
-Run it in a checkout that reads the files as they are, and writes the format that later versions read. A file stays as
-it was unless its model, read again, predicts the same.
+The checkout must read the files as they are, and writes its own format. A file stays as it was unless its model, read
+again, predicts the same.
 """
 
 import contextlib

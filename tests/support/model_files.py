@@ -19,7 +19,7 @@ def opened(content):
     return json.loads(json.loads(metadata["rfgp"])["header"]), {name: t.clone() for name, t in load(content).items()}
 
 
-def closed(header, tensors, *, version=7, sha256=None):
+def closed(header, tensors, *, version=8, sha256=None):
     """Return a model file with these contents and, unless another is given, its checksum."""
     text = json.dumps(header, sort_keys=True)
     entry = {"version": version, "header": text, "sha256": sha256 or checksum(text, tensors)}

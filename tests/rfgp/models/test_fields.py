@@ -141,7 +141,7 @@ def test_limit_of_distance_is_kept_and_saved(tmp_path):
 
 FAULTS = {
     **dict.fromkeys(("source", "road", "representative"), lambda part: part + 9),
-    "begin": lambda part: part + 0.5,
+    "start": lambda part: part + 0.5,
     "end": lambda part: part - 0.5,
     **dict.fromkeys(("is_reversed", "lengths"), lambda part: part.long()),
     **dict.fromkeys(("first", "reached"), lambda part: part[:-1]),
