@@ -227,16 +227,6 @@ class CouplingWarning(RfgpWarning):
     """
 
 
-class CacheWarning(RfgpWarning):
-    """A result could not be cached on disk.
-
-    Examples:
-        >>> import rfgp, torch, warnings
-        >>> with warnings.catch_warnings(action="ignore", category=rfgp.CacheWarning):  # or set RFGP_CACHE_DIR
-        ...     draw = rfgp.couplings.by_name("energy").sample(20, 3, generator=torch.Generator())
-    """
-
-
 class ConvergenceWarning(RfgpWarning):
     """An optimizer stopped before it converged. Raise `max_iterations`.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Figure, Result, Scale, Value
 from rfgp import features, random
-from rfgp.couplings import IID
+from rfgp.couplings import IID, Frequencies
 from rfgp.spectra import Gaussian
 
 Array = NDArray[np.float64]
@@ -24,11 +24,42 @@ COUNTS, SIZES = (1, 10, 100, 1000), (1, 5, 100)
 RIDGE, NOISE = 0.1, 0.1
 
 
+class RandomPhase(torch.nn.Module):
+    """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i).
+
+    Source: Rahimi and Recht (2007, Eq. 3).
+
+    There are half as many features as in `Fourier` for the same m. For the Gaussian kernel and the same number of
+    features the estimate has a higher variance. The reason is the term cos(omega . (x + z) + 2 b) of phi(x) . phi(z),
+    which vanishes only on average over the phases. phi(x) . phi(x) is 1 only on average.
+
+    Args:
+        frequencies: The draw, (m, d).
+        generator: A CPU generator for the phases b, uniform in [0, 2 pi).
+
+    Examples:
+        >>> RandomPhase(IID().sample(64, 2, seed=0), generator=torch.Generator().manual_seed(0))(
+        ...     torch.zeros(3, 2)
+        ... ).shape
+        torch.Size([3, 64])
+    """
+
+    def __init__(self, frequencies: Frequencies, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.frequencies = frequencies
+        self.phases = 2 * math.pi * torch.rand(frequencies.shape[0], generator=generator, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features (..., n, m) of inputs divided by the lengthscale, (..., n, d)."""
+        angles = self.frequencies.project(x) + self.phases.to(x)
+        return math.sqrt(2) * self.frequencies.amplitudes.to(x) * angles.cos()
+
+
 def evaluated(x: Tensor, count: int, seed: int, *, phases: bool) -> Tensor:
     """Return features of Eq. 15 (R of them) or of Eq. 20 (2 R)."""
     generator = random.generator(seed, random.Role.FREQUENCIES)
     draw = IID().sample(count, x.shape[1], generator=generator)
-    phi: Tensor = (features.RandomPhase(draw, generator=generator) if phases else features.Fourier(draw))(x)
+    phi: Tensor = (RandomPhase(draw, generator=generator) if phases else features.Fourier(draw))(x)
     return phi.detach()
 
 

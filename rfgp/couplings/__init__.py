@@ -1,23 +1,16 @@
 """Couplings: joint distributions of m frequencies, each with the spectral measure as its marginal."""
 
 from rfgp.couplings.adapted import DataAdapted as DataAdapted
-from rfgp.couplings.antithetic import Antithetic as Antithetic
-from rfgp.couplings.conformity import SimplexOptimized as SimplexOptimized
-from rfgp.couplings.conformity import conformity as conformity
-from rfgp.couplings.conformity import least_conformity as least_conformity
+from rfgp.couplings.coupling import IID as IID
+from rfgp.couplings.coupling import Antithetic as Antithetic
 from rfgp.couplings.coupling import Coupling as Coupling
+from rfgp.couplings.coupling import Frequencies as Frequencies
+from rfgp.couplings.coupling import as_frequencies as as_frequencies
 from rfgp.couplings.energy import Energy as Energy
 from rfgp.couplings.energy import distances_between as distances_between
-from rfgp.couplings.fast import Fastfood as Fastfood
-from rfgp.couplings.frequencies import Frequencies as Frequencies
-from rfgp.couplings.frequencies import as_frequencies as as_frequencies
-from rfgp.couplings.independent import IID as IID
-from rfgp.couplings.leverage import Leverage as Leverage
-from rfgp.couplings.leverage import leverage_histogram as leverage_histogram
 from rfgp.couplings.low_discrepancy import DigitalNet as DigitalNet
 from rfgp.couplings.low_discrepancy import Halton as Halton
 from rfgp.couplings.low_discrepancy import Sobol as Sobol
-from rfgp.couplings.near_orthogonal import NearOrthogonal as NearOrthogonal
 from rfgp.couplings.orthogonal import ConstantNorm as ConstantNorm
 from rfgp.couplings.orthogonal import Copula as Copula
 from rfgp.couplings.orthogonal import Monotone as Monotone
@@ -25,15 +18,17 @@ from rfgp.couplings.orthogonal import Orthogonal as Orthogonal
 from rfgp.couplings.orthogonal import Pairwise as Pairwise
 from rfgp.couplings.orthogonal import Stratified as Stratified
 from rfgp.couplings.radial import RadialDistribution as RadialDistribution
+from rfgp.couplings.radial import SharedNorms as SharedNorms
+from rfgp.couplings.radial import leverage_histogram as leverage_histogram
 from rfgp.couplings.registry import by_name as by_name
 from rfgp.couplings.registry import for_features as for_features
 from rfgp.couplings.registry import name_of as name_of
 from rfgp.couplings.registry import names as names
 from rfgp.couplings.registry import options_of as options_of
-from rfgp.couplings.shared_norms import SharedNorms as SharedNorms
+from rfgp.couplings.registry import register as register
 from rfgp.couplings.simplex import Simplex as Simplex
 from rfgp.couplings.simplex import SimplexPlus as SimplexPlus
-from rfgp.couplings.spherical_radial import SphericalRadial as SphericalRadial
+from rfgp.couplings.structured import Fastfood as Fastfood
 from rfgp.couplings.structured import FastOrthogonal as FastOrthogonal
 from rfgp.couplings.structured import FastSimplex as FastSimplex
 from rfgp.couplings.structured import Structured as Structured

@@ -7,9 +7,8 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling, WeightedDraws
+from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws
 from rfgp.couplings.energy import Energy
-from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, finite_rows
 from rfgp.messages import counted

@@ -1,13 +1,22 @@
-"""Radial distributions other than the spectral one, with importance weights."""
+"""Radial distributions other than the spectral one, with importance weights, and norms that blocks share."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
+from rfgp import random
+from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws
+from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import read_numbers
-from rfgp.spectra import Spectrum
+from rfgp.linalg import cholesky, finite_rows, read_numbers
+from rfgp.spectra import Gaussian, Spectrum
+
+# --- Radial distributions other than the spectral one, with importance weights ----------------------------------------
 
 PROPOSAL_SCALES = (0.8, 1.6)
 """The range of b that is solved for or learned. Outside it the weights vary too much."""
@@ -138,3 +147,120 @@ def histogram_quantile(
     inside = (u - edges[bins]) * len(heights) / heights[bins]
     value = ((bins + inside.clamp(0, 1)) / len(heights)).clamp(2.0**-53, 1 - 2.0**-53)
     return value, 1 / heights[bins]
+
+
+def leverage_histogram(
+    x: Any,  # (n, d)
+    noise: float,
+    *,
+    spectrum: Spectrum | None = None,
+    power: float = 1.0,
+    num_bins: int = 32,
+    num_samples: int = 128,
+) -> list[float]:
+    """Return a histogram of u = F(|omega|) in proportion to the ridge leverage.
+
+    It is an argument of `Energy(proposal_histogram=...)`. F is the radial distribution function.
+    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, with phi = exp(i x omega) at the rows x
+    (Avron et al. 2017, Definition 1). Here it is averaged over directions, so that a random rotation does not change
+    it.
+
+    Args:
+        x: Inputs divided by the lengthscale, (n, d). Some hundreds to a few thousand rows represent a table.
+        noise: The noise variance divided by the outputscale (the signal variance), positive.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
+        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the error of the kernel.
+        num_bins: The number of bins, which are equally probable under the spectrum.
+        num_samples: The number of frequencies, with evenly spaced norms, that are averaged in each bin.
+
+    Returns:
+        The heights of the bins, at least 1e-3 of the largest.
+
+    Raises:
+        InvalidArgumentError: If noise is not positive, or x is not a finite matrix.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import couplings
+        >>> heights = couplings.leverage_histogram(torch.linspace(-2, 2, 30)[:, None], noise=0.1, num_bins=4)
+        >>> heights == sorted(heights)  # high frequencies have the largest leverage
+        True
+    """
+    rows = finite_rows(x)
+    if not 0 < noise < np.inf or not 0 <= power <= 4 or num_bins < 1 or num_samples < 1:
+        raise InvalidArgumentError(
+            f"noise must be positive, power between 0 and 4 and the counts positive, got {noise!r}, {power!r}, "
+            f"{num_bins!r} and {num_samples!r}."
+        )
+    measure, d = spectrum or Gaussian(), rows.shape[1]
+    kernel = measure.kernel_between(rows, rows)
+    factor = cholesky(kernel + noise * torch.eye(len(rows), dtype=torch.float64), "The kernel matrix")
+    count = num_bins * num_samples
+    norms = measure.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
+    directions = haar_blocks(num_samples, d, random.generator(0, d))
+    heights = []
+    for lengths in norms.reshape(num_bins, num_samples):
+        angles = rows @ (lengths[:, None] * directions).mT
+        phi = torch.cat([angles.cos(), angles.sin()], dim=1)
+        solved = torch.linalg.solve_triangular(factor, phi, upper=False)
+        heights.append(float(solved.square().sum() / num_samples) ** power)
+    floor = 1e-3 * max(heights)
+    return [max(height, floor) for height in heights]
+
+
+# --- Norms that are shared within blocks and correlated between them, for softmax attention ---------------------------
+
+
+class SharedNorms(WeightedDraws, Coupling):
+    """Orthogonal directions with one norm for each block, correlated over blocks.
+
+    It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
+    estimates, which cancels in softmax attention. The norms may have any distribution, with importance weights, which
+    also contain such a factor. Both make kernel estimates worse. With a correlation, neither their variance nor the
+    error of attention vanishes as m grows, so the best values depend on m. `rfgp.learn.learn_attention` finds them. Use
+    "shared-norms-antithetic" for positive (Laplace) features.
+
+    Args:
+        correlation: The correlation of the Gaussian copula of the blocks' norms, from 0 (`Monotone`) to 1 (one norm).
+        proposal_histogram: Heights of the density of F(|omega|) on (0, 1) in bins of equal width, with F the radial
+            distribution function. If None, the density is uniform.
+        proposal_scale: The factor of the norms, positive. The default is 1.
+
+    Raises:
+        InvalidArgumentError: If an option is out of range.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> norms = couplings.SharedNorms(correlation=1.0).sample(6, 3, seed=0).dense().norm(dim=1)
+        >>> bool(norms.std() < 1e-12)
+        True
+    """
+
+    def __init__(
+        self, correlation: float = 0.0, proposal_histogram: Sequence[float] | None = None, proposal_scale: float = 1.0
+    ) -> None:
+        if not 0 <= correlation <= 1:
+            raise InvalidArgumentError(f"correlation must be between 0 and 1, got {correlation!r}.")
+        if not 0 < proposal_scale < math.inf:
+            raise InvalidArgumentError(f"proposal_scale must be positive and finite, got {proposal_scale!r}.")
+        self.correlation = float(correlation)
+        self.proposal_histogram = (
+            None if proposal_histogram is None else tuple(float(h) for h in check_histogram(proposal_histogram))
+        )
+        self.proposal_scale = float(proposal_scale)
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        directions, u = haar_blocks(m, d, generator), self._uniforms(-(-m // d), generator)
+        lengths, weights = RadialDistribution(spectrum, d, self.proposal_scale, self.proposal_histogram).draw(u)
+        lengths, weights = (x.repeat_interleave(d)[:m] for x in (lengths, weights))
+        order = torch.randperm(m, generator=generator)
+        return Frequencies((directions * lengths[:, None])[order], weights[order])
+
+    def _uniforms(self, blocks: int, generator: torch.Generator) -> Tensor:
+        drawn = torch.randn(1 + blocks, generator=generator, dtype=torch.float64)
+        normal = math.sqrt(self.correlation) * drawn[0] + math.sqrt(1 - self.correlation) * drawn[1:]
+        return torch.as_tensor(special.ndtr(normal.numpy())).clamp(2.0**-53, 1 - 2.0**-53)
+
+    def __repr__(self) -> str:
+        options = (f"{name}={value}" for name, value in vars(self).items())
+        return f"SharedNorms({', '.join(options)})"

@@ -3,20 +3,13 @@
 from typing import Any
 
 from rfgp.couplings.adapted import DataAdapted
-from rfgp.couplings.antithetic import Antithetic
-from rfgp.couplings.conformity import SimplexOptimized
-from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.coupling import IID, Antithetic, Coupling
 from rfgp.couplings.energy import Energy
-from rfgp.couplings.fast import Fastfood
-from rfgp.couplings.independent import IID
-from rfgp.couplings.leverage import Leverage
 from rfgp.couplings.low_discrepancy import DigitalNet, Halton, Sobol
-from rfgp.couplings.near_orthogonal import NearOrthogonal
 from rfgp.couplings.orthogonal import ConstantNorm, Copula, Monotone, Orthogonal, Pairwise, Stratified
-from rfgp.couplings.shared_norms import SharedNorms
+from rfgp.couplings.radial import SharedNorms
 from rfgp.couplings.simplex import Simplex, SimplexPlus
-from rfgp.couplings.spherical_radial import SphericalRadial
-from rfgp.couplings.structured import FastOrthogonal, FastSimplex, Structured
+from rfgp.couplings.structured import Fastfood, FastOrthogonal, FastSimplex, Structured
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
 
@@ -38,18 +31,35 @@ _REGISTRY: Registry[Coupling] = Registry(
         "copula": Copula,
         "simplex": Simplex,
         "simplex-plus": SimplexPlus,
-        "simplex-optimized": SimplexOptimized,
         "constant-norm": ConstantNorm,
         "structured": Structured,
         "fast-orthogonal": FastOrthogonal,
         "fast-simplex": FastSimplex,
         "fastfood": Fastfood,
-        "near-orthogonal": NearOrthogonal,
-        "spherical-radial": SphericalRadial,
-        "leverage": Leverage,
         "adapted": DataAdapted,
     },
 )
+
+
+def register(name: str, coupling: type[Coupling]) -> None:
+    """Give a coupling of your own a name, so that models with it can be saved and loaded.
+
+    Files have the name and the options, and no code. `rfgp.load` needs the same registration.
+
+    Args:
+        name: The name.
+        coupling: The class. Its instances must have their options as attributes.
+
+    Raises:
+        InvalidArgumentError: If the name is no text or belongs to another class, or the class is no coupling.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.register("pairwise", couplings.Pairwise)  # a name keeps its class
+    """
+    if not isinstance(name, str) or not (isinstance(coupling, type) and issubclass(coupling, Coupling)):
+        raise InvalidArgumentError(f"register requires a name and a class of couplings, got {name!r} and {coupling!r}.")
+    _REGISTRY.add(name, coupling)
 
 
 def by_name(name: str | Coupling, **options: Any) -> Coupling:

@@ -3,7 +3,6 @@
 from rfgp.features import softmax as softmax
 from rfgp.features.euclidean import Fourier as Fourier
 from rfgp.features.euclidean import Laplace as Laplace
-from rfgp.features.euclidean import RandomPhase as RandomPhase
 from rfgp.features.euclidean import by_name as by_name
 from rfgp.features.euclidean import names as names
 from rfgp.features.inducing import Nystrom as Nystrom

@@ -1,13 +1,12 @@
 """Random features of vectors. The caller scales the inputs: pass x / lengthscale."""
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rfgp.couplings import Frequencies, as_frequencies
-from rfgp.couplings.frequencies import check_unpaired
+from rfgp.couplings.coupling import check_unpaired
 from rfgp.errors import InvalidArgumentError
 
 _ENTRIES = 2**19
@@ -123,46 +122,6 @@ class _CosineSine(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_matrix = grad_angles.mT @ x
         return grad_x, grad_matrix, None, None
-
-
-class RandomPhase(_FeatureMap):
-    """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i).
-
-    Source: Rahimi and Recht (2007, Eq. 3).
-
-    There are half as many features as in `Fourier` for the same m. For the Gaussian kernel and the same number of
-    features the estimate has a higher variance. The reason is the term cos(omega . (x + z) + 2 b) of phi(x) . phi(z),
-    which vanishes only on average over the phases. phi(x) . phi(x) is 1 only on average.
-
-    Args:
-        frequencies: `Frequencies` or a plain (m, d) tensor.
-        generator: A CPU generator for the phases b, uniform in [0, 2 pi).
-
-    Examples:
-        >>> from rfgp import couplings, features
-        >>> omega = couplings.by_name("orthogonal").sample(64, 2, seed=0)
-        >>> features.RandomPhase(omega, generator=torch.Generator().manual_seed(0))(torch.zeros(3, 2)).shape
-        torch.Size([3, 64])
-    """
-
-    def __init__(self, frequencies: Frequencies | Tensor, *, generator: torch.Generator) -> None:
-        super().__init__(frequencies)
-        self.phases = 2 * math.pi * torch.rand(self.num_features, generator=generator, dtype=torch.float64)
-
-    def forward(
-        self,
-        x: Tensor,  # (..., n, d)
-    ) -> Tensor:  # (..., n, m)
-        """Return the features of x, in its dtype and on its device.
-
-        Args:
-            x: The inputs divided by the lengthscale, (..., n, d).
-
-        Returns:
-            The features, (..., n, m).
-        """
-        angles = self.frequencies.project(x) + self.phases.to(x)
-        return math.sqrt(2) * self.frequencies.amplitudes.to(x) * angles.cos()
 
 
 class Laplace(_FeatureMap):

@@ -5,7 +5,7 @@ import math
 import torch
 
 from rfgp.couplings import Frequencies, SharedNorms, by_name
-from rfgp.couplings.antithetic import Antithetic
+from rfgp.couplings.coupling import Antithetic
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Copula, Energy, Frequencies, norms
-from rfgp.couplings.orthogonal import haar_blocks, haar_rows
+from rfgp.couplings import Copula, Energy, Frequencies
+from rfgp.couplings.orthogonal import haar_blocks, haar_rows, stratified
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import Radial, factor, proposal_scale_of, proposed_norms
 from rfgp.learn.search import Learned, Search, check_search
@@ -134,7 +134,7 @@ def learn_radial_distribution(
     log_b = torch.tensor(math.log(start.proposal_scale), dtype=torch.float64, requires_grad=True)
 
     def draw(generator: torch.Generator) -> Frequencies:
-        u = norms.stratified(len(solved), generator, mirrored=True)
+        u = stratified(len(solved), generator, mirrored=True)
         lengths, weights = proposed_norms(torch.softmax(logits, 0) * num_bins, log_b, u, measure, num_dims)
         rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * lengths[:, None]
         return Frequencies(rows, weights) if features == "fourier" else Frequencies.paired(rows, weights)

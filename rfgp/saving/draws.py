@@ -31,7 +31,7 @@ from rfgp.approximations.nodes import (
 )
 from rfgp.approximations.role import Factors, SpectralPart, weights_term
 from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
-from rfgp.couplings.hadamard import next_power_of_two
+from rfgp.couplings.structured import next_power_of_two
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import BoundFactor, BoundTerm, Factor
 from rfgp.lattices import Lattice, Modes

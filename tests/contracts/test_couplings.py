@@ -14,6 +14,8 @@ from refusals import refused
 from scipy import linalg, optimize, special, stats
 
 import rfgp
+from benchmarks.papers.own import alternatives
+from benchmarks.papers.simplex import conformity as optimized
 from rfgp import couplings, features, spectra, theory
 from rfgp.couplings import Energy, adapted
 
@@ -104,7 +106,9 @@ class TestRegistry:
     def test_each_coupling_has_a_case(self):
         classes = {c for _, c in inspect.getmembers(couplings, inspect.isclass) if issubclass(c, couplings.Coupling)}
         registered = {type(couplings.by_name(name)) for name in couplings.names()}
-        assert classes - {couplings.Coupling, couplings.Antithetic} == registered
+        of_benchmarks = {alternatives.Leverage, alternatives.NearOrthogonal, alternatives.SphericalRadial}
+        of_benchmarks.add(optimized.SimplexOptimized)
+        assert classes - {couplings.Coupling, couplings.Antithetic} | of_benchmarks == registered
         assert {case.name.removesuffix("-antithetic") for case in CASES.values()} == set(couplings.names())
 
     def test_name_and_options_make_the_coupling_again(self, case):
@@ -294,13 +298,13 @@ class TestStructure:
     def test_quadrature_integrates_quadratic_forms_exactly(self):
         """The sum of d / rho^2 omega_j omega_j^T over the d + 1 nodes of a rule is (d + 1) I."""
         for d in (1, 2, 5):
-            draw = couplings.SphericalRadial().sample(d + 1, d, seed=0)
+            draw = alternatives.SphericalRadial().sample(d + 1, d, seed=0)
             form = torch.einsum("i,ij,ik->jk", draw.weights, draw.dense(), draw.dense()) / (d + 1)
             torch.testing.assert_close(form, torch.eye(d, dtype=F64), rtol=0, atol=1e-12)
 
     def test_the_node_at_the_origin_takes_the_weight_that_is_left(self):
         """The other nodes have the weight d / |omega|^2, and the mean of all is 1."""
-        drawn = [couplings.SphericalRadial(origin=True).sample(9, 3, seed=seed) for seed in range(20)]
+        drawn = [alternatives.SphericalRadial(origin=True).sample(9, 3, seed=seed) for seed in range(20)]
         norms = torch.stack([draw.dense().norm(dim=1) for draw in drawn])
         assert ((norms == 0).sum(1) == 1).all()
         assert len(set(norms.argmin(1).tolist())) > 3  # it has no fixed place
@@ -406,21 +410,21 @@ class TestConformity:
         gaussian = np.random.default_rng(1).standard_normal((2000, 4))
         terms = np.exp(0.8 * gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True) @ vectors.T)
         pairs = (terms.sum(1) ** 2 - (terms**2).sum(1)) / 6
-        assert_mean(pairs, couplings.conformity(vectors, 0.8)[0])
+        assert_mean(pairs, optimized.conformity(vectors, 0.8)[0])
 
     @pytest.mark.parametrize(("d", "v"), [(2, 1.0), (6, 1.0), (6, 3.0)])
     def test_starts_end_at_one_least_conformity(self, d, v):
         start, other = one("simplex-plus", d, d, seed=1), np.random.default_rng(0).standard_normal((d, d))
         norms = np.linalg.norm(start, axis=1)
         other *= (norms / np.linalg.norm(other, axis=1))[:, None]
-        found, again = (couplings.least_conformity(rows, v) for rows in (start, other))
+        found, again = (optimized.least_conformity(rows, v) for rows in (start, other))
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), norms, rtol=1e-12)
-        least, same, before = (couplings.conformity(rows, v)[0] for rows in (found, again, start))
+        least, same, before = (optimized.conformity(rows, v)[0] for rows in (found, again, start))
         assert least <= before + 1e-12
         assert least == pytest.approx(same, rel=1e-5)
 
     def test_optimized_draws_have_less_conformity_than_plus(self):
-        least, first = (couplings.conformity(one(name, 6, 6), 1.0)[0] for name in ("simplex-optimized", "simplex-plus"))
+        least, first = (optimized.conformity(one(name, 6, 6), 1.0)[0] for name in ("simplex-optimized", "simplex-plus"))
         assert 0.9 * first < least < first
 
 
@@ -508,6 +512,8 @@ REFUSED = [
     (lambda: Wider().sample(4, 2, seed=0), "(4, 3)"),
     (lambda: couplings.by_name("sorf"), "got 'sorf'"),
     (lambda: couplings.by_name("iid", blocks=2), "'iid'"),
+    (lambda: couplings.register("iid", couplings.Sobol), "'iid'"),
+    (lambda: couplings.register("own", IID), "class"),
     (lambda: couplings.by_name(Energy(), weighted=True), "weighted"),
     (lambda: couplings.by_name("energy-antithetic", features="fourier"), "laplace"),
     *named(partial(IID.sample, num_dims=3), num_frequencies=True),
@@ -517,12 +523,12 @@ REFUSED = [
     (lambda: IID.sample(6, 3, seed=0, generator=torch.Generator()), "seed and generator"),
     (lambda: couplings.Simplex().sample(2, 1), "at least 2"),
     (lambda: couplings.FastSimplex().sample(2, 1), "at least 2"),
-    *named(couplings.SimplexOptimized, distance=6.0),
+    *named(optimized.SimplexOptimized, distance=6.0),
     *named(couplings.SimplexPlus, num_sweeps=-1),
     *named(couplings.Halton, randomization="owen"),
     *named(couplings.Structured, num_products=4),
     *named(couplings.SharedNorms, correlation=1.1, proposal_scale=0.0),
-    (lambda: couplings.Leverage([1.0, 1e-7]), "histogram"),
+    (lambda: alternatives.Leverage([1.0, 1e-7]), "histogram"),
     *named(partial(Energy, weighted=True), proposal_scale=1.2),
     *named(Energy, features="cosine", effort="some", distances=[[1.0, -2.0]], proposal_scale=2),
     (lambda: copula(np.eye(3)[:2]), "square"),
@@ -541,7 +547,7 @@ REFUSED = [
     (lambda: couplings.Antithetic(Energy("laplace")), "without pairs"),
     (lambda: Energy().sample_product(8, []), "factors"),
     (lambda: Energy("laplace").sample_product(8, [(GAUSSIAN, 2), (MATERN, 1)]), "Gaussian"),
-    (lambda: couplings.conformity(np.ones(3), 1.0), "vectors"),
+    (lambda: optimized.conformity(np.ones(3), 1.0), "vectors"),
     (lambda: couplings.as_frequencies(1j * ONES), "real tensor"),
     (lambda: couplings.as_frequencies(torch.zeros(3)), "matrix"),
     (lambda: couplings.Frequencies(ONES, [1.0, 2.0]), "real tensor"),

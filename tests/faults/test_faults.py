@@ -21,7 +21,6 @@ import pytest
 import requests
 import safetensors.torch
 import served
-import torch
 from served import BODY
 
 import graphs
@@ -193,17 +192,10 @@ def full(size=4096):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def solve(distance):
-    """Solve directions that nothing has solved before."""
-    coupling = rfgp.couplings.Energy(distances=[[distance, 1.0], [1.1, 1.0]])
-    return coupling.sample(24, 3, generator=torch.Generator().manual_seed(0)).shape
-
-
 def test_a_full_disk_leaves_the_old_file_and_a_fit_goes_on(tmp_path, monkeypatch):
     (X, y), path = table(), tmp_path / "model"
     rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).condition(X, y).save(path)
     before = path.read_bytes()
-    monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "cache"))
 
     def save():
         full()
@@ -215,19 +207,13 @@ def test_a_full_disk_leaves_the_old_file_and_a_fit_goes_on(tmp_path, monkeypatch
         gp = rfgp.SparseSpectrumGP(num_frequencies=16, coupling="iid", seed=0)
         return gp.fit(X, y, max_iterations=3, checkpoint=tmp_path / "checkpoint").predict(X).mean.shape
 
-    def keep():
-        full(64)
-        return solve(0.41)
-
     said = in_child(save)
     assert re.match("FileWriteError: .*File too large", said), said
     assert path.read_bytes() == before
     said = in_child(fit)
     assert said.startswith("(120,)"), said
     assert re.search("CheckpointWarning: .*continues without a checkpoint", said), said
-    assert "CacheWarning: Solved directions could not be kept" in in_child(keep)
-    assert list((tmp_path / "cache" / "energy").iterdir()) == []
-    assert {file.name for file in tmp_path.iterdir()} == {"model", "cache"}
+    assert {file.name for file in tmp_path.iterdir()} == {"model"}
 
 
 def test_a_download_on_a_full_disk_is_a_named_error(offered, tmp_path):
@@ -241,35 +227,31 @@ def test_a_download_on_a_full_disk_is_a_named_error(offered, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_the_cache_folder_is_that_of_the_system(tmp_path, monkeypatch):
+def test_the_cache_folder_is_that_of_the_system(offered, tmp_path, monkeypatch):
     monkeypatch.delenv("RFGP_CACHE_DIR")
-    for place, (platform, variable, folder) in enumerate(
-        (
-            ("win32", "LOCALAPPDATA", "rfgp/rfgp/Cache"),
-            ("darwin", "HOME", "Library/Caches/rfgp"),
-            ("linux", "XDG_CACHE_HOME", "rfgp"),
-        )
+    for platform, variable, folder in (
+        ("win32", "LOCALAPPDATA", "rfgp/rfgp/Cache"),
+        ("darwin", "HOME", "Library/Caches/rfgp"),
+        ("linux", "XDG_CACHE_HOME", "rfgp"),
     ):
         monkeypatch.setenv(variable, str(tmp_path / platform))
         monkeypatch.setattr(sys, "platform", platform)
-        solve(0.43 + place / 100)
-        assert len(list((tmp_path / platform / folder / "energy").glob("*.npz"))) == 1
+        assert datasets.fetch("thing") == tmp_path / platform / folder / "uci" / "thing.txt"
 
 
 # --- processes and threads ---------------------------------------------------------------------------
 
 
 def test_processes_share_a_cache(offered, tmp_path):
-    """They may solve and download the same twice, and all have it whole."""
+    """They may download the same twice, and all have it whole."""
 
-    def both():
+    def fetch():
         assert datasets.fetch("thing").read_bytes() == BODY
-        assert solve(0.4) == (24, 3)
 
-    pids = [forked(both) for _ in range(3)]
+    pids = [forked(fetch) for _ in range(3)]
     assert [ended(pid) for pid in pids] == [0, 0, 0]
     names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert re.fullmatch(r"energy/\w+\.npz uci/thing\.txt", " ".join(names)), names
+    assert names == ["uci/thing.txt"]
 
 
 def models():

@@ -110,11 +110,9 @@ def walks(**options):
 def kinds():
     """Return the features of each kind at two points."""
     omega, x = couplings.by_name("energy").sample(6, 2, seed=5), torch.tensor(NEW[:2])
-    generator = torch.Generator().manual_seed(5)
     found = {
         "fourier": maps.Fourier(omega)(x),
         "laplace": maps.Laplace(omega)(0.3 * x),
-        "phase": maps.RandomPhase(omega, generator=generator)(x),
         "nystrom": maps.Nystrom(torch.tensor(ROWS[:5]), rfgp.spectra.Gaussian())(x),
     }
     graph, kernel = graphs.Graph.from_grid((6, 6)), graphs.kernels.Diffusion(1.2)

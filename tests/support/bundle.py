@@ -8,7 +8,7 @@ not. Run it after
 """
 
 from rfgp.couplings import Energy
-from rfgp.couplings.energy import solver, store
+from rfgp.couplings.energy import solver
 from rfgp.spectra import Gaussian
 
 
@@ -18,9 +18,9 @@ def main():
         for weighted in (False, True):
             problem = Energy(weighted=weighted).problem(d, Gaussian())
             for m in (256, 512):
-                solutions[store.key_of(problem, m, full=False)] = solver.solve(problem, m, full=False)
-    store.bundle(solutions)
-    print(f"{len(solutions)} solutions, {store.BUNDLED.stat().st_size / 1e3:.0f} kB")
+                solutions[solver.key_of(problem, m, full=False)] = solver.solve(problem, m, full=False)
+    solver.bundle(solutions)
+    print(f"{len(solutions)} solutions, {solver.BUNDLED.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

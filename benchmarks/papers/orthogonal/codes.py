@@ -9,7 +9,7 @@ from sklearn.datasets import load_sample_images
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import random
-from rfgp.couplings.hadamard import flip_and_transform
+from rfgp.couplings.structured import flip_and_transform
 
 SIDE, BITS, NEIGHBORS, FOUND = 128, 1024, 10, 20
 Projection = Callable[[torch.Tensor, int, torch.Generator], torch.Tensor]

@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from rfgp import datasets, lengthscales, random
-from rfgp.couplings.hadamard import next_power_of_two
+from rfgp.couplings.structured import next_power_of_two
 
 NAMES = ("digits", "banknote", "wifi", "cmc", "nursery", "chess")
 ABSENT = "letter, forest, usps, cifar, mnist and gisette, the paper's data, are not at hand"

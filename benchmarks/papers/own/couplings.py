@@ -10,6 +10,7 @@ from scipy import stats
 
 import rfgp
 from benchmarks import protocol
+from benchmarks.papers.own.alternatives import Leverage, SphericalRadial
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings
 
@@ -35,9 +36,9 @@ def made(method: str, case: Case, kind: str) -> couplings.Coupling:
     if method in ("leverage", "energy, tilted"):
         heights = couplings.leverage_histogram(case.x[: len(case.y)], case.noise, spectrum=case.spectrum)
         energy = couplings.Energy(kind, True, proposal_histogram=heights)
-        return couplings.Leverage(heights) if method == "leverage" else energy
+        return Leverage(heights) if method == "leverage" else energy
     if method == "quadrature":  # with the node at the origin, as in its paper
-        return couplings.SphericalRadial(origin=True)
+        return SphericalRadial(origin=True)
     if method == "energy, weighted":
         return couplings.Energy(kind, weighted=True)
     return couplings.for_features("sobol" if method == SOBOL else method, kind)

@@ -20,7 +20,7 @@ import torch
 from benchmarks.protocol import mean_error
 from benchmarks.record import CLOSE, Result, Scale, Value
 from rfgp import couplings, datasets, lengthscales
-from rfgp.couplings.hadamard import next_power_of_two
+from rfgp.couplings.structured import next_power_of_two
 
 NAMES = ("abalone", "banknote", "car", "yeast", "cmc", "nursery", "wifi", "chess")
 SIGMAS = (0.41331138, 1.06445901, 0.77656608, 0.90918797, 0.48389667, 0.18788887, 0.21997651, 0.25754408)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from scipy import integrate, special, stats
 
+from benchmarks.papers.simplex.conformity import conformity, least_conformity
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings, features, random, spectra, theory
@@ -28,10 +29,10 @@ def conformities(norms: np.ndarray, v: float, rng: np.random.Generator) -> dict[
         "ORFs": np.diag(norms),
         "SimRFs": norms[:, None] * simplex(d).numpy(),
         "SimRFs+": plus,
-        OPTIMUM: couplings.least_conformity(plus, v),
+        OPTIMUM: least_conformity(plus, v),
     }
-    found = {name: float(couplings.conformity(vectors, v)[0]) for name, vectors in arranged.items()}
-    return {"IIDRFs": float(np.mean([couplings.conformity(w, v)[0] for w in independent])), **found}
+    found = {name: float(conformity(vectors, v)[0]) for name, vectors in arranged.items()}
+    return {"IIDRFs": float(np.mean([conformity(w, v)[0] for w in independent])), **found}
 
 
 def figure_4(scale: Scale) -> Result:

@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.couplings import norms
-from rfgp.couplings.coupling import Coupling, WeightedDraws, random_signs
-from rfgp.couplings.energy import product, solver, store
+from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws, random_signs
+from rfgp.couplings.energy import product, solver
 from rfgp.couplings.energy.potential import KINDS, check_distances, make_potential
 from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
-from rfgp.couplings.frequencies import Frequencies
-from rfgp.couplings.orthogonal import haar_rows
+from rfgp.couplings.orthogonal import haar_rows, stratified
 from rfgp.couplings.radial import PROPOSAL_SCALES, RadialDistribution, check_histogram
 from rfgp.errors import CouplingWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
@@ -100,10 +98,9 @@ class Energy(WeightedDraws, Coupling):
         spectrum: Spectrum | None = None,
         progress: ProgressCallback | None = None,
     ) -> "Energy":
-        """Solve for the directions without a time limit, and cache them.
+        """Solve for the directions without a time limit, and keep them until the process ends.
 
-        The solution is a file in the cache folder (RFGP_CACHE_DIR). For m = 4096 this takes about half a minute on two
-        cores.
+        For m = 4096 this takes about half a minute on two cores.
 
         Args:
             num_frequencies: m.
@@ -146,7 +143,7 @@ class Energy(WeightedDraws, Coupling):
         n = self._count(m)
         solved = self._solution(n, d, spectrum)
         radial = RadialDistribution(spectrum, d, solved.proposal_scale, self.proposal_histogram)
-        lengths, weights = radial.draw(norms.stratified(n, generator, mirrored=True))
+        lengths, weights = radial.draw(stratified(n, generator, mirrored=True))
         rotation = haar_rows(1, d, d, generator)
         order = torch.randperm(n, generator=generator)
         rows = ((solved.unit() @ rotation) * lengths[:, None])[order]
@@ -166,7 +163,7 @@ class Energy(WeightedDraws, Coupling):
         for (measure, d), indices in zip(factors, strata, strict=True):
             solved = self._solution(m, d, measure)
             radial = RadialDistribution(measure, d, solved.proposal_scale, self.proposal_histogram)
-            lengths, parts = radial.draw(norms.stratified(m, generator, mirrored=True))
+            lengths, parts = radial.draw(stratified(m, generator, mirrored=True))
             directions = solved.unit() if d > 1 else random_signs(m, generator)
             blocks.append((directions * lengths[:, None])[indices].numpy())
             weights = weights * parts[indices]
@@ -236,7 +233,7 @@ class Energy(WeightedDraws, Coupling):
                 CouplingWarning,
                 stacklevel=4,
             )
-        return store.solution(problem, n, full=full, progress=progress)
+        return solver.solution(problem, n, full=full, progress=progress)
 
     def __repr__(self) -> str:
         defaults = vars(Energy()) if vars(self) else {}
@@ -260,7 +257,7 @@ def _problem(
 ) -> Problem:
     """Return the problem, the same object for equal arguments.
 
-    The object is the cache key of `store.key_of`.
+    The object is the cache key of `solver.key_of`.
     """
     potential = make_potential(features, spectrum, num_dims, distances)
     return Problem(potential, spectrum, num_dims, weighted, proposal_histogram, proposal_scale)

@@ -1,8 +1,15 @@
-"""Directions of minimal energy (mean squared kernel error up to a constant), by Adam on a product of spheres."""
+"""The minimization of the energy, and solved directions: bundled with the package, or kept in a process."""
 
+import hashlib
+import io
+import json
 import math
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp import random
-from rfgp.couplings.energy.potential import Potential
-from rfgp.couplings.energy.repulsion import Repulsion
+from rfgp.couplings.energy.potential import Potential, Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import PROPOSAL_SCALES, RadialDistribution
 from rfgp.descent import adam
+from rfgp.files import write_atomically
 from rfgp.spectra import Spectrum
+
+# --- Directions of minimal energy (mean squared kernel error up to a constant), by Adam on a product of spheres -------
 
 Array = NDArray[Any]
 ProgressCallback = Callable[[int, int], None]
@@ -272,3 +281,135 @@ def _scale_slope(
     log_weight_slope = (np.log(up[1]) - np.log(down[1])) / (2 * step)
     mean = sum(sign * (w @ mean_term(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
     return float((radial.sum() + in_logs @ log_weight_slope) / n**2 - 2 / n * mean)
+
+
+# --- Solved directions: bundled with the package, or solved once in a process -----------------------------------------
+
+BUNDLED = Path(__file__).with_name("solved.npz")
+
+MAX_BYTES_IN_MEMORY = 2**27
+"""The bytes of solutions above which the oldest ones are dropped from memory."""
+memory: dict[str, Solution] = {}
+"""Solutions by their keys, the oldest first, until the process ends."""
+lock = threading.RLock()
+
+
+def _unlock_in_child() -> None:
+    """Renew the lock in a forked process.
+
+    The process must not wait for a thread of its parent.
+    """
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
+
+
+def solution(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | None = None) -> Solution:
+    """Return the solution of a problem for n frequencies.
+
+    On one kind of processor it is the same from both sources. The key covers the version of the solver and all that the
+    solution depends on.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
+        progress: Called with the number of steps done and the number of all steps. If None, it is not called.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(4, spectra.Gaussian())
+        >>> solution(problem, 4, full=False).directions.tolist()[0]  # orthogonal ones, which need no search
+        [1.0, 0.0, 0.0, 0.0]
+    """
+    key = key_of(problem, n, full=full)
+    with lock:  # threads wait for each other; processes may solve the same twice
+        if key not in memory:
+            _remember(key, bundled().get(key) or solve(problem, n, full=full, progress=progress))
+        return memory[key]
+
+
+@lru_cache(maxsize=64)
+def key_of(problem: Problem, n: int, *, full: bool) -> str:
+    """Return the key of a solution: a digest of all that it depends on.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(4, spectra.Gaussian())
+        >>> len(key_of(problem, 8, full=False)), key_of(problem, 8, full=True) == key_of(problem, 9, full=True)
+        (32, False)
+    """
+    potential = problem.potential
+    content = {  # names of an earlier version stay, so that keys do not change
+        "version": VERSION,
+        "features": potential.kind,
+        "distances": [value.hex() for value in potential.distances.tolist()],
+        "strengths": [round(value, 9) for value in potential.log_distance_weights.tolist()],
+        "spectrum": repr(problem.spectrum),
+        "shape": [n, problem.num_dims],
+        "weighted": problem.weighted,
+        "broadening": problem.proposal_scale,
+        "tilt": problem.proposal_histogram,
+        "plan": plan(n, problem.num_dims, full),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
+    """Write the solutions that are part of the package.
+
+    `tests/support/bundle.py` calls it.
+
+    Args:
+        solutions: The solutions by their keys.
+        path: The file. The default is in the package.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "solved.npz")
+        >>> bundle({"key": Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
+        >>> sorted(np.load(path, allow_pickle=False).files)
+        ['key.directions', 'key.meta']
+    """
+    content = {f"{key}.{name}": value for key, solved in solutions.items() for name, value in _arrays(solved).items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **content)
+    write_atomically(path, buffer.getvalue())
+
+
+def _arrays(solved: Solution) -> dict[str, Any]:
+    meta = np.array([solved.proposal_scale, solved.num_steps, solved.num_blocks], np.float64)
+    return {"directions": solved.directions, "meta": meta}
+
+
+def _solution(directions: Any, meta: Any) -> Solution:
+    return Solution(directions, float(meta[0]), int(meta[1]), int(meta[2]))
+
+
+@lru_cache(maxsize=1)
+def bundled() -> dict[str, Solution]:
+    """Return the solutions that are part of the package, by their keys.
+
+    Examples:
+        >>> all(len(key) == 32 for key in bundled())
+        True
+    """
+    if not BUNDLED.exists():
+        return {}
+    with np.load(BUNDLED, allow_pickle=False) as content:
+        keys = {name.partition(".")[0] for name in content.files}
+        return {key: _solution(content[f"{key}.directions"], content[f"{key}.meta"]) for key in keys}
+
+
+def _remember(key: str, solved: Solution) -> None:
+    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MAX_BYTES_IN_MEMORY:
+        del memory[next(iter(memory))]
+    memory[key] = solved

@@ -1,16 +1,16 @@
 """Estimators of the softmax and the Gaussian kernel by pairs of feature maps."""
 
 from rfgp.features.softmax import coefficients as coefficients
-from rfgp.features.softmax.basic import Positive as Positive
-from rfgp.features.softmax.basic import Trigonometric as Trigonometric
 from rfgp.features.softmax.coefficients import Coefficient as Coefficient
-from rfgp.features.softmax.exponential import Exponential as Exponential
-from rfgp.features.softmax.exponential import matching_diagonal as matching_diagonal
-from rfgp.features.softmax.hybrid import Hybrid as Hybrid
+from rfgp.features.softmax.maps import Exponential as Exponential
+from rfgp.features.softmax.maps import Positive as Positive
+from rfgp.features.softmax.maps import Trigonometric as Trigonometric
+from rfgp.features.softmax.maps import matching_diagonal as matching_diagonal
 from rfgp.features.softmax.pair import FeaturePair as FeaturePair
 from rfgp.features.softmax.pair import PositiveMap as PositiveMap
 from rfgp.features.softmax.pair import SideMap as SideMap
 from rfgp.features.softmax.pair import exact as exact
+from rfgp.features.softmax.recipes import Hybrid as Hybrid
 from rfgp.features.softmax.recipes import angular_hybrid as angular_hybrid
 from rfgp.features.softmax.recipes import between_centers as between_centers
 from rfgp.features.softmax.recipes import bipolar as bipolar

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rfgp.couplings import Frequencies, as_frequencies
-from rfgp.couplings.frequencies import check_unpaired
+from rfgp.couplings.coupling import check_unpaired
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.basic import Positive, Trigonometric
+from rfgp.features.softmax.maps import Positive, Trigonometric
 from rfgp.features.softmax.pair import SideMap, check_matrix, times
 from rfgp.messages import counted, positive
 

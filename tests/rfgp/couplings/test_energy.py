@@ -1,6 +1,5 @@
-"""The energy coupling: minima of the energy by closed forms, products of kernels, and the cache of directions."""
+"""The energy coupling: minima of the energy by closed forms, products of kernels, and the store of directions."""
 
-import hashlib
 import itertools
 import multiprocessing
 import os
@@ -16,7 +15,7 @@ from scipy import special, stats
 import rfgp
 from rfgp import couplings, spectra, theory
 from rfgp.couplings import Energy
-from rfgp.couplings.energy import store
+from rfgp.couplings.energy import solver
 
 F64 = torch.float64
 GAUSSIAN, MATERN, ROUGH = spectra.Gaussian(), spectra.Matern(1.5), spectra.Matern(0.5)
@@ -223,46 +222,21 @@ class TestProducts:
         assert not any(torch.equal(quick, other) for other in others)
 
 
-class TestCache:
-    """Solved directions are kept in files, which may be damaged or shared between processes."""
+class TestStore:
+    """Solved directions are kept until the process ends, and common sizes come with the package."""
 
     @pytest.fixture(autouse=True)
-    def folder(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
-        monkeypatch.setattr(store, "memory", {})
-        return tmp_path / "energy"
+    def memory(self, monkeypatch):
+        monkeypatch.setattr(solver, "memory", {})
 
-    def directions(self, n=20):
-        return Energy().solution(n, 3).directions
-
-    def test_solutions_are_kept_and_read_again(self, folder):
-        first = self.directions()
-        (path,) = folder.iterdir()
-        assert self.directions() is first  # from memory
-        store.memory.clear()
-        np.testing.assert_array_equal(self.directions(), first)
-        store.write(path.stem, store.Solution(first[::-1], 1.0, 3, 1))
-        store.memory.clear()
-        np.testing.assert_array_equal(self.directions(), first[::-1])  # what a sound file has is not solved again
-
-    @pytest.mark.parametrize("damage", ["bit", "cut", "zip", "shape"])
-    def test_damaged_files_are_solved_again(self, folder, damage):
-        first = self.directions()
-        (path,) = folder.iterdir()
-        content = path.read_bytes()
-        if damage == "shape":
-            store.write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
-        else:
-            middle = len(content) // 2
-            bit = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-            damaged = {"bit": bit, "cut": content[:100], "zip": hashlib.sha256(b"PK").digest() + b"PK"}
-            path.write_bytes(damaged[damage])
-        store.memory.clear()
-        np.testing.assert_array_equal(self.directions(), first)
-        assert path.read_bytes() == content
+    def test_solutions_are_kept(self):
+        first = Energy().solution(20, 3).directions
+        assert Energy().solution(20, 3).directions is first
+        solver.memory.clear()
+        np.testing.assert_array_equal(Energy().solution(20, 3).directions, first)
 
     @pytest.mark.slow
-    def test_each_option_has_a_file_of_its_own(self, folder):
+    def test_each_option_has_a_solution_of_its_own(self):
         variants = [
             *((Energy(), *sizes, GAUSSIAN) for sizes in ((12, 3), (13, 3), (12, 4))),
             *((Energy(), 12, 3, spectra.Matern(nu)) for nu in (1.5, 2.5)),
@@ -274,22 +248,16 @@ class TestCache:
         ]
         for made, m, d, spectrum in variants:
             made.solution(m, d, spectrum=spectrum)
-        assert len(list(folder.iterdir())) == len(variants)
+        assert len(solver.memory) == len(variants)
 
-    def test_common_sizes_come_with_the_package(self, folder):
+    def test_common_sizes_come_with_the_package(self, monkeypatch):
+        monkeypatch.setattr(solver, "solve", None)
         for m, d in [(256, 2), (256, 20), (512, 2), (512, 11), (512, 20)]:
             assert Energy().solution(m, d).directions.shape == (m, d)
-        assert not folder.exists()
-
-    def test_a_folder_that_cannot_be_written_is_reported(self, tmp_path, monkeypatch):
-        (tmp_path / "file").write_text("")
-        monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "file"))
-        with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR"):
-            Energy().sample(20, 3, seed=0)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
     def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(self):
-        with store.lock:
+        with solver.lock:
             context = multiprocessing.get_context("fork")
             queue = context.Queue()
             worker = context.Process(target=lambda: queue.put(Energy().sample(4, 3, seed=0).shape))

@@ -1,4 +1,7 @@
-"""The RF-conformity of positive (Laplace) features, and its minimization (Reid et al. 2023, Eqs. 10 to 12)."""
+"""The RF-conformity of positive (Laplace) features, and its minimization (Reid et al. 2023, Eqs. 10 to 12).
+
+Importing this file gives the coupling "simplex-optimized" its name.
+"""
 
 from typing import Any
 
@@ -8,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from torch import Tensor
 
+from rfgp import couplings
 from rfgp.couplings.coupling import Coupling, check_gaussian
 from rfgp.couplings.simplex import norm_adapted_simplices, norms_of_blocks, rotated
 from rfgp.errors import InvalidArgumentError
@@ -36,8 +40,7 @@ class SimplexOptimized(Coupling):
         InvalidArgumentError: If the distance is not in (0, 5].
 
     Examples:
-        >>> from rfgp import couplings
-        >>> couplings.SimplexOptimized(2.0).sample(6, 3, seed=0).shape
+        >>> SimplexOptimized(2.0).sample(6, 3, seed=0).shape
         (6, 3)
     """
 
@@ -76,7 +79,6 @@ def conformity(
         InvalidArgumentError: If the vectors are not a matrix of at least two rows.
 
     Examples:
-        >>> from rfgp.couplings import conformity
         >>> conformity([[1.0, 0.0], [-1.0, 0.0]], [1.0]).tolist()  # the least that is possible
         [1.0]
         >>> conformity([[1.0, 0.0], [0.0, 1.0]], [1.0]).round(3).tolist()
@@ -106,7 +108,6 @@ def least_conformity(
         The vectors, (m, d).
 
     Examples:
-        >>> from rfgp.couplings import conformity, least_conformity
         >>> vectors = least_conformity(np.eye(2), 1.0)
         >>> np.linalg.norm(vectors, axis=1).round(6).tolist(), conformity(vectors, [1.0]).round(3).tolist()
         ([1.0, 1.0], [1.0])
@@ -145,3 +146,6 @@ def _squared_sums(omega: Array) -> Array:
     """Return |omega_i + omega_j|^2 (m, m)."""
     squares = (omega**2).sum(1)
     return np.asarray(np.maximum(squares[:, None] + squares + 2 * omega @ omega.T, 0.0))
+
+
+couplings.register("simplex-optimized", SimplexOptimized)
