@@ -202,6 +202,7 @@ class DrawnTerms:
         if x.shape[-1] != self.num_columns:
             raise InvalidArgumentError(f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}.")
         if all(kind is ColumnKind.NUMBER for kind in schema.kinds):
+            x = x if x.is_floating_point() else x.double()
             keys = [int(column.key) for column in schema.columns]
             return (x if keys == list(range(self.num_columns)) else x[..., keys]), False
         nodes = [column.key for column in schema.columns if column.kind is ColumnKind.NODE]
@@ -211,13 +212,14 @@ class DrawnTerms:
         known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
         return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
 
-    def pair(self, x1: Tensor, x2: Tensor, batch: torch.Size) -> InputPair:
+    def pair(self, x1: Tensor, x2: Tensor, batch: torch.Size, dtype: torch.dtype) -> InputPair:
         """Return the columns that the kernel reads of two inputs, (B, n, D) and (B, m, D).
 
         Args:
             x1: Inputs (..., n, d).
             x2: Inputs (..., m, d).
             batch: The shape of the batch, with B elements.
+            dtype: The type of the covariance.
         """
         is_same = is_same_memory(x1, x2)
         size = x1.shape[-2]
@@ -232,7 +234,7 @@ class DrawnTerms:
         count = batch.numel()
         flat = a.expand(*batch, *a.shape[-2:]).reshape(count, *a.shape[-2:])
         other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(count, *b.shape[-2:])
-        return InputPair(flat, other, is_same, has_new, x1.dtype)
+        return InputPair(flat, other, is_same, has_new, dtype)
 
     # --- states -----------------------------------------------------------------------------------
 

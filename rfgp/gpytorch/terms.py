@@ -295,7 +295,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             rows = x1.expand(*batch, *x1.shape[-2:]).flatten(0, -2)
             found = to_linear_operator(self.forward(rows, x2.reshape(-1, *x2.shape[-2:])[0])).to_dense()
             return found.reshape(*batch, x1.shape[-2], x2.shape[-2])
-        pair = self._drawn.pair(x1, x2, batch)
+        pair = self._drawn.pair(x1, x2, batch, self._dtype_of(x1))
         priors = self._priors_of(batch)
         return pair.diagonal(priors).reshape(*batch, -1) if diag else pair.covariance(priors, batch)
 
@@ -323,8 +323,9 @@ class TermKernel(gpytorch.kernels.Kernel):
         """
         self._drawn.check_low_rank()
         batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
-        phi = self._priors_of(batch).roots(self._drawn.pair(x, x, batch).a)
-        return phi.reshape(*batch, *phi.shape[-2:]).to(x.dtype)
+        pair = self._drawn.pair(x, x, batch, self._dtype_of(x))
+        phi = self._priors_of(batch).roots(pair.a)
+        return phi.reshape(*batch, *phi.shape[-2:]).to(pair.dtype)
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
         """Return GPyTorch's prediction strategy for products of features, if the covariance is one at all inputs.
@@ -334,6 +335,10 @@ class TermKernel(gpytorch.kernels.Kernel):
         """
         strategy = (LINEAR_STRATEGY if self._drawn.is_low_rank else None) or super().prediction_strategy
         return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+
+    def _dtype_of(self, x: Tensor) -> torch.dtype:
+        """Return the type of a covariance: that of the inputs, or of the parameters if inputs are integers."""
+        return x.dtype if x.is_floating_point() else next(self.parameters()).dtype
 
     def _priors_of(self, batch: torch.Size) -> BatchOfPriors:
         """Return the priors of all kernels of the batch, for a batch of inputs."""

@@ -301,3 +301,9 @@ BAD_CALLS = [
 @pytest.mark.parametrize(("call", "error", "word"), BAD_CALLS)
 def test_bad_calls_are_named(call, error, word):
     refused(call, error, word)
+
+
+def test_inputs_of_integers_have_covariances_of_numbers():
+    kernel, whole = kernel_of(k.RBF(0), DRAWN, X=X[:, :1], seed=0), torch.tensor([[0], [1]])
+    torch.testing.assert_close(kernel(whole).to_dense(), kernel(whole.double()).to_dense())
+    torch.testing.assert_close(kernel.features(whole), kernel.features(whole.double()))
