@@ -3,10 +3,9 @@
 from rfgp.errors import requires_extra
 
 with requires_extra("gpytorch"):
-    from rfgp.gpytorch.exact import SpectrumKernel as SpectrumKernel
     from rfgp.gpytorch.graph import GraphFeatureKernel as GraphFeatureKernel
-    from rfgp.gpytorch.graph_exact import GraphExactKernel as GraphExactKernel
     from rfgp.gpytorch.kernels import RandomFeatureKernel as RandomFeatureKernel
+    from rfgp.gpytorch.kernels import SpectrumKernel as SpectrumKernel
     from rfgp.gpytorch.sparse import SparseLinearOperator as SparseLinearOperator
     from rfgp.gpytorch.sparse import SparseRootLinearOperator as SparseRootLinearOperator
     from rfgp.gpytorch.terms import TermKernel as TermKernel

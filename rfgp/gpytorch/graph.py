@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+import gpytorch
 import numpy as np
 import torch
 from linear_operator.operators import LinearOperator
@@ -13,12 +14,11 @@ from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import WalkFeatures
 from rfgp.features.walks import Draw
-from rfgp.gpytorch.positions import PositionKernel, whole
 from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
 from rfgp.sparse import SparsityPattern
 
 
-class GraphFeatureKernel(PositionKernel):
+class GraphFeatureKernel(gpytorch.kernels.Kernel):
     """A graph kernel estimated by sparse features: of random walks, or deterministic ones.
 
     Inputs are positions of nodes (..., n, 1), integer or float64. Parameters of the graph kernel are GPyTorch
@@ -49,8 +49,43 @@ class GraphFeatureKernel(PositionKernel):
             raise InvalidArgumentError(
                 f"walks must be features of nodes, such as graphs.sample_walks(graph), got {type(walks).__name__}."
             )
-        super().__init__(kernel, **kernel_kwargs)
+        super().__init__(**kernel_kwargs)
+        self._names = kernel.parameters
+        for name, value in zip(kernel.parameters, kernel.values, strict=True):
+            constraint = gpytorch.constraints.Positive()
+            start = constraint.inverse_transform(torch.full(self.batch_shape, float(value)))
+            self.register_parameter(f"raw_{name}", torch.nn.Parameter(start))
+            self.register_constraint(f"raw_{name}", constraint)
         self._see(WalkFeatures(walks, kernel))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_names", ()):
+            raw = f"raw_{name}"
+            return getattr(self, f"{raw}_constraint").transform(getattr(self, raw))
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_names", ()):
+            raw = getattr(self, f"raw_{name}")
+            value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).expand(raw.shape)
+            self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def lengthscale(self) -> Tensor | None:
+        """The lengthscale of the graph kernel, of the shape of the batch, or None if it has none."""
+        return self.__getattr__("lengthscale") if "lengthscale" in self._names else None
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the graph kernel's p parameters."""
+        return tuple(self._names)
+
+    def _theta(self) -> Tensor:
+        """Return the graph kernel's parameters for each element of the batch, flattened, (b, p)."""
+        theta = [getattr(self, name).reshape(-1) for name in self._names]
+        return torch.stack(theta, dim=-1) if theta else torch.zeros(max(1, self.batch_shape.numel()), 0)
 
     def at(self, nodes: Iterable[Hashable]) -> "GraphFeatureKernel":
         """Return the kernel on other nodes of the same draw.
@@ -119,7 +154,7 @@ class GraphFeatureKernel(PositionKernel):
 
     def _of_batches(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         """Return the covariance of inputs that differ along a batch, from that of all nodes among them."""
-        rows = torch.cat([whole(x).reshape(-1) for x in (x1, x2)])
+        rows = torch.cat([_whole(x).reshape(-1) for x in (x1, x2)])
         nodes, places = rows.unique(return_inverse=True)
         matrix = SparseRootLinearOperator(self.features(nodes[:, None])).to_dense()  # (..., u, u)
         left, right = places[: x1.numel()].reshape(x1.shape), places[x1.numel() :].reshape(x2.shape)
@@ -134,7 +169,7 @@ class GraphFeatureKernel(PositionKernel):
 
     def _find(self, positions: Tensor) -> Tensor:
         """Return the rows of the draw of nodes at positions, (n,) -> (n,)."""
-        wanted = whole(positions).cpu().numpy()
+        wanted = _whole(positions).cpu().numpy()
         outside = (wanted < 0) | (wanted >= len(self._row_of))
         rows = self._row_of[wanted.clip(0, len(self._row_of) - 1)]
         missing = outside | (rows < 0)
@@ -144,3 +179,11 @@ class GraphFeatureKernel(PositionKernel):
                 "the model will see: sample_walks(graph, nodes=...), or kernel.at(nodes)."
             )
         return torch.from_numpy(rows)
+
+
+def _whole(positions: Tensor) -> Tensor:
+    """Return positions (...) as integers."""
+    integers = positions.long()
+    if positions.is_floating_point() and not bool((integers == positions).all()):
+        raise InvalidArgumentError(f"Positions of nodes are whole numbers, got {positions[integers != positions][0]}.")
+    return integers

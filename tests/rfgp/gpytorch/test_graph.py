@@ -9,7 +9,8 @@ from refusals import refused
 
 import graphs
 import rfgp
-from rfgp.gpytorch import GraphExactKernel, GraphFeatureKernel, SparseRootLinearOperator
+from rfgp import kernels as k
+from rfgp.gpytorch import GraphFeatureKernel, SparseRootLinearOperator, kernel_of
 
 GRAPH = graphs.Graph.from_grid((5, 5))
 WALKS = graphs.sample_walks(GRAPH, seed=0)
@@ -51,10 +52,19 @@ def test_matrices_are_products_of_the_features(draw):
     assert_entries(in_double(GraphFeatureKernel(draw(), KERNEL)), phi @ phi.T)
 
 
+def exact(**options):
+    """Return the exact kernel of the nodes, a term without approximation."""
+    kernel = kernel_of(k.Nodes(GRAPH, KERNEL), rfgp.Exact(), X=column(range(25)).double(), **options)
+    kernel.hyperparameters["outputscale"] = 1.0
+    kernel.hyperparameters["lengthscale"] = 2.0
+    return kernel
+
+
 def test_the_exact_kernel_is_exact():
-    assert_entries(in_double(GraphExactKernel(GRAPH, KERNEL)), KERNEL.exact(GRAPH))
-    several = GraphExactKernel(GRAPH, KERNEL, batch_shape=torch.Size([2]))
-    assert_entries(in_double(several, torch.tensor([1.0, 2.0])), KERNEL.exact(GRAPH), 1)
+    assert_entries(exact(), KERNEL.exact(GRAPH))
+    several = exact(batch_shape=torch.Size([2]))
+    several.hyperparameters["lengthscale"] = torch.tensor([1.0, 2.0])
+    assert_entries(several, KERNEL.exact(GRAPH), 1)
 
 
 def test_each_element_of_a_batch_has_its_own_lengthscale():
@@ -80,12 +90,11 @@ ENTRIES = {
     "diagonal": lambda kernel: kernel(column(ROWS), diag=True),
 }
 MAKERS = {name: lambda draw=draw: GraphFeatureKernel(draw(), KERNEL) for name, draw in DRAWS.items()}
-MAKERS["exact"] = lambda: GraphExactKernel(GRAPH, KERNEL)
 
 
 @pytest.mark.parametrize(
     ("make", "entries"),
-    [*(("walks", entries) for entries in ENTRIES), *((make, "matrix") for make in ("chebyshev", "spectrum", "exact"))],
+    [*(("walks", entries) for entries in ENTRIES), *((make, "matrix") for make in ("chebyshev", "spectrum"))],
 )
 def test_gradients_match_differences(make, entries):
     kernel = MAKERS[make]().double()
@@ -146,8 +155,11 @@ FEW = graphs.sample_walks(GRAPH, [0, 1], seed=0)
         (GraphFeatureKernel(FEW, KERNEL), [[-1]], "position -1"),
         (GraphFeatureKernel(FEW, KERNEL), [[1.5]], "whole numbers"),
         (GraphFeatureKernel(FEW, KERNEL), [[[0.0]], [[1.5]]], "whole numbers"),
-        (GraphExactKernel(GRAPH, KERNEL), [[25]], "25"),
     ],
 )
 def test_bad_positions_are_named(kernel, inputs, word):
     refused(lambda: kernel(torch.tensor(inputs)).to_dense(), rfgp.InvalidArgumentError, word)
+
+
+def test_bad_positions_of_the_exact_kernel_are_named():
+    refused(lambda: exact()(torch.tensor([[25.0]])).to_dense(), rfgp.DataError, "25")
