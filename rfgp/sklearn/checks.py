@@ -29,31 +29,6 @@ FLOATS = (np.float64, np.float32)
 """The types that are kept; others become the first."""
 
 
-def set_whole(estimator: Any, params: dict[str, Any]) -> None:
-    """Set options of an estimator that are set whole, such as a kernel.
-
-    Args:
-        estimator: The base of the estimator by `super()`, with `set_params` of scikit-learn.
-        params: The options by name.
-
-    Raises:
-        InvalidArgumentError: If an option is a part of another, such as kernel__lengthscale.
-
-    Examples:
-        >>> from rfgp.sklearn import GPRegressor
-        >>> GPRegressor().set_params(max_iter=20).max_iter
-        20
-    """
-    for name in params:
-        option, _, part = name.partition("__")
-        if part:
-            raise InvalidArgumentError(
-                f"Options must be set whole, got {name!r}. Set {option!r} instead, for example in a grid "
-                "{'kernel': [k.RBF(lengthscale=0.5), k.RBF(lengthscale=2.0)]}."
-            )
-    estimator.set_params(**params)
-
-
 def resolve_seed(random_state: Any) -> int:
     """Return the seed of a `random_state`.
 

@@ -17,9 +17,8 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.sklearn.checks import merge_rows, resolve_seed, set_whole
-from rfgp.sklearn.classifier import ProcessClassifier, read_classes
-from rfgp.sklearn.regressor import ProcessRegressor
+from rfgp.sklearn.base import ProcessClassifier, ProcessRegressor, read_classes
+from rfgp.sklearn.checks import merge_rows, resolve_seed
 
 
 @dataclass(eq=False, repr=False)
@@ -45,15 +44,6 @@ class GraphOptions:
     walk_options: Mapping[str, Any] | None = None
 
     gp_: Any = field(init=False)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set options by name.
-
-        Args:
-            params: The options. A part of one, such as kernel__lengthscale, is an error.
-        """
-        set_whole(super(), params)
-        return self
 
     def _graph_gp(self, **options: Any) -> GraphGP:
         """Return the model, before a fit."""
