@@ -37,15 +37,13 @@ class Halton(Coupling):
     """
 
     needs_isotropy: ClassVar[bool] = False
-    randomization = "scrambled"
 
     def __init__(self, randomization: str = "scrambled") -> None:
         if randomization not in RANDOMIZATIONS:
             raise InvalidArgumentError(
                 f"randomization must be one of {', '.join(RANDOMIZATIONS)}, got {randomization!r}."
             )
-        if randomization != self.randomization:  # the default is not stored, so that saved files keep their form
-            self.randomization = randomization
+        self.randomization = randomization
 
     @property
     def is_biased(self) -> bool:

@@ -1,7 +1,6 @@
 """The minimization of the energy, and solved directions: bundled with the package, or kept in a process."""
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -21,7 +20,6 @@ from rfgp.couplings.energy.potential import Potential, Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import PROPOSAL_SCALES, RadialDistribution
 from rfgp.descent import adam
-from rfgp.files import write_atomically
 from rfgp.spectra import Spectrum
 
 # --- Directions of minimal energy (mean squared kernel error up to a constant), by Adam on a product of spheres -------
@@ -363,37 +361,6 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
-    """Write the solutions that are part of the package.
-
-    `tests/support/bundle.py` calls it.
-
-    Args:
-        solutions: The solutions by their keys.
-        path: The file. The default is in the package.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp(), "solved.npz")
-        >>> bundle({"key": Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
-        >>> sorted(np.load(path, allow_pickle=False).files)
-        ['key.directions', 'key.meta']
-    """
-    content = {f"{key}.{name}": value for key, solved in solutions.items() for name, value in _arrays(solved).items()}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **content)
-    write_atomically(path, buffer.getvalue())
-
-
-def _arrays(solved: Solution) -> dict[str, Any]:
-    meta = np.array([solved.proposal_scale, solved.num_steps, solved.num_blocks], np.float64)
-    return {"directions": solved.directions, "meta": meta}
-
-
-def _solution(directions: Any, meta: Any) -> Solution:
-    return Solution(directions, float(meta[0]), int(meta[1]), int(meta[2]))
-
-
 @lru_cache(maxsize=1)
 def bundled() -> dict[str, Solution]:
     """Return the solutions that are part of the package, by their keys.
@@ -406,7 +373,10 @@ def bundled() -> dict[str, Solution]:
         return {}
     with np.load(BUNDLED, allow_pickle=False) as content:
         keys = {name.partition(".")[0] for name in content.files}
-        return {key: _solution(content[f"{key}.directions"], content[f"{key}.meta"]) for key in keys}
+        found = {key: (content[f"{key}.directions"], content[f"{key}.meta"].tolist()) for key in keys}
+    return {
+        key: Solution(rows, scale, int(steps), int(blocks)) for key, (rows, (scale, steps, blocks)) in found.items()
+    }
 
 
 def _remember(key: str, solved: Solution) -> None:
