@@ -14,7 +14,7 @@ from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import WalkFeatures
 from rfgp.features.walks import Draw
-from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
+from rfgp.gpytorch.covariances import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
 from rfgp.sparse import SparsityPattern
 
 
