@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import check_counts, check_fits, machine_memory
+from graphs.checks import check_counts, check_fits, machine_memory, resolve_seed
 from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
@@ -152,7 +152,7 @@ def advise(
     halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"p_halt must be a probability, got {p_halt!r}.")
-    seed = random.resolve_seed(seed)
+    seed = resolve_seed(seed)
     count = min(int(num_nodes), graph.num_nodes)
     check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
     sample = node_sample(graph, count, seed)

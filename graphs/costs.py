@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
 
-from graphs import random
-from graphs.checks import check_count, check_counts
+from graphs.checks import check_count, check_counts, resolve_seed
 from graphs.couplings import as_halting_distribution, quantile_survival
 from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
@@ -56,7 +55,7 @@ def walk_costs(
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
-    generator = np.random.default_rng(random.resolve_seed(seed))
+    generator = np.random.default_rng(resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
     labels = graph.as_nodes(nodes)
     f = complete_modulation(kernel)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs import random
-from graphs.checks import check_choice, check_count, check_fits, counted
+from graphs.checks import check_choice, check_count, check_fits, counted, resolve_seed
 from graphs.couplings import (
     LENGTHS,
     STEP_COUPLINGS,
@@ -204,7 +204,7 @@ def _count_final_nodes(
     """Return the number of walkers (N,) that end on each node."""
     from graphs.walks.compiled import final_nodes
 
-    number, matrix = random.resolve_seed(seed), model.matrix
+    number, matrix = resolve_seed(seed), model.matrix
     cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)
     chunk = max(1, CHUNK_WALKERS // num_walkers)
 

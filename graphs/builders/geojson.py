@@ -20,11 +20,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.arrays import is_identifier
 from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines, line_points
 from graphs.builders.nearest import distance_limit, project_on_lines
 from graphs.builders.roads import Roads
-from graphs.checks import counted, is_identifier, is_number, short_repr
+from graphs.checks import counted, is_number, short_repr
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
 
 T = TypeVar("T")

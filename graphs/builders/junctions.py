@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.components import component_of_nodes
-from graphs.builders.lines import LinePoints, Lines, first_of_each, last_before, line_points
+from graphs.arrays import component_of_nodes, first_of_each, last_before
+from graphs.builders.lines import LinePoints, Lines, line_points
 from graphs.builders.snapping import MAX_WIDTH, check_snap, snapped_vertices
 from graphs.checks import check_choice
 from graphs.errors import InvalidGraphError

@@ -9,8 +9,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import as_numbers
 from graphs.builders.edges import EdgeArrays
-from graphs.checks import as_numbers, check_fits, is_count, short_repr
+from graphs.checks import check_fits, is_count, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _MAX = int(np.iinfo(np.int32).max)

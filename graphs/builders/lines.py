@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, short_repr
+from graphs.arrays import as_numbers, last_before
+from graphs.checks import short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -102,33 +103,6 @@ def interpolated(
     beyond = crosses & np.where(turns < 0, longitude > seam, longitude < seam)
     longitude[beyond] += turns[beyond]
     return points
-
-
-def last_before(
-    values: Floats,  # (M,), ascending within each range
-    low: Integers,  # (n,)
-    high: Integers,  # (n,)
-    target: Floats,  # (n,)
-) -> Integers:  # (n,)
-    """Return the last index in each range with a value of at most a target.
-
-    Args:
-        values: Numbers (M,), ascending within each range.
-        low: The first index (n,) of each range.
-        high: The last index (n,) of each range.
-        target: The target (n,) of each range.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.builders.lines import last_before
-        >>> last_before(np.array([0.0, 1.0, 4.0]), np.array([0]), np.array([2]), np.array([3.0])).tolist()
-        [1]
-    """
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        is_before = values[middle] <= target
-        low, high = np.where(is_before, middle, low), np.where(is_before, high, middle - 1)
-    return low
 
 
 def as_lines(
@@ -360,24 +334,3 @@ def chord(
     if metric == "euclidean":
         return distance
     return float(2 * EARTH_RADIUS * np.sin(min(distance / (2 * EARTH_RADIUS), np.pi / 2)))
-
-
-def first_of_each(
-    groups: NDArray[np.integer[Any]],  # (n,)
-) -> tuple[Integers, Integers]:
-    """Return the first index (g,) of each group, ascending, and the groups (n,).
-
-    Groups are numbered in this order.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.builders.lines import first_of_each
-        >>> first, member = first_of_each(np.array([7, 3, 7]))
-        >>> first.tolist(), member.tolist()
-        ([0, 1], [0, 1, 0])
-    """
-    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[member.reshape(-1)]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import component_of_nodes
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import check_file, one_line
+from graphs.builders.files import check_file
 from graphs.builders.meshio_files import MESHIO_SUFFIXES, read_meshio
 from graphs.builders.triangles import angles
+from graphs.checks import one_line
 from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import one_line
+from graphs.checks import one_line
 from graphs.errors import FileFormatError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.files import check_file, one_line
-from graphs.checks import is_hashable, short_repr
+from graphs.builders.files import check_file
+from graphs.checks import is_hashable, one_line, short_repr
 from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError, requires_extra
 
 

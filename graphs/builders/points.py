@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import as_numbers
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
-from graphs.checks import as_numbers, check_choice, check_count, check_fits, counted, is_number, short_repr
+from graphs.checks import check_choice, check_count, check_fits, counted, is_number, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Drop duplicates with np.unique(points, axis=0), or pass weights="gaussian" or "unit".'

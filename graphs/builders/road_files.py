@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import check_file, one_line
+from graphs.builders.files import check_file
 from graphs.builders.geojson import read_geojson
 from graphs.builders.nearest import check_limit
 from graphs.builders.roads import Roads
+from graphs.checks import one_line
 from graphs.errors import FileFormatError, GraphError, GraphWarning, requires_extra
 
 

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import as_numbers, component_of_nodes, first_of_each, read_integers
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.junctions import POSITION_TOLERANCE, EdgeLocations, Junctions, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers, is_number, short_repr
+from graphs.builders.lines import Lines, as_lines, check_lines
+from graphs.checks import is_number, short_repr
 from graphs.errors import DisconnectedWarning, DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError, warn
 
 Floats = NDArray[np.float64]

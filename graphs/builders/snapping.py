@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import component_of_nodes
 from graphs.builders.lines import LinePoints, Lines, chord, in_space
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.arrays import as_numbers, read_integers
 from graphs.builders.lengths import scale_to_unit
-from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers
 from graphs.errors import InvalidGraphError
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import spilu
 
-from graphs.checks import as_numbers, short_repr
+from graphs.arrays import as_numbers
+from graphs.checks import short_repr
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]

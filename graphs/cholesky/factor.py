@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.cholesky.analysis import Analysis
+from graphs.compiled import single_threaded_blas
 from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
-from graphs.threads import single_threaded_blas
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class Factor:
             for first, last in analysis.chunks:
                 wrong = compiled.factorize(compiled.ADDRESSES, first, last, s, entries, *workspaces)
                 if wrong >= 0:
-                    raise NotPositiveDefiniteError(int(analysis.order[wrong]))
+                    raise NotPositiveDefiniteError.at(int(analysis.order[wrong]))
         return cls(analysis, entries)
 
     @cached_property

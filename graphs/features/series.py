@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import pointers
 from graphs.checks import check_count, check_fits
 from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.hops import count_within_hops
-from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 

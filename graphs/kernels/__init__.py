@@ -22,7 +22,7 @@ convolution would not.
 
 from typing import Any
 
-from graphs.errors import InvalidArgumentError
+from graphs.checks import Registry
 from graphs.kernels.families import Diffusion as Diffusion
 from graphs.kernels.families import Matern as Matern
 from graphs.kernels.families import RegularizedLaplacian as RegularizedLaplacian
@@ -34,17 +34,20 @@ from graphs.kernels.fixed import Spectral as Spectral
 from graphs.kernels.free import FreeModulation as FreeModulation
 from graphs.kernels.kernel import GraphKernel as GraphKernel
 
-_REGISTRY: dict[str, type[GraphKernel]] = {
-    "diffusion": Diffusion,
-    "regularized-laplacian": RegularizedLaplacian,
-    "matern": Matern,
-    "random-walk": RandomWalk,
-    "inverse-cosine": InverseCosine,
-    "modulated": Modulated,
-    "power-series": PowerSeries,
-    "spectral": Spectral,
-    "free": FreeModulation,
-}
+_REGISTRY: Registry[GraphKernel] = Registry(
+    "graph kernel",
+    {
+        "diffusion": Diffusion,
+        "regularized-laplacian": RegularizedLaplacian,
+        "matern": Matern,
+        "random-walk": RandomWalk,
+        "inverse-cosine": InverseCosine,
+        "modulated": Modulated,
+        "power-series": PowerSeries,
+        "spectral": Spectral,
+        "free": FreeModulation,
+    },
+)
 
 
 def by_name(name: str, **options: Any) -> GraphKernel:
@@ -62,12 +65,7 @@ def by_name(name: str, **options: Any) -> GraphKernel:
         >>> kernels.by_name("diffusion", lengthscale=3.0)
         Diffusion(lengthscale=3.0)
     """
-    if not isinstance(name, str) or name not in _REGISTRY:
-        raise InvalidArgumentError(f"The graph kernel must be one of {', '.join(_REGISTRY)}, got {name!r}.")
-    try:
-        return _REGISTRY[name](**options)
-    except TypeError as error:
-        raise InvalidArgumentError(f"Graph kernel {name!r}: {error}.") from error
+    return _REGISTRY.make(name, **options)
 
 
 def name_of(kernel: GraphKernel) -> str:
@@ -84,10 +82,7 @@ def name_of(kernel: GraphKernel) -> str:
         >>> kernels.name_of(kernels.Matern())
         'matern'
     """
-    for name, kind in _REGISTRY.items():
-        if type(kernel) is kind:
-            return name
-    raise InvalidArgumentError(f"kernel must be one of {', '.join(_REGISTRY)}, got {kernel!r} of another class.")
+    return _REGISTRY.name_of(kernel)
 
 
 def names() -> tuple[str, ...]:
@@ -98,4 +93,4 @@ def names() -> tuple[str, ...]:
         >>> kernels.names()[:3]
         ('diffusion', 'regularized-laplacian', 'matern')
     """
-    return tuple(_REGISTRY)
+    return _REGISTRY.names

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 from numpy.typing import NDArray
 
-from graphs.checks import as_numbers, check_count, short_repr
+from graphs.arrays import as_numbers
+from graphs.checks import check_count, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.kernels.kernel import MAX_SERIES, GraphKernel, Vector, powers
 from graphs.series import analytic_radius, root_coefficients

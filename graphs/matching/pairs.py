@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from graphs.checks import as_numbers, check_choice, check_count
+from graphs.arrays import as_numbers
+from graphs.checks import check_choice, check_count
 from graphs.couplings import Sigma, as_halting_distribution
 from graphs.errors import InvalidArgumentError, requires_extra
 from graphs.graph import Graph

@@ -11,8 +11,7 @@ leaves one quantile for each walker of each tuple.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs import random
-from graphs.checks import check_counts, check_fits
+from graphs.checks import check_counts, check_fits, resolve_seed
 from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError, requires_extra
 from graphs.graph import Graph
@@ -90,7 +89,7 @@ def couple_quantiles(
     check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
     costs = quantile_costs(graph, kernel, as_halting_distribution(p_halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
-    return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))
+    return _alternate(costs, num_walkers, count, np.random.default_rng(resolve_seed(seed)))
 
 
 def tuple_cost(

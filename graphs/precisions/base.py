@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.checks import as_numbers, short_repr
+from graphs.arrays import as_numbers
+from graphs.checks import short_repr
 from graphs.cholesky import Analysis, Factor, analyze
 from graphs.errors import InvalidArgumentError
 

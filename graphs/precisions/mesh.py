@@ -7,8 +7,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import as_numbers
 from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit
-from graphs.checks import as_numbers, check_count, counted, short_repr
+from graphs.checks import check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant

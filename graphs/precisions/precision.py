@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs import random
-from graphs.checks import check_count, check_fits
+from graphs.checks import check_count, check_fits, resolve_seed
 from graphs.cholesky import Analysis, Factor
 from graphs.errors import InvalidArgumentError
 
@@ -128,6 +127,6 @@ class Precision:
         Raises:
             InvalidArgumentError: If the count or the seed is invalid.
         """
-        generator = np.random.default_rng(random.resolve_seed(seed))
+        generator = np.random.default_rng(resolve_seed(seed))
         standard = generator.standard_normal((self.analysis.size, check_count("count", count)))
         return self.factor.sample(standard).T

@@ -150,7 +150,7 @@ class RationalField(MarkovField):
         try:
             return super().factor(data)
         except NotPositiveDefiniteError as error:
-            raise NotPositiveDefiniteError(error.node // self.terms) from error
+            raise NotPositiveDefiniteError.at((error.node or 0) // self.terms) from error
 
     def log_determinant(
         self,

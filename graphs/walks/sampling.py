@@ -5,8 +5,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from graphs import random
-from graphs.checks import check_choice, check_count, check_counts, counted, is_count
+from graphs.checks import check_choice, check_count, check_counts, counted, is_count, resolve_seed
 from graphs.couplings import (
     LENGTHS,
     STEP_COUPLINGS,
@@ -75,7 +74,7 @@ def choose_settings(
     coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation, tuples, num_walkers)
     _check_size(num_walkers, halting)
     settings = WalkSettings(
-        int(num_walkers), halting, lengths, step_coupling, transitions, random.resolve_seed(seed), coupling, hops
+        int(num_walkers), halting, lengths, step_coupling, transitions, resolve_seed(seed), coupling, hops
     )
     if not isinstance(exact_hops, str):
         return settings

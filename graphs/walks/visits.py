@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.arrays import pointers
 from graphs.walks.drawing import VisitArrays
 from graphs.walks.settings import WalkSettings
 from graphs.walks.transitions import Floats
@@ -146,20 +147,3 @@ class Visits:
             if len(self.sqrt_degrees)
             else (np.zeros(0), np.zeros(0))
         )
-
-
-def pointers(
-    counts: Array,  # (n,)
-) -> NDArray[np.int64]:  # (n + 1,)
-    """Return CSR pointers (n + 1,) for the numbers of entries (n,) of rows.
-
-    Args:
-        counts: The numbers (n,) of entries.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.walks.visits import pointers
-        >>> pointers(np.array([2, 0, 3])).tolist()
-        [0, 2, 2, 5]
-    """
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from graphs.checks import Registry
 from rfgp.couplings.adapted import DataAdapted
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.conformity import SimplexOptimized
@@ -18,7 +19,6 @@ from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial
 from rfgp.couplings.structured import FastOrthogonal, FastSimplex, Structured
 from rfgp.errors import InvalidArgumentError
-from rfgp.registry import Registry
 
 SUFFIX = "-antithetic"
 

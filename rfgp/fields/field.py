@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import component_of_nodes
 from graphs.builders.junctions import join_lines
 from graphs.builders.lines import as_lines
 from graphs.builders.roads import RoadSegment, SplitRoads
@@ -206,7 +206,7 @@ def check_field(field: Field) -> Field:
         >>> from rfgp.fields.field import check_field
         >>> check_field(trimesh.creation.icosphere(1))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
+        graphs.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
     """
     if not isinstance(field, Field):
         raise InvalidArgumentError(

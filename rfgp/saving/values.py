@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
+from graphs.checks import Registry
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, kernels, spectra
@@ -26,7 +27,6 @@ from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.messages import changed_arguments
-from rfgp.registry import Registry
 from rfgp.saving import objects
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.spectra import Spectrum

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_count, is_number, short_repr
+from graphs.arrays import as_numbers
+from graphs.checks import check_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern, read_lengthscale
 from graphs.precisions.chains.knots import hermite_projector
