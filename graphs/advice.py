@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.checks import check_counts, check_fits, machine_memory, resolve_seed
-from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
     NodeFeatures,
@@ -26,6 +25,7 @@ from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel, precision_order
+from graphs.lengths import as_halting_distribution
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from graphs.walks import max_p_halt
 

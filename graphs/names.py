@@ -8,7 +8,7 @@ from graphs.builders import SplitRoads as SplitRoads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
 from graphs.builders import split_roads as split_roads
-from graphs.costs import walk_costs as walk_costs
+from graphs.builders.junctions import RoadEdges as RoadEdges
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import DisconnectedWarning as DisconnectedWarning
 from graphs.errors import DuplicateFacesWarning as DuplicateFacesWarning
@@ -36,6 +36,7 @@ from graphs.features import max_series_degree as max_series_degree
 from graphs.features import sample_walks as sample_walks
 from graphs.features import spectral_features as spectral_features
 from graphs.features import taylor_features as taylor_features
+from graphs.features.walks import walk_costs as walk_costs
 from graphs.graph import Graph as Graph
 from graphs.matching import couple_quantiles as couple_quantiles
 from graphs.matching import match_quantiles as match_quantiles
@@ -48,7 +49,6 @@ from graphs.precisions import RoadField as RoadField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.roads import NearestPositions as NearestPositions
-from graphs.roads import RoadEdges as RoadEdges
 from graphs.roads import RoadNetwork as RoadNetwork
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule

@@ -4,7 +4,7 @@ A draw is keyed by integers, for example by (seed, role, start node, walker, ste
 the number of threads, the size of chunks, or the other start nodes.
 
 The mixing function is the finalizer of splitmix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
-generators", OOPSLA). The same expressions serve numpy arrays here and the compiled loops of `graphs.walks.compiled`.
+generators", OOPSLA). The same expressions serve numpy arrays here and the compiled loops of `graphs.walks.loops`.
 """
 
 from enum import IntEnum

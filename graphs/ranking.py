@@ -10,7 +10,9 @@ from scipy.optimize import linear_sum_assignment
 
 from graphs import random
 from graphs.checks import check_choice, check_count, check_fits, counted, resolve_seed
-from graphs.couplings import (
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph, check_graph
+from graphs.lengths import (
     LENGTHS,
     STEP_COUPLINGS,
     HaltingDistribution,
@@ -19,8 +21,6 @@ from graphs.couplings import (
     as_halting_distribution,
     quantile_survival,
 )
-from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph, check_graph
 from graphs.walks.transitions import TransitionModel
 
 Floats = NDArray[np.float64]
@@ -202,7 +202,7 @@ def _count_final_nodes(
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return the number of walkers (N,) that end on each node."""
-    from graphs.walks.compiled import final_nodes
+    from graphs.walks.loops import final_nodes
 
     number, matrix = resolve_seed(seed), model.matrix
     cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)

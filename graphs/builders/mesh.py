@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.arrays import component_of_nodes
-from graphs.builders.edges import EdgeArrays
-from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
-from graphs.builders.mesh_files import load_mesh
-from graphs.builders.triangles import angles, read_triangles
+from graphs.builders.edges import EdgeArrays, inverse_lengths, scale_to_unit, segment_distances
+from graphs.builders.mesh_files import angles, load_mesh, read_triangles
 from graphs.checks import check_choice, short_repr
 from graphs.errors import (
     DegenerateFacesWarning,

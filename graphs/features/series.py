@@ -17,7 +17,7 @@ from graphs.checks import check_count, check_fits
 from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks.hops import count_within_hops
+from graphs.walks.transitions import count_within_hops
 
 Floats = NDArray[np.float64]
 

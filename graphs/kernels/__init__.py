@@ -14,7 +14,7 @@ f(U) f(U)^T = k(L), so f is the power series of sqrt(k) in u = 1 - lambda.
 - Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base for l >= m.
   Hence f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form. f may change its sign at
   negative u.
-- Inverse cosine and power series by `graphs.series.root_coefficients`.
+- Inverse cosine and power series by `graphs.kernels.kernel.root_coefficients`.
 
 Probability mass functions come from scipy.stats, which keeps its relative accuracy for all parameters. A recursion or a
 convolution would not.
@@ -24,14 +24,14 @@ from typing import Any
 
 from graphs.checks import Registry
 from graphs.kernels.families import Diffusion as Diffusion
+from graphs.kernels.families import FreeModulation as FreeModulation
+from graphs.kernels.families import InverseCosine as InverseCosine
 from graphs.kernels.families import Matern as Matern
+from graphs.kernels.families import Modulated as Modulated
+from graphs.kernels.families import PowerSeries as PowerSeries
+from graphs.kernels.families import RandomWalk as RandomWalk
 from graphs.kernels.families import RegularizedLaplacian as RegularizedLaplacian
-from graphs.kernels.fixed import InverseCosine as InverseCosine
-from graphs.kernels.fixed import Modulated as Modulated
-from graphs.kernels.fixed import PowerSeries as PowerSeries
-from graphs.kernels.fixed import RandomWalk as RandomWalk
-from graphs.kernels.fixed import Spectral as Spectral
-from graphs.kernels.free import FreeModulation as FreeModulation
+from graphs.kernels.families import Spectral as Spectral
 from graphs.kernels.kernel import GraphKernel as GraphKernel
 
 _REGISTRY: Registry[GraphKernel] = Registry(

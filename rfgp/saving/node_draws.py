@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.couplings import Sigma, Tuples
+from graphs.lengths import Sigma, Tuples
 from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.builders.junctions import RoadEdges
-from graphs.builders.lattices import GridLabels
 from graphs.builders.lines import Lines
+from graphs.builders.points import GridLabels
 from graphs.checks import is_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.saving.container import Json

@@ -54,7 +54,7 @@ def test_representations_are_short(name):
 INNER = {
     "model": (model, ("spec", "of", "state"), ("fit", "predict", "seed", "terms")),
     "prediction": (lambda: model().predict(np.zeros((2, 3))), ("latent", "location", "scale"), ("mean", "std")),
-    "graphs": (lambda: graphs, ("costs", "matching", "walks"), ("Graph", "errors", "kernels")),
+    "graphs": (lambda: graphs, ("lengths", "matching", "walks"), ("Graph", "errors", "kernels")),
     "rfgp": (lambda: rfgp, ("models", "rows"), ("MissingFolderError", "GraphGP")),
 }
 """Names that other modules use, and names that are listed for completion."""

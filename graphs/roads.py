@@ -13,15 +13,14 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.arrays import as_numbers, component_of_nodes, first_of_each
 from graphs.builders.junctions import Junctions, RoadEdges, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines
-from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
+from graphs.builders.lines import MAX_COORDINATE, Lines, as_lines, check_lines, distance_limit, project_on_lines
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, warn_of_duplicates
 from graphs.checks import check_fits, counted, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class NearestPositions(NamedTuple):
