@@ -1,4 +1,4 @@
-"""The coordinate reference system of a GeoJSON file: degrees, or a plane with its unit."""
+"""Readers of roads with sensors: GeoJSON with its coordinate reference system, and R data files."""
 
 import json
 import math
@@ -20,37 +20,8 @@ from graphs.builders.roads import Roads
 from graphs.checks import check_choice, counted, is_number, one_line, short_repr
 from graphs.errors import FileFormatError, GraphError, GraphWarning, SkippedFeaturesWarning, requires_extra, warn
 
-_NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
+_NAME = re.compile(r"(?i)(?:\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]|^)([A-Z]*\d+h?)$")
 """The pattern of a name, with the code as a group."""
-_DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
-"""OGC names of geographic systems, longitude and latitude in degrees."""
-# fmt: off
-_DEGREES = frozenset({
-    4326, 4148, 4149, 4150, 4167, 4171, 4230, 4240, 4258, 4267, 4269, 4272, 4275, 4277, 4283, 4289, 4314, 4490, 4612,
-    4617, 4619, 4674, 4737, 4755, 4979, 6668, 7844,
-})
-"""EPSG codes of geographic systems, longitude and latitude in degrees (GeoJSON always has this order)."""
-_METERS = frozenset({
-    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3003, 3004, 3006, 3021, 3034, 3035, 3067, 3111, 3112, 3308, 3414, 3577,
-    3812, 5070, 5179, 5186, 5514, 5880, 21781, 27572, 27700, 28992, 31370,
-})
-"""EPSG codes of projected systems in meters, in addition to the ranges below."""
-# fmt: on
-_MERCATOR = frozenset({3857, 900913, 3785, 3395})
-"""EPSG codes of Mercator projections. Their lengths are stretched by 1 / cos(latitude) and not in meters."""
-_METER_RANGES = (
-    (2443, 2461),  # JGD2000 planes
-    (6669, 6687),  # JGD2011 planes
-    (7846, 7859),  # GDA2020 MGA
-    (23028, 23038),  # ED50 UTM
-    (25828, 25838),  # ETRS89 UTM
-    (26901, 26923),  # NAD83 UTM
-    (28348, 28358),  # GDA94 MGA
-    (31466, 31469),  # DHDN Gauss-Krueger
-    (31965, 31985),  # SIRGAS 2000 UTM
-    (32601, 32660),  # WGS 84 UTM north
-    (32701, 32760),  # WGS 84 UTM south
-)
 
 
 class CoordinateSystem(NamedTuple):
@@ -122,28 +93,23 @@ def _name_of(member: Any) -> str | None:
 
 
 def _known_system(name: str) -> CoordinateSystem | None:
-    """Return the system of a name such as "EPSG:4326", or None if unknown."""
+    """Return the system of a name such as "EPSG:4326", or None if unknown.
+
+    EPSG:4326, CRS84 and the UTM zones of WGS 84, in meters, need no pyproj.
+    """
     match = _NAME.search(name.strip())
-    code = (match[1] or match[2]).upper() if match else ""
-    number = int(code) if code.isdigit() else -1
-    if code in _DEGREE_NAMES or number in _DEGREES:
+    code = match[1].upper() if match else ""
+    if code in ("4326", "CRS84", "CRS84H"):
         return CoordinateSystem("haversine", "m")
-    if number in _MERCATOR:
-        return CoordinateSystem("euclidean", "")
-    if number in _METERS or any(low <= number <= high for low, high in _METER_RANGES):
+    if code.isdigit() and (32601 <= int(code) <= 32660 or 32701 <= int(code) <= 32760):
         return CoordinateSystem("euclidean", "m")
-    return _pyproj_system(name)
-
-
-def _pyproj_system(name: str) -> CoordinateSystem | None:
-    """Return the system of a name as pyproj knows it, or None."""
     try:
         from pyproj import CRS
         from pyproj.exceptions import CRSError
     except ImportError:
         return None
     try:
-        crs = CRS.from_user_input(name)
+        crs = CRS.from_epsg(int(code)) if code.isdigit() else CRS.from_user_input(f"OGC:{code}" if code else name)
     except CRSError:
         return None
     units = {axis.unit_name for axis in crs.axis_info[:2]}
@@ -152,7 +118,7 @@ def _pyproj_system(name: str) -> CoordinateSystem | None:
     if not crs.is_projected or len(units) != 1:
         return None
     unit, method = units.pop(), crs.coordinate_operation.method_name if crs.coordinate_operation else ""
-    if "Mercator" in method and "Transverse" not in method:
+    if method.startswith("Mercator") or "Pseudo Mercator" in method:
         unit = ""  # stretched by 1 / cos(latitude)
     return CoordinateSystem("euclidean", "m" if unit in ("metre", "meter") else unit)
 
