@@ -17,7 +17,7 @@ from graphs.walks.transitions import count_within_hops
 Floats = NDArray[np.float64]
 
 
-class Pattern(NamedTuple):
+class Sparsity(NamedTuple):
     """The sparsity of Phi in CSR form.
 
     Examples:
@@ -57,7 +57,7 @@ class NodeFeatures(ABC):
 
         @property
         @abstractmethod
-        def pattern(self) -> Pattern:
+        def pattern(self) -> Sparsity:
             """The sparsity of Phi."""
 
     @property

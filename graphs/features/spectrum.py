@@ -13,7 +13,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from graphs.checks import check_count, check_fits
 from graphs.errors import GraphError
-from graphs.features.base import NodeFeatures, Pattern, as_vector, max_series_degree, resolve_nodes
+from graphs.features.base import NodeFeatures, Sparsity, as_vector, max_series_degree, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.transitions import TransitionModel
@@ -166,10 +166,10 @@ class SpectralFeatures(NodeFeatures):
         return len(self.eigenvalues) - 1
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> Sparsity:
         """All entries of (n, r); the columns are eigenvectors, not nodes."""
         n, r = len(self.nodes), len(self.eigenvalues)
-        return Pattern(np.arange(n + 1) * r, np.tile(np.arange(r, dtype=np.int32), n), (n, r))
+        return Sparsity(np.arange(n + 1) * r, np.tile(np.arange(r, dtype=np.int32), n), (n, r))
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:

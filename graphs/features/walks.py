@@ -20,7 +20,7 @@ from scipy.signal import fftconvolve
 
 from graphs.checks import check_count, check_counts, resolve_seed
 from graphs.errors import InvalidArgumentError
-from graphs.features.base import NodeFeatures, Pattern, as_vector, feature_matrix, resolve_nodes
+from graphs.features.base import NodeFeatures, Sparsity, as_vector, feature_matrix, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
 from graphs.kernels.kernel import check_graph_and_kernel
@@ -55,7 +55,7 @@ class Walks(NodeFeatures):
     graph: Graph
     nodes: NDArray[np.int64]
     settings: WalkSettings
-    pattern: Pattern
+    pattern: Sparsity
     visits: Visits
 
     @classmethod
@@ -76,7 +76,7 @@ class Walks(NodeFeatures):
                 parts.
         """
         visits = Visits.of(nodes, settings, columns, TransitionModel(graph, settings.transitions).sqrt_degrees)
-        pattern = Pattern(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
+        pattern = Sparsity(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
         return cls(graph, nodes, settings, pattern, visits)
 
     @cached_property
