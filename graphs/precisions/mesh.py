@@ -102,10 +102,14 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern.
+        """Return the entries of Q on the pattern for a lengthscale.
 
         Args:
             values: The lengthscale (1,).
+
+        Raises:
+            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
+                it too.
         """
         out = np.zeros(len(self._pattern.indices))
         for term, coefficient in zip(self._terms, self._coefficients(values), strict=True):
@@ -133,11 +137,16 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), given those of log |K|.
+        """Return log |Q| and its derivative (1,), given those of K.
+
+        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(norm).
+
+        A factor of K is cheaper than one of Q and keeps the digits of the constant.
 
         Args:
             values: The lengthscale (1,).
-            root: log |K| and its derivative (1,) in the lengthscale.
+            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
+                of K^-1 on the pattern of `root`.
         """
         masses, times = self._elements.masses, self.order - 1
         constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
@@ -149,6 +158,8 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
     ) -> float:
         """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
+
+        Digits are lost if eps times it is not small.
 
         Args:
             values: The lengthscale (1,).
@@ -215,7 +226,7 @@ _MAX_LISTED = 8
 """The number of vertices that a message lists."""
 
 
-class MeshField(MarkovField):
+class MeshField(WhittleField):
     """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
     Faces that are too thin for double precision are left out, with a warning: a short side is contracted, so that
@@ -298,67 +309,30 @@ class MeshField(MarkovField):
         ((16,), True)
     """
 
-    parameters = ("lengthscale",)
-
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
         self.alpha = check_count("alpha", alpha, 1, _MAX_ALPHA)
         read = read_mesh(mesh, self.alpha)
         self.faces: NDArray[np.int64] = _frozen(read.faces)
         self.vertices: Floats = _frozen(read.vertices)
         self.vertices_on_faces: NDArray[np.int64] = _frozen(read.vertices_on_faces)
-        self.coordinates: Floats = _frozen(read.vertices[read.vertices_on_faces])
+        coordinates = read.vertices[read.vertices_on_faces]
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.max_distance = DEFAULT_LIMIT_FRACTION * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self.max_distance = DEFAULT_LIMIT_FRACTION * float(np.linalg.norm(np.ptp(coordinates, axis=0)))
         self._mesh = read
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.vertices_on_faces] = np.arange(len(self.vertices_on_faces))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
-        self._whittle = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
+        super().__init__(read.elements, self.alpha, ratio, unit_norm(self.alpha), _frozen(coordinates))
 
     @property
     def num_vertices(self) -> int:
         """The number V of given vertices."""
         return len(self.vertices)
 
-    @property
-    def pattern(self) -> Pattern:
-        """Vertices within alpha edges of each other."""
-        return self._whittle.pattern
-
-    def entries(
-        self,
-        values: Floats,  # (1,)
-    ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern for a lengthscale.
-
-        Args:
-            values: The lengthscale (1,).
-
-        Raises:
-            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
-                it too.
-        """
-        return self._whittle.entries(values)
-
-    def pull_back(
-        self,
-        values: Floats,  # (1,)
-        weights: Floats,  # (nnz,)
-    ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern.
-
-        Args:
-            values: The lengthscale (1,).
-            weights: The derivative (nnz,) of a scalar in each entry of Q.
-        """
-        return self._whittle.pull_back(values, weights)
-
     @cached_property
     def root(self) -> MarkovField:
         """The field with precision K = kappa^2 C + G, for determinants."""
-        if self.alpha == 1:
-            return self._whittle
-        return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
+        return self if self.alpha == 1 else WhittleField(self._mesh.elements, 1, self.ratio, 1.0, self.coordinates)
 
     def log_determinant(
         self,
@@ -371,40 +345,9 @@ class MeshField(MarkovField):
         Args:
             values: The lengthscale (1,).
         """
-        shift = self._whittle.shift(values)
+        shift = self.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
-
-    def log_determinant_from(
-        self,
-        values: Floats,  # (1,)
-        root: tuple[float, Floats],  # log |K|, (1,)
-    ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative, given those of K.
-
-        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
-
-        The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
-
-        Args:
-            values: The lengthscale.
-            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
-                of K^-1 on the pattern of `root`.
-        """
-        return self._whittle.log_determinant_from(values, root)
-
-    def condition(
-        self,
-        values: Floats,  # (1,)
-    ) -> float:
-        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
-
-        Digits are lost if eps times it is not small.
-
-        Args:
-            values: The lengthscale (1,).
-        """
-        return self._whittle.condition(values)
 
     def locate(
         self,
@@ -527,7 +470,7 @@ class MeshField(MarkovField):
             corners[off], weights[off] = self._nearest(corners[off], weights[off])
         columns = np.where(weights > 0, self._columns[corners], 0)
         starts = np.arange(len(columns) + 1) * columns.shape[1]
-        rows = sp.csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.coordinates)))
+        rows = sp.csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.areas)))
         rows.eliminate_zeros()
         rows.sort_indices()
         return rows
@@ -552,7 +495,7 @@ class MeshField(MarkovField):
         return LogDeterminant(self._log_determinant_at)
 
     def _log_determinant_at(self, shift: float) -> float:
-        lengthscale = self._mesh.elements.unit * np.sqrt(self._whittle.ratio / shift)
+        lengthscale = self._mesh.elements.unit * np.sqrt(self.ratio / shift)
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property
