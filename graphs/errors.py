@@ -301,6 +301,22 @@ class DuplicateRoadsWarning(GraphWarning):
     """
 
 
+class WideCrossingWarning(GraphWarning):
+    """Snapping joins points in a chain that is wider than three tolerances. The message has the largest width.
+
+    Use a smaller tolerance.
+
+    Examples:
+        >>> import warnings
+        >>> import graphs
+        >>> spokes = [[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)]
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     network = graphs.RoadNetwork.from_lines(spokes, metric="euclidean", snap=1.0)
+        >>> print(caught[0].message)  # doctest: +ELLIPSIS
+        snap must be well below the distance of neighboring crossings, got one that joins a chain of points up to 4.5...
+    """
+
+
 class DisconnectedWarning(GraphWarning):
     """The domain of a field is not connected. The message says how many components it has. Connect them, if possible.
 

@@ -354,13 +354,14 @@ class GraphConstructors:
                 "merge".
 
         Raises:
-            InvalidGraphError: If a road without length meets no other, a sensor is outside its road or on another
-                sensor, or the tolerance would join points that are far apart.
+            InvalidGraphError: If a road without length meets no other, or a sensor is outside its road or on another
+                sensor.
             InvalidArgumentError: If the metric or `duplicates` is unknown, or a length or tolerance is not a number of
                 at least 0.
 
         Warns:
             DuplicateRoadsWarning: If there are parallel edges with the same points.
+            WideCrossingWarning: If the tolerance joins points that are far apart.
             DisconnectedWarning: If there are sensors, and a component of the roads has none.
 
         Examples:

@@ -28,6 +28,7 @@ from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import SkippedFeaturesWarning as SkippedFeaturesWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.errors import UnreferencedVerticesWarning as UnreferencedVerticesWarning
+from graphs.errors import WideCrossingWarning as WideCrossingWarning
 from graphs.features import SeriesFeatures as SeriesFeatures
 from graphs.features import SpectralFeatures as SpectralFeatures
 from graphs.features import Walks as Walks

@@ -2,8 +2,8 @@
 
 Three rules apply to the distinct coordinates ("sites") of all points. Heights are one more coordinate in distances.
 
-1. Vertices within the tolerance of each other are one crossing. So are chains of such vertices that stay within three
-   tolerances.
+1. Vertices within the tolerance of each other are one crossing. So are chains of such vertices, with a warning if one
+   is wider than three tolerances.
 2. Another point of a line belongs to the crossing of the nearest vertex within the tolerance.
 3. The remaining points are joined in chains as well, but only through pairs on different lines or far apart along one.
    A chain that is wider than three tolerances, as for two parallel lines, is split into pairs of mutually nearest
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from graphs.arrays import component_of_nodes, first_of_each, last_before
 from graphs.builders.lines import LinePoints, Lines, chord, in_space, line_points
-from graphs.checks import check_choice
+from graphs.checks import check_choice, check_fits
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Integers = NDArray[np.int64]
@@ -91,8 +91,8 @@ def snapped_vertices(
     points: LinePoints,
     is_vertex: NDArray[np.bool_],  # (P,)
     snap: float,
-) -> tuple[Integers, Integers]:
-    """Return points at which lines meet, and the crossing of all points (K,).
+) -> tuple[Integers, Integers, float]:
+    """Return points at which lines meet, the crossing of all points (K,), and the largest width of a crossing.
 
     Args:
         lines: The lines.
@@ -101,10 +101,10 @@ def snapped_vertices(
         snap: The tolerance, positive.
 
     Returns:
-        Ascending indices into the points (v,), and a crossing for each point, -1 for none.
+        Ascending indices into the points (v,), a crossing for each point, -1 for none, and the width in tolerances.
 
     Raises:
-        InvalidGraphError: If chains of vertices would join sites that are more than three tolerances apart.
+        MemoryBudgetError: If there are too many vertices within the tolerance of each other.
 
     Examples:
         >>> import numpy as np
@@ -122,7 +122,7 @@ def snapped_vertices(
     order = np.argsort(points.site, kind="stable")
     first = np.searchsorted(points.site[order], np.arange(len(first_points) + 1))
     visits = _Visits(first, points.line[order], lines.reached[points.point[order]])
-    group = _crossings(space, is_vertex, visits, snap, lines.metric)
+    group, width = _crossings(space, is_vertex, visits, snap, lines.metric)
     crossing = group[points.site]
     near = np.flatnonzero(crossing >= 0)
     run = _runs(points.line[near], crossing[near], lines.reached[points.point[near]], MAX_WIDTH * snap)
@@ -132,7 +132,7 @@ def snapped_vertices(
     best = np.zeros(len(near), dtype=bool)
     best[order[np.diff(run[order], prepend=-1) > 0]] = True
     has_end = np.bincount(run, is_end) > 0
-    return near[is_end | (best & ~has_end[run])], crossing
+    return near[is_end | (best & ~has_end[run])], crossing, width
 
 
 def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -> Integers:
@@ -160,22 +160,22 @@ def _crossings(
     visits: _Visits,
     snap: float,
     metric: str,
-) -> Integers:  # (P,)
-    """Return the crossing of each site, -1 for none."""
+) -> tuple[Integers, float]:  # (P,)
+    """Return the crossing of each site, -1 for none, and the largest width of a chain of vertices in tolerances."""
     from scipy.spatial import cKDTree
 
     reach = chord(float(snap), metric)
     group = np.full(len(space), -1)
     vertices, others = np.flatnonzero(is_vertex), np.flatnonzero(~is_vertex)
     group[vertices] = component = _chains(space[vertices], reach, snap)
-    _check_chains(space[vertices], component, reach, snap)
+    width = float(_widths(space[vertices], component).max()) / reach
     distance, nearest = cKDTree(space[vertices]).query(space[others], distance_upper_bound=np.nextafter(reach, np.inf))
     is_near = np.isfinite(distance)
     group[others[is_near]] = component[nearest[is_near]]
     unmerged = others[~is_near]
     pair_group = _crossing_of_points(space[unmerged], visits.chosen(unmerged), reach, MAX_WIDTH * snap)
     group[unmerged[pair_group >= 0]] = component.max() + 1 + pair_group[pair_group >= 0]
-    return group
+    return group, width
 
 
 def _crossing_of_points(
@@ -243,10 +243,8 @@ def _chains(space: Floats, reach: float, snap: float) -> Integers:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
-    if tree.count_neighbors(tree, reach) > _MAX_NEAR * len(space):  # before the pairs are listed
-        raise InvalidGraphError(
-            f"snap must be less than the distance of neighboring crossings, got {snap:g}. Use a smaller one."
-        )
+    num_pairs = float(tree.count_neighbors(tree, reach))  # before they are listed
+    check_fits(f"The pairs of points within snap={snap:g}", 16 * num_pairs, "Use a smaller tolerance.")
     first, second = tree.query_pairs(reach, output_type="ndarray").T
     return component_of_nodes(first, second, len(space)).astype(np.int64)
 
@@ -257,17 +255,6 @@ def _widths(space: Floats, component: Integers) -> Floats:
     np.minimum.at(low, component, space)
     np.minimum.at(high, component, -space)
     return np.asarray(np.linalg.norm(high + low, axis=1))
-
-
-def _check_chains(space: Floats, component: Integers, reach: float, snap: float) -> None:
-    """Check that chains do not join points that are far apart."""
-    widths = _widths(space, component)
-    if widths.max() > MAX_WIDTH * reach:
-        members = int((component == widths.argmax()).sum())
-        raise InvalidGraphError(
-            f"snap must be well below the distance of neighboring crossings, got {snap:g}, which joins a chain of "
-            f"{members} points that are up to {widths.max() / reach:.3g} tolerances apart. Use a smaller one."
-        )
 
 
 # --- Junctions of lines: shared points are vertices, which divide lines into edges -----------------------------------
@@ -475,6 +462,7 @@ class Junctions(NamedTuple):
     lengths: Floats  # (R,) of the lines; 0 if snapping closed a line
     edges: RoadEdges
     repeats: Integers  # (r,) roads of the edges that repeat another and stay parallel to it
+    width: float = 0.0  # the largest width of a chain of snapped vertices, in tolerances
 
 
 def join_lines(
@@ -497,7 +485,7 @@ def join_lines(
 
     Raises:
         InvalidArgumentError: If the tolerance is not a number of at least 0, or `duplicates` is unknown.
-        InvalidGraphError: If a length is infinite, or the tolerance would join points that are far apart.
+        InvalidGraphError: If a length is infinite.
 
     Examples:
         >>> import numpy as np
@@ -513,10 +501,10 @@ def join_lines(
         wrong = int((~np.isfinite(lines.lengths)).argmax())
         raise InvalidGraphError(f"Lengths must be finite, got an infinite one for road {wrong}. Use larger units.")
     points = line_points(lines)
-    label: Integers = points.site
+    label, width = points.site, 0.0
     chosen = np.flatnonzero(_vertex_sites(points)[points.site])
     if snap > 0:
-        chosen, crossing = snapped_vertices(lines, points, _vertex_sites(points), snap)
+        chosen, crossing, width = snapped_vertices(lines, points, _vertex_sites(points), snap)
         label = np.where(crossing >= 0, int(points.site.max()) + 1 + crossing, points.site)
     stops = np.bincount(points.line[chosen], minlength=len(lines.first) - 1)
     chosen = np.repeat(chosen, np.where(stops[points.line[chosen]] == 1, 2, 1))  # a single point is both ends
@@ -534,7 +522,7 @@ def join_lines(
     lengths[road[is_closed]] = 0.0
     ends = vertex[first], vertex[first + 1]
     edges = RoadEdges(road, start, end, *ends, *_repeats(label, chosen[first], chosen[first + 1]))
-    return _without_gaps(coordinates, lengths, edges, duplicates == "merge")
+    return _without_gaps(coordinates, lengths, edges, duplicates == "merge")._replace(width=width)
 
 
 def _vertex_sites(points: LinePoints) -> NDArray[np.bool_]:  # (P,)

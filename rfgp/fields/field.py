@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 import graphs
 from graphs.arrays import component_of_nodes
-from graphs.builders.junctions import join_lines
+from graphs.builders.junctions import MAX_WIDTH, join_lines
 from graphs.builders.lines import as_lines
 from graphs.builders.roads import RoadSegment, SplitRoads
 from rfgp.errors import InvalidArgumentError, requires_extra
@@ -161,7 +161,9 @@ class Field:
             return ""
         try:
             joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
-        except graphs.InvalidGraphError:  # the tolerance is too large for these units
+        except graphs.GraphError:
+            return ""
+        if joined.width > MAX_WIDTH:  # the tolerance is too large for these units
             return ""
         ends = joined.edges.source, joined.edges.target
         num_left = int(component_of_nodes(*ends, len(joined.coordinates)).max()) + 1
