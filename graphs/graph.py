@@ -1,6 +1,5 @@
 """Shift operators U = I - L of the Laplacians L."""
 
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from graphs import builders
 from graphs.builders.edges import Duplicates, EdgeArrays, SelfLoops
 from graphs.builders.points import GridLabels
 from graphs.checks import check_choice, check_fits, counted, is_hashable, short_repr
-from graphs.errors import InvalidArgumentError, SelfLoopsDroppedWarning, UnknownNodeError
+from graphs.errors import InvalidArgumentError, SelfLoopsDroppedWarning, UnknownNodeError, warn
 
 Floats = NDArray[np.float64]
 
@@ -96,29 +95,85 @@ LAPLACIANS: dict[str, Callable[[sp.csr_array, Floats], sp.csr_array]] = {
 }
 
 
-# --- Constructors of graphs: one class method for each source --------------------------------------------------------
+def freeze(
+    matrix: sp.csr_array,  # (N, N)
+) -> sp.csr_array:
+    """Make the arrays of a matrix (N, N) read-only and return it.
+
+    Args:
+        matrix: The matrix.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.graph import freeze
+        >>> freeze(sp.csr_array([[1.0]])).data.flags.writeable
+        False
+    """
+    for array in (matrix.data, matrix.indices, matrix.indptr):
+        array.flags.writeable = False
+    return matrix
 
 
-@dataclass(frozen=True, eq=False)
-class GraphConstructors:
-    """The data of a graph, with one class method for each source; use `graphs.Graph`.
+# --- The graph: an immutable weighted adjacency matrix with node labels, and its Laplacian ---------------------------
 
-    Attributes:
-        adjacency: The weights, `csr_array` (N, N).
-        labels: N labels, or None.
-        coordinates: Coordinates (N, 2) or (N, 3), or None.
-        num_self_loops_dropped: The number of dropped self-loops.
+
+_MAX_DENSE = 20_000
+"""The largest number of nodes for dense linear algebra."""
+
+
+class Spectrum(NamedTuple):
+    """The eigendecomposition of the graph's Laplacian L.
 
     Examples:
         >>> import graphs
-        >>> graphs.Graph.from_grid((2, 3)).coordinates.tolist()[:2]
-        [[0.0, 0.0], [0.0, 1.0]]
+        >>> graphs.Graph.from_edges([(0, 1)]).spectrum.eigenvalues.round(12).tolist()
+        [0.0, 2.0]
+    """
+
+    eigenvalues: NDArray[np.float64]  # (N,) in [0, 2], ascending
+    eigenvectors: NDArray[np.float64]  # (N, N), columns
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected weighted graph.
+
+    Build it with one of the `from_...` class methods. Two graphs are equal only if they
+    are the same object.
+
+    Attributes:
+        adjacency: Symmetric `scipy.sparse.csr_array` (N, N) of float64 with 32-bit sorted indices. It is read-only and
+            has no explicit zeros.
+        labels: N distinct hashable labels. The labels of a grid are tuples and those of a mesh `range(N)`, both
+            computed on demand. None if positions are the labels.
+        coordinates: Coordinates (N, 2) or (N, 3) of the nodes, or None.
+        num_self_loops_dropped: The number of self-loops that `self_loops="drop"` removed.
+        laplacian: The Laplacian that kernels are functions of, see `with_laplacian`.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_edges([("a", "b"), ("b", "c")], weights=[1.0, 2.0])
+        >>> g
+        Graph(3 nodes, 2 edges)
+        >>> g.degrees.tolist(), g.index(["c", "a"]).tolist()
+        ([1.0, 3.0, 2.0], [2, 0])
+        >>> g.spectrum.eigenvalues.round(3).tolist()
+        [0.0, 1.0, 2.0]
+        >>> g.num_nodes, g.num_edges, g.laplacian_scale, g.accepts_positions
+        (3, 2, 1.0, False)
+        >>> import numpy as np
+        >>> g.labels_at(np.array([2, 0])), g.as_nodes(np.array([1])), g.subgraph(np.array([0, 1]))
+        (['c', 'a'], ['b'], Graph(2 nodes, 1 edge))
     """
 
     adjacency: sp.csr_array  # (N, N)
     labels: Sequence[Hashable] | None = None  # N of them
     coordinates: NDArray[np.float64] | None = None  # (N, 2) or (N, 3)
     num_self_loops_dropped: int = field(default=0, compare=False)
+    laplacian: str = "normalized"
+
+    def __post_init__(self) -> None:
+        check_choice("laplacian", self.laplacian, LAPLACIANS)
 
     @classmethod
     def from_networkx(
@@ -392,7 +447,7 @@ class GraphConstructors:
         graph = cls.from_networkx(builders.read_gml(path), weight, self_loops=self_loops)
         if graph.num_self_loops_dropped:
             message = f"{path}: {counted(graph.num_self_loops_dropped, 'self-loop')} dropped."
-            warnings.warn(SelfLoopsDroppedWarning(message), stacklevel=2)
+            warn(SelfLoopsDroppedWarning(message))
         return graph
 
     @classmethod
@@ -407,83 +462,6 @@ class GraphConstructors:
         adjacency.sort_indices()
         labels = edges.labels if edges.computed is None else edges.computed
         return cls(freeze(adjacency), labels, edges.coordinates, dropped)
-
-
-def freeze(
-    matrix: sp.csr_array,  # (N, N)
-) -> sp.csr_array:
-    """Make the arrays of a matrix (N, N) read-only and return it.
-
-    Args:
-        matrix: The matrix.
-
-    Examples:
-        >>> import scipy.sparse as sp
-        >>> from graphs.graph import freeze
-        >>> freeze(sp.csr_array([[1.0]])).data.flags.writeable
-        False
-    """
-    for array in (matrix.data, matrix.indices, matrix.indptr):
-        array.flags.writeable = False
-    return matrix
-
-
-# --- The graph: an immutable weighted adjacency matrix with node labels, and its Laplacian ---------------------------
-
-
-_MAX_DENSE = 20_000
-"""The largest number of nodes for dense linear algebra."""
-
-
-class Spectrum(NamedTuple):
-    """The eigendecomposition of the graph's Laplacian L.
-
-    Examples:
-        >>> import graphs
-        >>> graphs.Graph.from_edges([(0, 1)]).spectrum.eigenvalues.round(12).tolist()
-        [0.0, 2.0]
-    """
-
-    eigenvalues: NDArray[np.float64]  # (N,) in [0, 2], ascending
-    eigenvectors: NDArray[np.float64]  # (N, N), columns
-
-
-@dataclass(frozen=True, eq=False)
-class Graph(GraphConstructors):
-    """An undirected weighted graph.
-
-    Build it with one of the `from_...` class methods, which `graphs.graph` defines. Two graphs are equal only if they
-    are the same object.
-
-    Attributes:
-        adjacency: Symmetric `scipy.sparse.csr_array` (N, N) of float64 with 32-bit sorted indices. It is read-only and
-            has no explicit zeros.
-        labels: N distinct hashable labels. The labels of a grid are tuples and those of a mesh `range(N)`, both
-            computed on demand. None if positions are the labels.
-        coordinates: Coordinates (N, 2) or (N, 3) of the nodes, or None.
-        num_self_loops_dropped: The number of self-loops that `self_loops="drop"` removed.
-        laplacian: The Laplacian that kernels are functions of, see `with_laplacian`.
-
-    Examples:
-        >>> import graphs
-        >>> g = graphs.Graph.from_edges([("a", "b"), ("b", "c")], weights=[1.0, 2.0])
-        >>> g
-        Graph(3 nodes, 2 edges)
-        >>> g.degrees.tolist(), g.index(["c", "a"]).tolist()
-        ([1.0, 3.0, 2.0], [2, 0])
-        >>> g.spectrum.eigenvalues.round(3).tolist()
-        [0.0, 1.0, 2.0]
-        >>> g.num_nodes, g.num_edges, g.laplacian_scale, g.accepts_positions
-        (3, 2, 1.0, False)
-        >>> import numpy as np
-        >>> g.labels_at(np.array([2, 0])), g.as_nodes(np.array([1])), g.subgraph(np.array([0, 1]))
-        (['c', 'a'], ['b'], Graph(2 nodes, 1 edge))
-    """
-
-    laplacian: str = "normalized"
-
-    def __post_init__(self) -> None:
-        check_choice("laplacian", self.laplacian, LAPLACIANS)
 
     @property
     def num_nodes(self) -> int:

@@ -3,7 +3,6 @@
 import io
 import logging
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from graphs.arrays import as_numbers, read_integers
 from graphs.builders.edges import scale_to_unit
 from graphs.builders.files import check_file
 from graphs.checks import one_line
-from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
+from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra, warn
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -471,5 +470,5 @@ def _drop_degenerate(mesh: Any, whole: NDArray[np.bool_], file: Path) -> None:
     if whole.all():
         return
     message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are dropped."
-    warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
+    warn(DegenerateFacesWarning(message))
     mesh.update_faces(whole)

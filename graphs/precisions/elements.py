@@ -12,7 +12,6 @@ Dirichlet energy, positive semidefinite for all triangles, and maps constants on
 is no boundary term, which is Neumann's condition: the normal derivative is 0 at the boundary of an open mesh.
 """
 
-import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
@@ -34,6 +33,7 @@ from graphs.errors import (
     DuplicateFacesWarning,
     InvalidGraphError,
     UnreferencedVerticesWarning,
+    warn,
 )
 
 Integers = NDArray[np.int64]
@@ -196,7 +196,7 @@ def _warn_of_thin(subject: str, sound: "SoundFaces", alpha: int) -> None:
         f"{subject} have no area, or a height below {tolerance_of(alpha):.1g} of the longest side, too thin for alpha "
         f"= {alpha} in double precision. The field {steps}. Values and predictions keep their places."
     )
-    warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
+    warn(DegenerateFacesWarning(message))
 
 
 def _check_loose(count: int, num_vertices: int) -> None:
@@ -205,7 +205,7 @@ def _check_loose(count: int, num_vertices: int) -> None:
             f"{count} of {num_vertices} vertices are on no face that has an area and are dropped from the field. "
             "The field at such a vertex is that at the nearest point of the surface."
         )
-        warnings.warn(UnreferencedVerticesWarning(message), stacklevel=4)
+        warn(UnreferencedVerticesWarning(message))
 
 
 def _check_distinct(vertices: Floats, numbers: Integers) -> None:
@@ -228,7 +228,7 @@ def _without_repeated(faces: Integers) -> Integers:
             f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {repeated} and {kept}) and "
             "are dropped from the field."
         )
-        warnings.warn(DuplicateFacesWarning(message), stacklevel=4)
+        warn(DuplicateFacesWarning(message))
     return np.delete(np.arange(len(faces)), pairs[:, 1])
 
 
@@ -261,7 +261,7 @@ def _warn_of_cuts(points: Floats, faces: Integers, numbers: Integers) -> None:
             f"and {other}, {distances[close[0], 1]:.1g} apart), which cuts the surface there. Merge them with {MERGE} "
             "and fewer digits_vertex, if it should be whole."
         )
-        warnings.warn(DisconnectedWarning(message), stacklevel=4)
+        warn(DisconnectedWarning(message))
 
 
 def _warn_of_components(stiffness: sp.csr_array) -> None:
@@ -272,7 +272,7 @@ def _warn_of_components(stiffness: sp.csr_array) -> None:
             f"The mesh has {count} connected components, on which the field is independent. Merge vertices "
             "that coincide up to rounding if they should be connected."
         )
-        warnings.warn(DisconnectedWarning(message), stacklevel=4)
+        warn(DisconnectedWarning(message))
 
 
 def _check_range(elements: Elements, numbers: Integers) -> None:

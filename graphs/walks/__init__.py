@@ -14,7 +14,6 @@ from graphs.walks.drawing import check_memory as check_memory
 from graphs.walks.drawing import concatenate_visits as concatenate_visits
 from graphs.walks.drawing import draw as draw
 from graphs.walks.sampling import choose_p_halt as choose_p_halt
-from graphs.walks.sampling import choose_settings as choose_settings
 from graphs.walks.sampling import max_p_halt as max_p_halt
 from graphs.walks.sampling import optimal_survival as optimal_survival
 from graphs.walks.sampling import relative_variance as relative_variance
