@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import check_counts, check_fits, machine_memory
-from graphs.couplings import as_halting_distribution
+from graphs.checks import check_counts, check_fits, machine_memory, resolve_seed
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
     NodeFeatures,
@@ -26,6 +25,7 @@ from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel, precision_order
+from graphs.lengths import as_halting_distribution
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from graphs.walks import max_p_halt
 
@@ -152,7 +152,7 @@ def advise(
     halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"p_halt must be a probability, got {p_halt!r}.")
-    seed = random.resolve_seed(seed)
+    seed = resolve_seed(seed)
     count = min(int(num_nodes), graph.num_nodes)
     check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
     sample = node_sample(graph, count, seed)

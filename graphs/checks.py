@@ -1,17 +1,121 @@
-"""Checks of arguments: counts, choices, numbers and memory."""
+"""Values and counts in messages, and checks of arguments, without numpy."""
 
+import math
 import os
-import re
+import secrets
 from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from numbers import Integral, Real
+from typing import Any, Generic, TypeVar
 
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 
-_IDENTIFIER = re.compile(r"(?:.*[ _-])?(?:id|index|node|vertex|face|cell|fid)", re.IGNORECASE)
-"""Matches the names of columns that identify rows."""
+T = TypeVar("T")
+
+_SHOWN = 60
+"""The number of characters of a value in a message."""
+
+# --- Values in messages: short, on one line, and without terminal control characters ---------------------------------
+
+
+def printable(text: str) -> str:
+    r"""Return text without terminal control characters.
+
+    Examples:
+        >>> from graphs.checks import printable
+        >>> printable("a\x1b[0m")
+        'a?[0m'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def one_line(error: BaseException) -> str:
+    r"""Return the message of an error on one line of at most 200 characters.
+
+    Examples:
+        >>> from graphs.checks import one_line
+        >>> one_line(ValueError("bad\n  header"))
+        'bad header'
+    """
+    words = printable(" ".join(str(error).split())) or type(error).__name__
+    return words if len(words) <= 200 else words[:199] + "…"
+
+
+def quoted(text: str) -> str:
+    """Return text in quotes, cut to about 60 characters.
+
+    Control characters are escaped.
+
+    Examples:
+        >>> from graphs.checks import quoted
+        >>> quoted("north")
+        "'north'"
+    """
+    literal = repr(text[:_SHOWN])
+    return literal if len(text) <= _SHOWN and len(literal) <= _SHOWN + 2 else f"{literal[: _SHOWN - 3]}...{literal[-1]}"
+
+
+def short_repr(value: Any) -> str:
+    """Return any value on one line of at most about 60 characters.
+
+    Arrays of more than eight entries, or none, are shown by their type and shape. If the value has no repr, its type is
+    returned.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.checks import short_repr
+        >>> short_repr(np.zeros((3, 9))), short_repr("north"), short_repr((0, 1))
+        ('float64 of shape (3, 9)', "'north'", '(0, 1)')
+    """
+    if isinstance(value, str):
+        return quoted(str.__str__(value))
+    try:
+        if hasattr(value, "dtype") and hasattr(value, "shape") and not 1 <= math.prod(value.shape) <= 8:
+            return f"{value.dtype} of shape {tuple(value.shape)}"
+        words = printable(" ".join((str(value) if hasattr(value, "isoformat") else repr(value)).split()))
+    except Exception:  # from a user's class, or an integer with more digits than Python prints
+        return f"a value of type {type(value).__name__}"
+    return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """Return a count with its noun, such as "1 edge" or "2 edges".
+
+    Args:
+        number: The count.
+        thing: The singular.
+        things: The plural. If None, the singular with an "s".
+
+    Examples:
+        >>> from graphs.checks import counted
+        >>> counted(1, "edge"), counted(2000, "vertex", "vertices")
+        ('1 edge', '2,000 vertices')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+# --- Checks of numbers and names -------------------------------------------------------------------------------------
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is an integer and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_count
+        >>> is_count(3), is_count(3.0), is_count(True)
+        (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_number
+        >>> is_number(3.5), is_number("3.5"), is_number(True)
+        (True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -20,7 +124,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
     Args:
         name: The name of the argument, for the message.
         value: The value.
-        least: The smallest integer allowed.
+        least: The smallest integer allowed. The default is 1.
         most: The largest integer allowed. If None, there is no upper limit.
 
     Raises:
@@ -36,12 +140,14 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
     """
     if is_count(value) and least <= value and (most is None or value <= most):
         return int(value)
-    requirement = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} {_end(most)}"
-    raise InvalidArgumentError(f"{name} must be {requirement}, got {short_repr(value)}.")
+    kind = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer of at least {least}")
+    raise InvalidArgumentError(
+        f"{name} must be {kind if most is None else f'an integer from {least} to {most}'}, got {short_repr(value)}."
+    )
 
 
-def check_counts(**values: Any) -> None:
-    """Check that all values are positive integers.
+def check_counts(**counts: Any) -> None:
+    """Check that counts by name are positive integers.
 
     Raises:
         InvalidArgumentError: If a value is not. The message names the first.
@@ -50,52 +156,28 @@ def check_counts(**values: Any) -> None:
         >>> from graphs.checks import check_counts
         >>> check_counts(rank=3, degree=2)
     """
-    for name, value in values.items():
+    for name, value in counts.items():
         check_count(name, value)
 
 
-def is_count(value: Any) -> bool:
-    """Return whether a value is an integer and not a bool.
-
-    Examples:
-        >>> from graphs.checks import is_count
-        >>> is_count(3), is_count(3.0), is_count(True)
-        (True, False, False)
-    """
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a real number and not a bool.
-
-    Examples:
-        >>> from graphs.checks import is_number
-        >>> is_number(3.5), is_number("3.5"), is_number(True)
-        (True, False, False)
-    """
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def is_identifier(name: str, values: Any) -> bool:  # (n,)
-    """Return whether a column identifies its rows.
-
-    A column is an identifier if the last word of its name is "id", "index", "node", "vertex", "face", "cell" or "fid".
-    It is also one if it holds at least five consecutive integers, each once.
+def positive(name: str, value: Any) -> float:
+    """Check a positive number, and return it as a float.
 
     Args:
-        name: The name of the column.
-        values: The values (n,) of the column.
+        name: The name of the argument, for messages.
+        value: The number.
+
+    Raises:
+        InvalidArgumentError: If the value is not a positive number.
 
     Examples:
-        >>> from graphs.checks import is_identifier
-        >>> is_identifier("sensor_id", [7.0, 3.0]), is_identifier("speed", [60.0, 55.5])
-        (True, False)
+        >>> from graphs.checks import positive
+        >>> positive("nu", 2)
+        2.0
     """
-    if _IDENTIFIER.fullmatch(name.strip()):
-        return True
-    distinct = np.unique(np.asarray(values, dtype=np.float64))
-    is_whole = bool((distinct == np.floor(distinct)).all())
-    return 4 < len(distinct) == np.size(values) and is_whole and distinct[-1] - distinct[0] == len(distinct) - 1
+    if not is_number(value) or not 0 < float(value) < math.inf:
+        raise InvalidArgumentError(f"{name} must be a positive number, got {short_repr(value)}.")
+    return float(value)
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
@@ -120,32 +202,6 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
         raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {short_repr(value)}.")
 
 
-def as_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a new float64 array, or an empty one if values are not real numbers.
-
-    Text, booleans, complex numbers and ragged lists give an array of shape (0,).
-
-    Examples:
-        >>> from graphs.checks import as_numbers
-        >>> as_numbers([1, 2.5]).tolist(), as_numbers(["1", "2"]).size
-        ([1.0, 2.5], 0)
-    """
-    try:
-        given = values if hasattr(values, "__array__") else np.array(values, dtype=object)
-        foreign = np.iscomplexobj(values) or _has_text_or_booleans(given)
-        return np.zeros(0) if foreign else np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.zeros(0)
-
-
-def _has_text_or_booleans(given: Any) -> bool:
-    """Return whether values contain text or booleans, which numpy would convert."""
-    kind = getattr(getattr(given, "dtype", None), "kind", "")
-    if kind == "O":
-        return any(isinstance(entry, bool | np.bool_ | str | bytes) for entry in np.asarray(given).flat)
-    return kind in tuple("bUS")
-
-
 def is_hashable(value: Any) -> bool:
     """Return whether a value can be a label. A tuple that contains a list cannot.
 
@@ -159,6 +215,30 @@ def is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def resolve_seed(seed: int | None) -> int:
+    """Return a seed as an int in [0, 2^63), drawn from the system if it is None.
+
+    Args:
+        seed: An integer, or None.
+
+    Raises:
+        InvalidArgumentError: If the seed is not an integer in this range.
+
+    Examples:
+        >>> from graphs.checks import resolve_seed
+        >>> resolve_seed(7)
+        7
+    """
+    if seed is None:
+        return secrets.randbits(63)
+    if not is_count(seed) or not 0 <= seed < 2**63:
+        raise InvalidArgumentError(f"seed must be an integer from 0 to 2**63 - 1 or None, got {short_repr(seed)}.")
+    return int(seed)
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------
 
 
 def check_fits(
@@ -206,39 +286,86 @@ def machine_memory() -> float:
         return 2.0**36
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return a count with its noun, such as "1 edge" or "2 edges".
+# --- Classes by name -------------------------------------------------------------------------------------------------
+
+
+class Registry(Generic[T]):
+    """The classes of one role by name.
 
     Args:
-        number: The count.
-        thing: The singular.
-        things: The plural. If None, the singular with an "s".
+        role: The word for a class in messages, such as "coupling".
+        classes: The classes by name.
 
     Examples:
-        >>> from graphs.checks import counted
-        >>> counted(1, "edge"), counted(2, "vertex", "vertices")
-        ('1 edge', '2 vertices')
+        >>> from graphs.checks import Registry
+        >>> registry = Registry("number", {"whole": int, "real": float})
+        >>> registry.names, registry.make("whole")
+        (('whole', 'real'), 0)
     """
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
+    def __init__(self, role: str, classes: dict[str, type[T]]) -> None:
+        self.role = role
+        self.classes = dict(classes)
 
-def short_repr(value: Any) -> str:
-    """Return a short description of a value for a message.
+    def add(self, name: str, kind: type[T]) -> None:
+        """Add a class, which files of models then may name.
 
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.checks import short_repr
-        >>> short_repr(np.zeros((3, 9))), short_repr("abc")
-        ('float64 of shape (3, 9)', "'abc'")
-    """
-    if isinstance(value, np.ndarray) and not 1 <= value.size <= 8:
-        return f"{value.dtype} of shape {value.shape}"
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # an integer of more than 4,300 digits
-        text = f"a very long {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:79]}…"
+        Args:
+            name: The name of the class.
+            kind: The class.
 
+        Raises:
+            InvalidArgumentError: If the name belongs to another class.
+        """
+        if self.classes.setdefault(name, kind) is not kind:
+            raise InvalidArgumentError(f"A {self.role} must have a new name, got {name!r}. Choose another one.")
 
-def _end(most: int | None) -> str:
-    return "on" if most is None else f"to {most}"
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return tuple(self.classes)
+
+    def find(self, name: str) -> type[T]:
+        """Return the class with a name.
+
+        Args:
+            name: The name.
+
+        Raises:
+            InvalidArgumentError: If the name is unknown.
+        """
+        if not isinstance(name, str) or name not in self.classes:
+            raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
+        return self.classes[name]
+
+    def make(self, name: str, /, **options: Any) -> T:
+        """Return an instance of the class with a name.
+
+        Args:
+            name: The name.
+            **options: The arguments of the class.
+
+        Raises:
+            InvalidArgumentError: If the name is unknown, or the class lacks an option.
+        """
+        kind = self.find(name)
+        try:
+            return kind(**options)
+        except TypeError as error:
+            raise InvalidArgumentError(f"{self.role.capitalize()} {name!r}: {error}.") from error
+
+    def name_of(self, thing: T) -> str:
+        """Return the name of an instance's class.
+
+        Args:
+            thing: The instance.
+
+        Raises:
+            InvalidArgumentError: If the class is not registered.
+        """
+        for name, kind in self.classes.items():
+            if type(thing) is kind:
+                return name
+        raise InvalidArgumentError(
+            f"The {self.role} must be one of {', '.join(self.classes)}, got {thing!r} of another class."
+        )

@@ -1,4 +1,7 @@
-"""Errors and warnings of `graphs`. Each message says what is wrong, where, and what to do."""
+"""Errors and warnings that `graphs` and `rfgp` share, and those of `graphs`, without numpy.
+
+Each message says what is wrong, where, and what to do.
+"""
 
 import inspect
 import os
@@ -7,12 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from numpy.linalg import LinAlgError
-
 _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("graphs", "rfgp"))
 
 
-class GraphError(Exception):
+class RfgpError(Exception):
+    """The base class of all errors of `rfgp` and `graphs`.
+
+    Examples:
+        >>> import rfgp
+        >>> try:
+        ...     rfgp.GP().predict([[0.0]])
+        ... except rfgp.RfgpError as error:
+        ...     print(type(error).__name__)
+        NotFittedError
+    """
+
+
+class GraphError(RfgpError):
     """Base class of all errors of `graphs`.
 
     Examples:
@@ -65,11 +79,13 @@ class MemoryBudgetError(GraphError, MemoryError):
     """
 
 
-class NotPositiveDefiniteError(GraphError, LinAlgError):
-    """A matrix is not positive definite in double precision.
+class NotPositiveDefiniteError(GraphError, ArithmeticError):
+    """A covariance stayed singular after the largest jitter, or a sparse matrix is not positive definite.
+
+    Raise the noise, or use a shorter lengthscale.
 
     Attributes:
-        node: The row whose pivot is not positive.
+        node: The row of a sparse matrix whose pivot is not positive, or None.
 
     Examples:
         >>> import numpy as np
@@ -82,11 +98,20 @@ class NotPositiveDefiniteError(GraphError, LinAlgError):
         The matrix must be positive definite in double precision, got a non-positive pivot at node 2.
     """
 
-    def __init__(self, node: int) -> None:
-        super().__init__(
+    node: int | None = None
+
+    @classmethod
+    def at(cls, node: int) -> "NotPositiveDefiniteError":
+        """Return the error of a row of a sparse matrix.
+
+        Args:
+            node: The row whose pivot is not positive.
+        """
+        error = cls(
             f"The matrix must be positive definite in double precision, got a non-positive pivot at node {node}."
         )
-        self.node = node
+        error.node = node
+        return error
 
 
 class UnknownNodeError(GraphError, KeyError):
@@ -163,7 +188,17 @@ def requires_extra(extra: str) -> Iterator[None]:
         ) from error
 
 
-class GraphWarning(UserWarning):
+class RfgpWarning(UserWarning):
+    """The base class of all warnings of `rfgp` and `graphs`.
+
+    Examples:
+        >>> import rfgp, torch, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.RfgpWarning):
+        ...     factor = rfgp.linalg.cholesky(torch.ones(2, 2), "K")
+    """
+
+
+class GraphWarning(RfgpWarning):
     """Base class of all warnings of `graphs`.
 
     Examples:
@@ -263,6 +298,22 @@ class DuplicateRoadsWarning(GraphWarning):
         >>> print(caught[0].message)  # doctest: +ELLIPSIS
         1 edge repeats another, on road 1. Copies count as parallel roads. Pass duplicates="merge" to...
         >>> network = graphs.RoadNetwork.from_lines(lines, metric="euclidean", duplicates="merge")
+    """
+
+
+class WideCrossingWarning(GraphWarning):
+    """Snapping joins points in a chain that is wider than three tolerances. The message has the largest width.
+
+    Use a smaller tolerance.
+
+    Examples:
+        >>> import warnings
+        >>> import graphs
+        >>> spokes = [[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)]
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     network = graphs.RoadNetwork.from_lines(spokes, metric="euclidean", snap=1.0)
+        >>> print(caught[0].message)  # doctest: +ELLIPSIS
+        snap must be well below the distance of neighboring crossings, got one that joins a chain of points up to 4.5...
     """
 
 

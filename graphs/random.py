@@ -4,18 +4,14 @@ A draw is keyed by integers, for example by (seed, role, start node, walker, ste
 the number of threads, the size of chunks, or the other start nodes.
 
 The mixing function is the finalizer of splitmix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
-generators", OOPSLA). The same expressions serve numpy arrays here and the compiled loops of `graphs.walks.compiled`.
+generators", OOPSLA). The same expressions serve numpy arrays here and the compiled loops of `graphs.walks.loops`.
 """
 
-import secrets
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from graphs.checks import is_count
-from graphs.errors import InvalidArgumentError
 
 GENERATOR_VERSION = 2
 """The version of the generator. Raise it if the same seed no longer gives the same walks."""
@@ -128,24 +124,3 @@ def uniforms(key: NDArray[np.uint64], index: NDArray[Any]) -> NDArray[np.float64
         (True, 0.5)
     """
     return np.asarray(to_unit(derive(key, index)), dtype=np.float64)
-
-
-def resolve_seed(seed: int | None) -> int:
-    """Return a seed as an int in [0, 2^63), drawn from the system if it is None.
-
-    Args:
-        seed: An integer, or None.
-
-    Raises:
-        InvalidArgumentError: If the seed is not an integer in this range.
-
-    Examples:
-        >>> from graphs.random import resolve_seed
-        >>> resolve_seed(7)
-        7
-    """
-    if seed is None:
-        return secrets.randbits(63)
-    if not is_count(seed) or not 0 <= seed < 2**63:
-        raise InvalidArgumentError(f"seed must be an integer from 0 to 2**63 - 1 or None, got {seed!r}.")
-    return int(seed)

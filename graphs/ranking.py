@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs import random
-from graphs.checks import check_choice, check_count, check_fits, counted
-from graphs.couplings import (
+from graphs.checks import check_choice, check_count, check_fits, counted, resolve_seed
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph, check_graph
+from graphs.lengths import (
     LENGTHS,
     STEP_COUPLINGS,
     HaltingDistribution,
@@ -19,8 +21,6 @@ from graphs.couplings import (
     as_halting_distribution,
     quantile_survival,
 )
-from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph, check_graph
 from graphs.walks.transitions import TransitionModel
 
 Floats = NDArray[np.float64]
@@ -202,9 +202,9 @@ def _count_final_nodes(
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return the number of walkers (N,) that end on each node."""
-    from graphs.walks.compiled import final_nodes
+    from graphs.walks.loops import final_nodes
 
-    number, matrix = random.resolve_seed(seed), model.matrix
+    number, matrix = resolve_seed(seed), model.matrix
     cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)
     chunk = max(1, CHUNK_WALKERS // num_walkers)
 

@@ -5,11 +5,14 @@ Start with `rfgp.GP`. `import rfgp` is fast: torch is imported with the first na
 
 import importlib
 import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rfgp import errors as errors
-from rfgp.errors import *  # noqa: F403
+from rfgp.clash import check_graphs
+
+check_graphs()
+
+from rfgp import errors as errors  # noqa: E402
+from rfgp.errors import *  # noqa: E402, F403
 
 if TYPE_CHECKING:
     from rfgp import attention as attention
@@ -104,18 +107,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *_RIM, *_TOOLS, "__version__"])
-
-
-def _check_graphs() -> None:
-    """Check that the package `graphs` is the one of this distribution."""
-    spec = importlib.util.find_spec("graphs")
-    ours = Path(__file__).resolve().parent.parent / "graphs" / "__init__.py"
-    found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
-    if found != ours:
-        raise errors.PackageClashError(
-            f"rfgp needs the package 'graphs' of its own distribution ({ours.parent}), but Python finds "
-            f"{found or 'none'}. Rename or uninstall the other one, or move it after rfgp on sys.path."
-        )
-
-
-_check_graphs()

@@ -5,6 +5,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 
+from graphs.errors import InvalidArgumentError as InvalidArgumentError
+from graphs.errors import MissingDependencyError as MissingDependencyError
+from graphs.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
+from graphs.errors import RfgpError as RfgpError
+from graphs.errors import RfgpWarning as RfgpWarning
+from graphs.errors import requires_extra as requires_extra
+from rfgp.clash import PackageClashError as PackageClashError
+
 _NAMES: ContextVar[Mapping[str, str | None]] = ContextVar("names", default=MappingProxyType({}))
 
 
@@ -22,30 +30,6 @@ def arguments(*names: str) -> str:
     """Return the names of arguments in messages, separated by commas."""
     known = (_NAMES.get().get(name, name) for name in names)
     return ", ".join(name for name in known if name is not None)
-
-
-class RfgpError(Exception):
-    """The base class of all errors of `rfgp`.
-
-    Examples:
-        >>> import rfgp
-        >>> try:
-        ...     rfgp.GP().predict([[0.0]])
-        ... except rfgp.RfgpError as error:
-        ...     print(type(error).__name__)
-        NotFittedError
-    """
-
-
-class InvalidArgumentError(RfgpError, ValueError):
-    """An argument has an unusable value, and the message says what it must be.
-
-    Examples:
-        >>> import rfgp
-        >>> rfgp.RandomFeatures(0)
-        Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: num_frequencies must be a positive integer, got 0.
-    """
 
 
 class DataError(RfgpError, ValueError):
@@ -67,17 +51,6 @@ class NotFittedError(RfgpError, RuntimeError):
         >>> rfgp.GP().predict([[0.0]])
         Traceback (most recent call last):
         rfgp.errors.NotFittedError: The model has no data yet. Call fit(X, y), or condition(X, y), first.
-    """
-
-
-class NotPositiveDefiniteError(RfgpError, ArithmeticError):
-    """A covariance stayed singular after the largest allowed jitter: raise the noise.
-
-    Examples:
-        >>> import rfgp, torch
-        >>> rfgp.linalg.cholesky(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), "K")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        rfgp.errors.NotPositiveDefiniteError: K is not positive definite, even with 1e-04 of its mean diagonal...
     """
 
 
@@ -138,51 +111,6 @@ class MissingFolderError(FileWriteError, FileNotFoundError):
     """
 
 
-class PackageClashError(RfgpError, ImportError):
-    """Another package `graphs` hides this distribution's: rename or uninstall it.
-
-    Examples:
-        >>> import rfgp, runpy, unittest.mock
-        >>> with unittest.mock.patch("importlib.util.find_spec", return_value=None):  # doctest: +ELLIPSIS
-        ...     runpy.run_path(rfgp.__file__)
-        Traceback (most recent call last):
-        rfgp.errors.PackageClashError: rfgp needs the package 'graphs' of its own distribution...
-    """
-
-
-class MissingDependencyError(RfgpError, ImportError):
-    """An optional package is missing: install the extra that the message names.
-
-    Examples:
-        >>> import rfgp
-        >>> with rfgp.errors.requires_extra("plot"):
-        ...     import a_package_that_is_missing
-        Traceback (most recent call last):
-        rfgp.errors.MissingDependencyError: a_package_that_is_missing must be installed. Try: pip install 'rfgp[plot]'
-    """
-
-
-@contextmanager
-def requires_extra(extra: str) -> Iterator[None]:
-    """Raise an error that names an extra if an import in the body finds no package.
-
-    Args:
-        extra: The extra of `rfgp` that installs the packages imported in the body.
-
-    Raises:
-        MissingDependencyError: If a package is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package in ("graphs", "rfgp"):
-            raise
-        raise MissingDependencyError(
-            f"{package} must be installed. Try: pip install 'rfgp[{extra}]'", name=package
-        ) from error
-
-
 class NotDifferentiableError(RfgpError, NotImplementedError):
     """The requested derivative is not available. Use `Exact()`, or no gradient.
 
@@ -192,16 +120,6 @@ class NotDifferentiableError(RfgpError, NotImplementedError):
         >>> gp.predict(torch.tensor([[0.5]], dtype=torch.float64, requires_grad=True)).covariance  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         rfgp.errors.NotDifferentiableError: X must not require gradients for covariances and samples of sparse...
-    """
-
-
-class RfgpWarning(UserWarning):
-    """The base class of all warnings of `rfgp`.
-
-    Examples:
-        >>> import rfgp, torch, warnings
-        >>> with warnings.catch_warnings(action="ignore", category=rfgp.RfgpWarning):
-        ...     factor = rfgp.linalg.cholesky(torch.ones(2, 2), "K")
     """
 
 
@@ -418,8 +336,8 @@ class ConstantTargetWarning(RfgpWarning):
     """
 
 
-__all__ = [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__]
+__all__ = [name for name, value in globals().items() if isinstance(value, type) and name.endswith(("Error", "Warning"))]
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
+    return sorted([*__all__, "arguments", "called", "requires_extra"])

@@ -1,13 +1,20 @@
-"""Values and counts in messages, and checks of numbers, without numpy and torch."""
+"""Values in messages, and checks of arguments, without numpy and torch. `graphs.checks` has those of both packages."""
 
 import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from numbers import Integral, Real
 from typing import Any
 
+from graphs.checks import check_count as check_count
+from graphs.checks import check_counts as check_counts
+from graphs.checks import counted as counted
+from graphs.checks import one_line as one_line
+from graphs.checks import positive as positive
+from graphs.checks import printable as printable
+from graphs.checks import quoted as quoted
+from graphs.checks import short_repr as short_repr
 from rfgp.errors import InvalidArgumentError
 
 # --- Values in messages: short, on one line, and without terminal control characters ---------------------------------
@@ -15,58 +22,6 @@ from rfgp.errors import InvalidArgumentError
 MISSING_LABEL = "(missing)"
 """The level of missing cells in a column of levels that accepts them."""
 _SHOWN = 60
-
-
-def printable(text: str) -> str:
-    r"""Return text without terminal control characters.
-
-    Examples:
-        >>> printable("a\x1b[0m")
-        'a?[0m'
-    """
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def one_line(error: BaseException) -> str:
-    """Return the message of an error on one line of at most 200 characters.
-
-    Examples:
-        >>> one_line(ValueError("too large"))
-        'too large'
-    """
-    words = printable(" ".join(str(error).split())) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
-
-
-def quoted(text: str) -> str:
-    """Return text in quotes, cut to about 60 characters.
-
-    Control characters are escaped.
-
-    Examples:
-        >>> quoted("north")
-        "'north'"
-    """
-    literal = repr(text[:_SHOWN])
-    return literal if len(text) <= _SHOWN and len(literal) <= _SHOWN + 2 else f"{literal[: _SHOWN - 3]}...{literal[-1]}"
-
-
-def short_repr(value: Any) -> str:
-    """Return any value on one line of at most about 60 characters.
-
-    If the value has no repr, its type is returned.
-
-    Examples:
-        >>> short_repr("north"), short_repr(7), short_repr((0, 1))
-        ("'north'", '7', '(0, 1)')
-    """
-    if isinstance(value, str):
-        return quoted(str.__str__(value))
-    try:
-        words = printable(" ".join((str(value) if hasattr(value, "isoformat") else repr(value)).split()))
-    except Exception:  # from a user's class, or an integer with more digits than Python prints
-        return f"a value of type {type(value).__name__}"
-    return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."
 
 
 def unquoted(text: str) -> str:
@@ -172,59 +127,6 @@ def check_flag(name: str, value: object) -> None:
         raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer that is at least a given one.
-
-    Args:
-        name: The name of the argument.
-        value: The argument.
-        least: The smallest allowed integer. The default is 1.
-
-    Raises:
-        InvalidArgumentError: If the value is not such an integer.
-
-    Examples:
-        >>> check_count("num_features", 16)
-        16
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        kind = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer of at least {least}")
-        raise InvalidArgumentError(f"{name} must be {kind}, got {value!r}.")
-    return int(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """Check a positive number, and return it as a float.
-
-    Args:
-        name: The name of the argument, for messages.
-        value: The number.
-
-    Raises:
-        InvalidArgumentError: If the value is not a positive number.
-
-    Examples:
-        >>> positive("nu", 2)
-        2.0
-    """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)
-
-
-def check_counts(**counts: Any) -> None:
-    """Check that counts by name are positive integers.
-
-    Raises:
-        InvalidArgumentError: If a count is not a positive integer.
-
-    Examples:
-        >>> check_counts(rows=3, columns=2)
-    """
-    for name, value in counts.items():
-        check_count(name, value)
-
-
 def read_seconds(name: str, value: Any) -> float:
     """Return the seconds of "30s", "5min" or "2h", or of a number.
 
@@ -285,21 +187,6 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
     if isinstance(value, bool) or not 0 < number < math.inf:
         raise InvalidArgumentError(f"{name} must be a text such as {such}, or a positive number, got {value!r}.")
     return number
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return "1 cell" or "2 cells".
-
-    Args:
-        number: The number.
-        thing: The singular.
-        things: The plural. If None, the singular with an s.
-
-    Examples:
-        >>> counted(1, "cell"), counted(2000, "entry", "entries")
-        ('1 cell', '2,000 entries')
-    """
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def not_finite(number: int) -> str:

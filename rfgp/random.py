@@ -1,11 +1,11 @@
 """Seeds and generators. Randomness is always an argument, and there is no global random state."""
 
-import secrets
 from enum import IntEnum
 
 import numpy as np
 import torch
 
+from graphs.checks import resolve_seed as resolve_seed
 from rfgp.errors import InvalidArgumentError
 
 
@@ -24,26 +24,6 @@ class Role(IntEnum):
     CHOICE = 10
     TERMS = 11
     CALIBRATION = 12
-
-
-def resolve_seed(seed: int | None) -> int:
-    """Return a seed as an integer in [0, 2^63).
-
-    Args:
-        seed: The seed. If None, one from the system.
-
-    Raises:
-        InvalidArgumentError: If `seed` is not an integer in that range.
-
-    Examples:
-        >>> resolve_seed(3)
-        3
-    """
-    if seed is None:
-        return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**63:
-        raise InvalidArgumentError(f"seed must be an integer from 0 to 2**63 - 1 or None, got {seed!r}.")
-    return int(seed)
 
 
 def child_seed(seed: int, *key: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from graphs.threads import single_threaded_blas as single_threaded_blas
+from graphs.compiled import single_threaded_blas as single_threaded_blas
 from rfgp.torch_context import with_torch_defaults
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -2,14 +2,16 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_choice, counted, is_hashable, short_repr
-from graphs.errors import InvalidGraphError
+from graphs.builders.files import check_file
+from graphs.checks import check_choice, counted, is_hashable, one_line, short_repr
+from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError, requires_extra
 
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
@@ -294,3 +296,174 @@ def _check_hashable(labels: Iterable[Any]) -> None:
 
 def _name(labels: Sequence[Hashable] | None, position: Any) -> str:
     return str(position) if labels is None else repr(labels[int(position)])
+
+
+# --- Lengths of edges, and weights from lengths ----------------------------------------------------------------------
+
+
+def scale_to_unit(
+    points: NDArray[np.float64],  # (n, d)
+    subject: str,
+) -> tuple[NDArray[np.float64], float]:
+    """Return points (n, d) divided by their largest coordinate, and this number.
+
+    The number is 1 if all are 0. Differences, squares and cross products of the result stay in the range of double
+    precision.
+
+    Args:
+        points: The points.
+        subject: The name of a row, for messages, such as "Vertex".
+
+    Raises:
+        InvalidGraphError: If a coordinate is not a finite number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.edges import scale_to_unit
+        >>> points, scale = scale_to_unit(np.array([[0.0, 4.0], [2.0, 0.0]]), "Point")
+        >>> points.tolist(), scale
+        ([[0.0, 1.0], [0.5, 0.0]], 4.0)
+    """
+    wrong = ~np.isfinite(points).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidGraphError(f"{subject} {row} must have finite coordinates, got {points[row].tolist()}.")
+    scale = float(np.abs(points).max(initial=0.0)) or 1.0
+    return points / scale, scale
+
+
+def segment_distances(
+    starts: NDArray[np.float64],  # (E, d)
+    ends: NDArray[np.float64],  # (E, d)
+) -> NDArray[np.float64]:  # (E,)
+    """Return distances (E,) by `hypot`, since squares of short ones would underflow.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.edges import segment_distances
+        >>> segment_distances(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
+        [5.0]
+    """
+    return np.asarray(np.hypot.reduce(ends - starts, axis=1, initial=0.0))
+
+
+def inverse_lengths(
+    lengths: NDArray[np.float64],  # (E,)
+    sources: NDArray[Any],  # (E,)
+    targets: NDArray[Any],  # (E,)
+    subject: str,
+    remedy: str,
+) -> NDArray[np.float64]:  # (E,)
+    """Return (mean length) / (length), (E,).
+
+    Source: Borovitskiy et al. (2021), "Matern Gaussian processes on graphs".
+
+    Args:
+        lengths: Lengths (E,).
+        sources: Positions (E,) of the first nodes, for messages.
+        targets: Positions (E,) of the second nodes.
+        subject: The name of nodes, for messages, such as "Vertices".
+        remedy: A sentence that ends the message.
+
+    Raises:
+        InvalidGraphError: If a length is 0, or so short that the weight overflows.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.edges import inverse_lengths
+        >>> inverse_lengths(np.array([1.0, 3.0]), np.array([0, 1]), np.array([1, 2]), "Nodes", "").round(3).tolist()
+        [2.0, 0.667]
+    """
+    if len(lengths) == 0:
+        return lengths
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        weights = lengths.mean() / lengths
+    wrong = (lengths < np.finfo(np.float64).tiny) | ~np.isfinite(weights)
+    if wrong.any():
+        worst = int(wrong.argmax())
+        raise InvalidGraphError(
+            f"{subject} of an edge must differ, got {sources[worst]} and {targets[worst]} with the same coordinates "
+            f"({counted(int(wrong.sum()), 'such edge')}). Then (mean length) / (length) is infinite. {remedy}"
+        )
+    return np.asarray(weights)
+
+
+# --- networkx graphs and GML files as edges --------------------------------------------------------------------------
+
+
+def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
+    """Return the edges of a networkx graph.
+
+    Args:
+        graph: An undirected `networkx.Graph` or `MultiGraph`.
+        weight: The edge attribute with the weights. Edges without it have weight 1. If None, all weights are 1.
+
+    Raises:
+        InvalidGraphError: If the argument is not a networkx graph, it is directed, or a weight is not a number.
+        InvalidArgumentError: If `weight` is not hashable.
+
+    Examples:
+        >>> import networkx as nx
+        >>> from graphs.builders import from_networkx
+        >>> from_networkx(nx.path_graph(3), "weight").weights.tolist()
+        [1.0, 1.0]
+    """
+    if not hasattr(graph, "is_directed"):
+        raise InvalidGraphError(
+            f"graph must be a networkx graph, got {type(graph).__name__}. Use Graph.from_scipy for matrices and "
+            "Graph.from_edges for pairs of labels."
+        )
+    if not is_hashable(weight):
+        raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {short_repr(weight)}.")
+    if graph.is_directed():
+        raise InvalidGraphError(
+            "graph must be undirected, got a directed one. Pass graph.to_undirected() if directions do not matter."
+        )
+    labels = tuple(graph.nodes)
+    positions = {label: i for i, label in enumerate(labels)}
+    sources, targets, weights = [], [], []
+    for a, b, attributes in graph.edges(data=True):
+        value = 1.0 if weight is None else attributes.get(weight, 1.0)
+        try:
+            weights.append(float(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidGraphError(
+                f"Attribute {weight!r} of edge ({a!r}, {b!r}) must be a number in the range of a float, got "
+                f"{short_repr(value)}."
+            ) from error
+        sources.append(positions[a])
+        targets.append(positions[b])
+    ends = (np.array(sources, dtype=np.int64), np.array(targets, dtype=np.int64))
+    return EdgeArrays(len(labels), *ends, np.array(weights, dtype=np.float64), labels)
+
+
+def read_gml(path: str | Path) -> Any:
+    """Return the graph of a GML file; its nodes are the labels of the file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A networkx graph.
+
+    Raises:
+        FileFormatError: If the file is missing, empty or not GML.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import networkx as nx
+        >>> from graphs.builders import read_gml
+        >>> path = Path(tempfile.mkdtemp()) / "path.gml"
+        >>> nx.write_gml(nx.path_graph(3), path)
+        >>> list(read_gml(path))
+        ['0', '1', '2']
+    """
+    with requires_extra("graphs"):
+        import networkx as nx
+
+    file = check_file(path, "a GML graph")
+    try:
+        return nx.read_gml(file)
+    except Exception as error:  # the parser takes what it reads for keys and numbers: a node's id may be a list
+        raise FileFormatError(f"{file} must be a GML graph, got an error: {one_line(error)}") from error

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
-from graphs.checks import short_repr
+from graphs.checks import one_line, printable, short_repr
 from graphs.errors import FileFormatError
 
 MAX_UNPACKED = 2**30
@@ -115,26 +115,3 @@ def _check_unpacked(file: Path, opener: Any) -> None:
                     )
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {one_line(error)}.") from error
-
-
-def one_line(error: BaseException) -> str:
-    r"""Return the message of an error in one short line.
-
-    Examples:
-        >>> from graphs.builders.files import one_line
-        >>> one_line(ValueError("bad\n  header"))
-        'bad header'
-    """
-    words = printable(" ".join(str(error).split())) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
-
-
-def printable(text: str) -> str:
-    r"""Return text without control characters.
-
-    Examples:
-        >>> from graphs.builders.files import printable
-        >>> printable("a\tb")
-        'a?b'
-    """
-    return "".join(c if c.isprintable() else "?" for c in text)

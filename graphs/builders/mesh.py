@@ -1,17 +1,14 @@
 """Graphs of triangle meshes: nodes are faces or vertices."""
 
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.components import component_of_nodes
-from graphs.builders.edges import EdgeArrays
-from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
-from graphs.builders.mesh_files import load_mesh
-from graphs.builders.triangles import angles, read_triangles
+from graphs.arrays import component_of_nodes
+from graphs.builders.edges import EdgeArrays, inverse_lengths, scale_to_unit, segment_distances
+from graphs.builders.mesh_files import angles, load_mesh, read_triangles
 from graphs.checks import check_choice, short_repr
 from graphs.errors import (
     DegenerateFacesWarning,
@@ -19,6 +16,7 @@ from graphs.errors import (
     InvalidArgumentError,
     InvalidGraphError,
     NegativeCotangentsWarning,
+    warn,
 )
 
 _ROUNDING = 1e-12
@@ -118,7 +116,7 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
         f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
         f"Merge them with {MERGE}, or read the file with graphs.load_mesh, which does."
     )
-    warnings.warn(DisconnectedWarning(message), stacklevel=4)
+    warn(DisconnectedWarning(message))
 
 
 def _num_components(faces: NDArray[np.int64]) -> int:
@@ -203,7 +201,7 @@ def _warn_of_short(corners: NDArray[np.float64], weights: str) -> None:
             'nearly cuts its ends off from other vertices. Merge close vertices, pass weights="unit", or use a '
             "graphs.MeshField, which contracts them."
         )
-        warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
+        warn(DegenerateFacesWarning(message))
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -213,7 +211,7 @@ def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDAr
         message = (
             f"{int(of_faces.flat.sum())} of {len(faces)} faces have no area and do not contribute to cotangent weights."
         )
-        warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
+        warn(DegenerateFacesWarning(message))
     return of_faces.cotangents
 
 
@@ -229,5 +227,5 @@ def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64],
             f"{sums.min():.3g}, the highest of all {sums.max():.3g}) and are dropped. The angles opposite to them add "
             "up to more than pi, or at a boundary exceed pi / 2. Use a Delaunay mesh to avoid them."
         )
-        warnings.warn(NegativeCotangentsWarning(message), stacklevel=5)
+        warn(NegativeCotangentsWarning(message))
     return np.where(negative, 0.0, sums)

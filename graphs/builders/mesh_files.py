@@ -1,26 +1,205 @@
-"""Triangle meshes from files: merged vertices, and the numbering and properties of the file."""
+"""Triangles of a mesh: checks, angles and areas."""
 
 import io
 import logging
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import check_file, one_line
-from graphs.builders.meshio_files import MESHIO_SUFFIXES, read_meshio
-from graphs.builders.triangles import angles
-from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
+from graphs.arrays import as_numbers, read_integers
+from graphs.builders.edges import scale_to_unit
+from graphs.builders.files import check_file
+from graphs.checks import one_line
+from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra, warn
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_FLAT = 1e-10
+"""The ratio of height and longest side below which a triangle has no area."""
+
+
+def read_triangles(
+    vertices: Any,  # (V, 3)
+    faces: Any,  # (F, 3)
+    dimensions: tuple[int, ...] = (3,),
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return new arrays of the vertices (V, d) and the faces (F, 3) of a mesh.
+
+    Args:
+        vertices: Coordinates.
+        faces: Corners, numbers of vertices.
+        dimensions: The values of d that are allowed.
+
+    Raises:
+        InvalidGraphError: If there are no faces, or they are not triangles of the vertices.
+
+    Examples:
+        >>> from graphs.builders.mesh_files import read_triangles
+        >>> read_triangles([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2)])[1].tolist()
+        [[0, 1, 2]]
+    """
+    if vertices is None or faces is None:
+        raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
+    corners = read_integers(faces, "The corners of faces")
+    if corners.size == 0:
+        raise InvalidGraphError("A mesh must have faces, got no faces. Use Graph.from_points for point clouds.")
+    points = as_numbers(vertices)
+    if points.ndim != 2 or points.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
+        allowed = " or ".join(f"(V, {dimension})" for dimension in dimensions)
+        raise InvalidGraphError(
+            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {points.shape} and {corners.shape}. "
+            "Split polygons into triangles."
+        )
+    wrong = ((corners < 0) | (corners >= len(points))).any(axis=1)
+    if wrong.any():
+        face = int(wrong.argmax())
+        raise InvalidGraphError(
+            f"The corners of face {face} must be vertices 0..{len(points) - 1}, got {corners[face].tolist()}."
+        )
+    return points, corners
+
+
+class Angles(NamedTuple):
+    """Angles and areas of triangles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.mesh_files import angles
+        >>> found = angles(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]]))
+        >>> found.areas.tolist(), found.cotangents.round(6).tolist()
+        ([0.5], [[1.0, 0.0, 1.0]])
+    """
+
+    cotangents: Floats  # (F, 3) of the angles opposite to sides j, from corner j to corner j + 1; 0 without area
+    areas: Floats  # (F,) in squares of the unit
+    flat: NDArray[np.bool_]  # (F,) a mask of faces without area
+    unit: float  # the largest absolute coordinate of the mesh
+
+
+@np.errstate(under="ignore")
+def angles(
+    vertices: Floats,  # (V, 3)
+    faces: NDArray[np.int64],  # (F, 3)
+) -> Angles:
+    """Return the cotangents and areas of faces.
+
+    With a and b the two sides at a corner, cot = (a . b) / |a x b|. At every corner |a x b| is twice the area. The
+    cotangent loses digits for very thin triangles. Those with a height below 1e-10 of the longest side therefore have
+    no area. The other cotangents are below 1e10.
+
+    Args:
+        vertices: Coordinates (V, 3).
+        faces: Corners (F, 3), numbers of vertices.
+
+    Raises:
+        InvalidGraphError: If a coordinate is not a finite number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.mesh_files import angles
+        >>> angles(np.array([[0.0, 0, 0], [2, 0, 0], [0, 2, 0]]), np.array([[0, 1, 2]])).unit
+        2.0
+    """
+    scaled, unit = scale_to_unit(vertices, "Vertex")
+    corners = scaled[faces]  # (F, 3 corners, 3)
+    before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
+    double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)
+    flat = ~(double_area > _FLAT * (after**2).sum(axis=2).max(axis=1))
+    cotangents = (before * after).sum(axis=2) / np.where(flat, np.inf, double_area)[:, None]
+    opposite = np.roll(cotangents, 1, axis=1)  # opposite to side j is corner j + 2, that is j - 1
+    return Angles(np.asarray(opposite), np.where(flat, 0.0, double_area / 2), flat, unit)
+
+
+# --- Triangle meshes of simulations, .vtk, .vtu and .msh, through meshio (`pip install 'rfgp[mesh]'`) ----------------
+
+
+MESHIO_SUFFIXES = (".vtk", ".vtu", ".msh")
+"""The suffixes of files that meshio reads."""
+
+
+def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
+    """Return a file's triangles, and properties of points (K,) and triangles (L,).
+
+    The mesh is a `trimesh.Trimesh`. Quadrilaterals are split in two, and the metadata of the mesh then has "polygons".
+    Other cells, such as tetrahedra, and vector properties are ignored.
+
+    Args:
+        file: A .vtk, .vtu or .msh file.
+
+    Raises:
+        MissingDependencyError: If meshio is not installed.
+        FileFormatError: If meshio cannot read the file.
+        InvalidGraphError: If there are no triangles or quadrilaterals.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import meshio
+        >>> from graphs.builders.mesh_files import read_meshio
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.vtk"
+        >>> meshio.write_points_cells(path, [[0.0, 0, 0], [1, 0, 0], [0, 1, 0]], [("triangle", [[0, 1, 2]])])
+        >>> read_meshio(path)[0].faces.tolist()
+        [[0, 1, 2]]
+    """
+    with requires_extra("mesh"):
+        import meshio
+        import trimesh
+
+    reader = {".vtk": meshio.vtk.read, ".vtu": meshio.vtu.read, ".msh": meshio.gmsh.read}[file.suffix.lower()]
+    try:
+        content = reader(file)  # meshio.read would end the process where no reader fits
+    except Exception as error:
+        remedy = "Save it in binary form, or as .vtu or .ply"
+        if "POLYDATA" in str(error):
+            remedy = "Save it as an unstructured grid, in pyvista mesh.cast_to_unstructured_grid().save('mesh.vtu')"
+        raise FileFormatError(
+            f"{file} could not be read by meshio: {one_line(error).rstrip('.')}. {remedy}."
+        ) from error
+    chosen = [i for i, block in enumerate(content.cells) if block.type in ("triangle", "quad")]
+    if not chosen:
+        kinds = ", ".join(sorted({block.type for block in content.cells})) or "nothing"
+        raise InvalidGraphError(f"{file} must hold triangles or quadrilaterals, got {kinds}. Extract its surface.")
+    faces = np.concatenate([_triangles(np.asarray(content.cells[i].data)) for i in chosen])
+    points = np.asarray(content.points, dtype=np.float64)
+    vertices = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    mesh = trimesh.Trimesh(vertices, faces, process=False)
+    mesh.metadata["polygons"] = any(content.cells[i].type == "quad" for i in chosen)
+    of_faces = {
+        name: np.concatenate([np.asarray(blocks[i]) for i in chosen]) for name, blocks in content.cell_data.items()
+    }
+    cells = sum(len(content.cells[i].data) for i in chosen)
+    return mesh, _numbers(content.point_data, len(points)), _numbers(of_faces, cells)
+
+
+def _triangles(
+    corners: NDArray[Any],  # (c, 3) or (c, 4)
+) -> NDArray[np.int64]:
+    """Return triangles (t, 3); quadrilaterals are split along a diagonal."""
+    if corners.shape[1] == 3:
+        return corners.astype(np.int64)
+    return np.stack([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]], axis=1).reshape(-1, 3).astype(np.int64)
+
+
+def _numbers(columns: Any, count: int) -> dict[str, Floats]:
+    """Return the columns with one number per point or cell."""
+    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
+    return {
+        name: values.reshape(-1).astype(np.float64)
+        for name, values in arrays.items()
+        if values.dtype.kind in "iuf" and values.size == count
+    }
+
+
+# --- Triangle meshes from files: merged vertices, and the numbering and properties of the file -----------------------
+
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", *MESHIO_SUFFIXES)
 """The suffixes of files of meshes."""
@@ -291,5 +470,5 @@ def _drop_degenerate(mesh: Any, whole: NDArray[np.bool_], file: Path) -> None:
     if whole.all():
         return
     message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are dropped."
-    warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
+    warn(DegenerateFacesWarning(message))
     mesh.update_faces(whole)

@@ -6,13 +6,19 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import as_numbers, component_of_nodes, first_of_each, read_integers
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.junctions import POSITION_TOLERANCE, EdgeLocations, Junctions, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers, is_number, short_repr
-from graphs.errors import DisconnectedWarning, DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError, warn
+from graphs.builders.junctions import MAX_WIDTH, POSITION_TOLERANCE, EdgeLocations, Junctions, join_lines
+from graphs.builders.lines import Lines, as_lines, check_lines
+from graphs.checks import is_number, short_repr
+from graphs.errors import (
+    DisconnectedWarning,
+    DuplicateRoadsWarning,
+    InvalidArgumentError,
+    InvalidGraphError,
+    WideCrossingWarning,
+    warn,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -131,7 +137,7 @@ def from_roads(
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {short_repr(min_length)}.")
     joined, cut = _split(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
-    warn_of_duplicates(joined)
+    warn_of_joins(joined)
     segments = [segment for segment in cut.segments if segment.source != segment.target]
     distance = np.array([segment.length for segment in segments])
     weights = _weights(distance, min_length * distance.mean()) if len(segments) else distance
@@ -269,11 +275,12 @@ def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> l
     return out
 
 
-def warn_of_duplicates(joined: Junctions) -> None:
-    """Warn of edges of roads that repeat another as parallel roads.
+def warn_of_joins(joined: Junctions) -> None:
+    """Warn of edges of roads that repeat another as parallel roads, and of wide crossings.
 
     Warns:
-        DuplicateRoadsWarning: If there are some. The message has their number and the first.
+        DuplicateRoadsWarning: If edges repeat another. The message has their number and the first.
+        WideCrossingWarning: If snapping joined points that are more than three tolerances apart.
 
     Examples:
         >>> import warnings, graphs
@@ -282,6 +289,13 @@ def warn_of_duplicates(joined: Junctions) -> None:
         >>> caught[0].category.__name__
         'DuplicateRoadsWarning'
     """
+    if joined.width > MAX_WIDTH:
+        warn(
+            WideCrossingWarning(
+                "snap must be well below the distance of neighboring crossings, got one that joins a chain of points "
+                f"up to {joined.width:.3g} tolerances apart. Use a smaller one."
+            )
+        )
     roads = joined.repeats
     if len(roads):
         several = len(roads) > 1

@@ -1,9 +1,9 @@
 """Features of nodes with one interface: random walks, polynomials of U, and eigenvectors."""
 
 from graphs.features.base import NodeFeatures as NodeFeatures
-from graphs.features.base import Pattern as Pattern
+from graphs.features.base import Sparsity as Sparsity
 from graphs.features.base import feature_matrix as feature_matrix
-from graphs.features.neighborhoods import max_series_degree as max_series_degree
+from graphs.features.base import max_series_degree as max_series_degree
 from graphs.features.series import SeriesFeatures as SeriesFeatures
 from graphs.features.series import chebyshev_features as chebyshev_features
 from graphs.features.series import chebyshev_interpolation as chebyshev_interpolation

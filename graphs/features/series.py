@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import pointers
 from graphs.checks import check_count, check_fits
-from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
+from graphs.features.base import NodeFeatures, Sparsity, as_vector, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks.hops import count_within_hops
-from graphs.walks.visits import pointers
+from graphs.walks.transitions import count_within_hops
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class SeriesFeatures(NodeFeatures):
     graph: Graph
     nodes: NDArray[np.int64]
     basis: str
-    pattern: Pattern
+    pattern: Sparsity
     table: sp.csr_array
 
     @property
@@ -266,7 +266,7 @@ def _series(
     blocks = [_block(matrix, starts[first : first + _BLOCK_ROWS], basis, degree) for first in firsts]
     counts, indices, hop_counts, hops, loads = (np.concatenate(column) for column in zip(*blocks, strict=True))
     table = sp.csr_array((loads, hops, pointers(hop_counts)), shape=(len(indices), degree + 1))
-    pattern = Pattern(pointers(counts), indices, (len(starts), graph.num_nodes))
+    pattern = Sparsity(pointers(counts), indices, (len(starts), graph.num_nodes))
     return SeriesFeatures(graph, starts, basis, pattern, table)
 
 

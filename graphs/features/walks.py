@@ -10,22 +10,44 @@ C_l.
 """
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.signal import fftconvolve
 
+from graphs.checks import check_choice, check_count, check_counts, counted, is_count, resolve_seed
 from graphs.errors import InvalidArgumentError
-from graphs.features.base import NodeFeatures, Pattern, as_vector, feature_matrix, resolve_nodes
+from graphs.features.base import NodeFeatures, Sparsity, as_vector, feature_matrix, resolve_nodes
 from graphs.graph import Graph
-from graphs.kernels import GraphKernel
-from graphs.walks import HopRule, VisitArrays, WalkSettings, choose_settings, draw
-from graphs.walks.hops import exact_hops_of
-from graphs.walks.moments import check_second_moment
-from graphs.walks.transitions import TransitionModel
-from graphs.walks.visits import Visits
+from graphs.kernels import GraphKernel, Modulated, RegularizedLaplacian
+from graphs.kernels.kernel import check_graph_and_kernel
+from graphs.lengths import (
+    LENGTHS,
+    STEP_COUPLINGS,
+    HaltingDistribution,
+    LengthCoupling,
+    Sigma,
+    Tuples,
+    as_halting_distribution,
+    quantile_survival,
+)
+from graphs.matching import MAX_QUANTILES, complete_modulation, couple_quantiles, match_quantiles
+from graphs.walks import TRANSITIONS, HopRule, VisitArrays, WalkSettings, choose_p_halt, draw
+from graphs.walks.drawing import Visits
+from graphs.walks.sampling import check_second_moment, choose_hops
+from graphs.walks.transitions import TransitionModel, exact_hops_of
+
+Floats = NDArray[np.float64]
+
+
+_MAX_STEPS = 1e8
+"""The largest expected number of steps per node."""
+_MAX_HOPS = 10_000
+"""The largest number of exact hops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +71,7 @@ class Walks(NodeFeatures):
     graph: Graph
     nodes: NDArray[np.int64]
     settings: WalkSettings
-    pattern: Pattern
+    pattern: Sparsity
     visits: Visits
 
     @classmethod
@@ -70,7 +92,7 @@ class Walks(NodeFeatures):
                 parts.
         """
         visits = Visits.of(nodes, settings, columns, TransitionModel(graph, settings.transitions).sqrt_degrees)
-        pattern = Pattern(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
+        pattern = Sparsity(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
         return cls(graph, nodes, settings, pattern, visits)
 
     @cached_property
@@ -273,21 +295,140 @@ def sample_walks(
     """
     if max_memory is not None and not (isinstance(max_memory, int | float) and max_memory > 0):
         raise InvalidArgumentError(f"max_memory must be a positive number of bytes or None, got {max_memory!r}.")
-    settings = choose_settings(
-        graph,
-        kernel,
-        num_walkers=num_walkers,
-        p_halt=p_halt,
-        lengths=lengths,
-        step_coupling=step_coupling,
-        exact_hops=exact_hops,
-        max_nonzeros=max_nonzeros,
-        seed=seed,
-        transitions=transitions,
-        num_quantiles=num_quantiles,
-        permutation=permutation,
-        tuples=tuples,
-        num_threads=num_threads,
+    tuned = RegularizedLaplacian() if kernel is None else kernel
+    check_graph_and_kernel(graph, tuned)
+    check_counts(num_walkers=num_walkers, max_nonzeros=max_nonzeros)
+    check_choice("step_coupling", step_coupling, STEP_COUPLINGS)
+    check_choice("transitions", transitions, TRANSITIONS)
+    if num_threads is not None:
+        check_count("num_threads", num_threads)
+    hops = _initial_hops(exact_hops)
+    if isinstance(p_halt, str) and p_halt == "auto":
+        fewest = hops if isinstance(hops, int) else 0
+        p_halt = choose_p_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=fewest)
+    halting = as_halting_distribution(p_halt)
+    coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation, tuples, num_walkers)
+    _check_size(num_walkers, halting)
+    settings = WalkSettings(
+        int(num_walkers), halting, lengths, step_coupling, transitions, resolve_seed(seed), coupling, hops
     )
+    if isinstance(exact_hops, str):
+        settings = replace(settings, exact_hops=choose_hops(graph, tuned, settings, int(max_nonzeros), num_threads))
     starts = resolve_nodes(graph, nodes)
     return Walks.of(graph, starts, settings, draw(graph, starts, settings, num_threads, max_memory, progress))
+
+
+def _length_coupling(
+    graph: Graph,
+    lengths: str,
+    halting: HaltingDistribution,
+    kernel: GraphKernel,
+    num_quantiles: int,
+    permutation: ArrayLike | None,
+    tuples: ArrayLike | None,
+    num_walkers: int,
+) -> LengthCoupling:
+    check_choice("lengths", lengths, LENGTHS)
+    check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
+    if lengths == "learned":
+        if tuples is None:
+            tuples = couple_quantiles(graph, kernel, halting.p_halt, num_walkers, num_quantiles)
+        return Tuples.from_array(tuples, num_walkers)
+    if lengths != "sigma":
+        return LENGTHS[lengths]()
+    if permutation is None:
+        permutation = match_quantiles(graph, kernel, halting.p_halt, num_quantiles)
+    return Sigma.from_array(permutation)
+
+
+def _initial_hops(exact_hops: Any) -> int | HopRule:
+    """Return the number of exact hops before any are chosen, 0 for "auto"."""
+    if isinstance(exact_hops, HopRule):
+        return exact_hops
+    if isinstance(exact_hops, str) and exact_hops == "auto":
+        return 0
+    if is_count(exact_hops) and 0 <= exact_hops <= _MAX_HOPS:
+        return int(exact_hops)
+    raise InvalidArgumentError(
+        f'exact_hops must be an integer from 0 to {_MAX_HOPS}, "auto" or a HopRule, got {exact_hops!r}.'
+    )
+
+
+def _check_size(num_walkers: int, halting: HaltingDistribution) -> None:
+    steps = num_walkers * (1 / halting.p_halt if isinstance(halting.p_halt, float) else len(halting.p_halt))
+    if steps > _MAX_STEPS:
+        raise InvalidArgumentError(
+            f"Walks must take at most {_MAX_STEPS:.0e} steps per node, got about {steps:.1e} steps per node for "
+            f"{counted(num_walkers, 'walker')}. Use a larger p_halt or fewer walkers."
+        )
+
+
+# --- Monte Carlo estimates of the costs of pairs of length quantiles -------------------------------------------------
+
+
+@np.errstate(under="ignore")
+def walk_costs(
+    graph: Graph,
+    kernel: GraphKernel,
+    p_halt: float | ArrayLike = 0.1,
+    num_quantiles: int = 50,
+    *,
+    num_nodes: int = 256,
+    num_walkers: int = 64,
+    exact_hops: int | str = "auto",
+    seed: int | None = None,
+) -> Floats:  # (n, n)
+    """Return an unbiased estimate of `quantile_costs`, tr(g_q(U) K g_q'(U)) / N.
+
+    (f g_q)(U) e_i is a feature row of the modulation f * (f ratio_q). The cost is the mean over nodes of the inner
+    product of two such rows, from two independent draws. Time and memory do not grow with the graph.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        p_halt: The halting probability, or survival probabilities, whose quantiles are paired.
+        num_quantiles: The number n of quantiles.
+        num_nodes: The number of random start nodes.
+        num_walkers: The number of walkers per node.
+        exact_hops: As for `sample_walks`.
+        seed: The seed of nodes and walks. If None, one from the system.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range, or walks have a large second moment for the kernel.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_grid((5, 5))
+        >>> graphs.walk_costs(g, graphs.kernels.Diffusion(1.0), num_quantiles=4, seed=0).shape
+        (4, 4)
+    """
+    check_graph_and_kernel(graph, kernel)
+    check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
+    check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
+    generator = np.random.default_rng(resolve_seed(seed))
+    nodes = generator.permutation(graph.num_nodes)[:num_nodes]
+    labels = graph.as_nodes(nodes)
+    f = complete_modulation(kernel)
+    modulations = fftconvolve(
+        quantile_survival(as_halting_distribution(p_halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1
+    )
+    halting = choose_p_halt(graph, Modulated(tuple(modulations[-1].tolist())), num_walkers)
+    seeds = (int(generator.integers(2**62)) for _ in range(2))
+    draws = [
+        sample_walks(graph, labels, num_walkers, p_halt=halting, exact_hops=exact_hops, kernel=kernel, seed=walk_seed)
+        for walk_seed in seeds
+    ]
+    (first, a), (second, b) = (_rows(draw, modulations) for draw in draws)
+    _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    product = a[:, here] @ b[:, there].T / len(nodes)
+    return np.asarray((product + product.T) / 2)
+
+
+def _rows(walks: Walks, modulations: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return the entries (nnz,), row N + column, and values (n, nnz) of modulations."""
+    indptr, indices, (_, size) = walks.pattern
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    longest = walks.max_length + 1
+    padded = np.zeros((len(modulations), longest))
+    padded[:, : min(longest, modulations.shape[1])] = modulations[:, :longest]
+    return rows * size + indices, np.stack([walks.values(f) for f in padded])

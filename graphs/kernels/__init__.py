@@ -14,7 +14,7 @@ f(U) f(U)^T = k(L), so f is the power series of sqrt(k) in u = 1 - lambda.
 - Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base for l >= m.
   Hence f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form. f may change its sign at
   negative u.
-- Inverse cosine and power series by `graphs.series.root_coefficients`.
+- Inverse cosine and power series by `graphs.kernels.kernel.root_coefficients`.
 
 Probability mass functions come from scipy.stats, which keeps its relative accuracy for all parameters. A recursion or a
 convolution would not.
@@ -22,29 +22,32 @@ convolution would not.
 
 from typing import Any
 
-from graphs.errors import InvalidArgumentError
+from graphs.checks import Registry
 from graphs.kernels.families import Diffusion as Diffusion
+from graphs.kernels.families import FreeModulation as FreeModulation
+from graphs.kernels.families import InverseCosine as InverseCosine
 from graphs.kernels.families import Matern as Matern
+from graphs.kernels.families import Modulated as Modulated
+from graphs.kernels.families import PowerSeries as PowerSeries
+from graphs.kernels.families import RandomWalk as RandomWalk
 from graphs.kernels.families import RegularizedLaplacian as RegularizedLaplacian
-from graphs.kernels.fixed import InverseCosine as InverseCosine
-from graphs.kernels.fixed import Modulated as Modulated
-from graphs.kernels.fixed import PowerSeries as PowerSeries
-from graphs.kernels.fixed import RandomWalk as RandomWalk
-from graphs.kernels.fixed import Spectral as Spectral
-from graphs.kernels.free import FreeModulation as FreeModulation
+from graphs.kernels.families import Spectral as Spectral
 from graphs.kernels.kernel import GraphKernel as GraphKernel
 
-_REGISTRY: dict[str, type[GraphKernel]] = {
-    "diffusion": Diffusion,
-    "regularized-laplacian": RegularizedLaplacian,
-    "matern": Matern,
-    "random-walk": RandomWalk,
-    "inverse-cosine": InverseCosine,
-    "modulated": Modulated,
-    "power-series": PowerSeries,
-    "spectral": Spectral,
-    "free": FreeModulation,
-}
+_REGISTRY: Registry[GraphKernel] = Registry(
+    "graph kernel",
+    {
+        "diffusion": Diffusion,
+        "regularized-laplacian": RegularizedLaplacian,
+        "matern": Matern,
+        "random-walk": RandomWalk,
+        "inverse-cosine": InverseCosine,
+        "modulated": Modulated,
+        "power-series": PowerSeries,
+        "spectral": Spectral,
+        "free": FreeModulation,
+    },
+)
 
 
 def by_name(name: str, **options: Any) -> GraphKernel:
@@ -62,12 +65,7 @@ def by_name(name: str, **options: Any) -> GraphKernel:
         >>> kernels.by_name("diffusion", lengthscale=3.0)
         Diffusion(lengthscale=3.0)
     """
-    if not isinstance(name, str) or name not in _REGISTRY:
-        raise InvalidArgumentError(f"The graph kernel must be one of {', '.join(_REGISTRY)}, got {name!r}.")
-    try:
-        return _REGISTRY[name](**options)
-    except TypeError as error:
-        raise InvalidArgumentError(f"Graph kernel {name!r}: {error}.") from error
+    return _REGISTRY.make(name, **options)
 
 
 def name_of(kernel: GraphKernel) -> str:
@@ -84,10 +82,7 @@ def name_of(kernel: GraphKernel) -> str:
         >>> kernels.name_of(kernels.Matern())
         'matern'
     """
-    for name, kind in _REGISTRY.items():
-        if type(kernel) is kind:
-            return name
-    raise InvalidArgumentError(f"kernel must be one of {', '.join(_REGISTRY)}, got {kernel!r} of another class.")
+    return _REGISTRY.name_of(kernel)
 
 
 def names() -> tuple[str, ...]:
@@ -98,4 +93,4 @@ def names() -> tuple[str, ...]:
         >>> kernels.names()[:3]
         ('diffusion', 'regularized-laplacian', 'matern')
     """
-    return tuple(_REGISTRY)
+    return _REGISTRY.names

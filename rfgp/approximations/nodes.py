@@ -14,8 +14,8 @@ from torch import Tensor
 
 import graphs
 from graphs.advice import node_sample, precision_candidate
-from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
+from graphs.lengths import Sigma, Tuples
 from graphs.precisions import RationalField, default_num_terms
 from rfgp import features as feature_maps
 from rfgp import random

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphs.builders.files import printable
 from graphs.builders.mesh_files import MESH_SUFFIXES
+from graphs.checks import printable
 from rfgp.compare.plan import Plan
 from rfgp.compare.protocol import Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison

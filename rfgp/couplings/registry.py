@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from graphs.checks import Registry
 from rfgp.couplings.adapted import DataAdapted
 from rfgp.couplings.coupling import IID, Antithetic, Coupling
 from rfgp.couplings.energy import Energy
@@ -11,7 +12,6 @@ from rfgp.couplings.radial import SharedNorms
 from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.couplings.structured import Fastfood, FastOrthogonal, FastSimplex, Structured
 from rfgp.errors import InvalidArgumentError
-from rfgp.registry import Registry
 
 SUFFIX = "-antithetic"
 

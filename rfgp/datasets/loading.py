@@ -98,7 +98,7 @@ def load_classes(
         >>> from rfgp import datasets
         >>> datasets.load_classes("machine")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: The data set must be a graph, got machine, a table....
+        graphs.errors.InvalidArgumentError: The data set must be a graph, got machine, a table....
     """
     entry = describe(name)
     if entry.kind != "graph":

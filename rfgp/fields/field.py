@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.builders.components import component_of_nodes
-from graphs.builders.junctions import join_lines
+from graphs.arrays import component_of_nodes
+from graphs.builders.junctions import MAX_WIDTH, join_lines
 from graphs.builders.lines import as_lines
 from graphs.builders.roads import RoadSegment, SplitRoads
 from rfgp.errors import InvalidArgumentError, requires_extra
@@ -161,7 +161,9 @@ class Field:
             return ""
         try:
             joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
-        except graphs.InvalidGraphError:  # the tolerance is too large for these units
+        except graphs.GraphError:
+            return ""
+        if joined.width > MAX_WIDTH:  # the tolerance is too large for these units
             return ""
         ends = joined.edges.source, joined.edges.target
         num_left = int(component_of_nodes(*ends, len(joined.coordinates)).max()) + 1
@@ -206,7 +208,7 @@ def check_field(field: Field) -> Field:
         >>> from rfgp.fields.field import check_field
         >>> check_field(trimesh.creation.icosphere(1))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
+        graphs.errors.InvalidArgumentError: field must be an rfgp.fields.Field, got Trimesh. Read one with...
     """
     if not isinstance(field, Field):
         raise InvalidArgumentError(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.arrays import is_identifier
 from graphs.builders.mesh_files import MeshFile, read_mesh_file
-from graphs.checks import check_choice, is_identifier
+from graphs.checks import check_choice
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_components
 from rfgp.fields.surfaces import Surface

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.builders.geojson import missing_property, with_target
 from graphs.builders.mesh_files import MESH_SUFFIXES
+from graphs.builders.road_files import missing_property, with_target
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_components
 from rfgp.fields.meshes import read_mesh_field

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 import graphs
-from graphs.builders.mesh_files import MeshFile
-from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
-from graphs.builders.triangles import angles
-from graphs.precisions.location import Location, Locator
+from graphs.builders.lines import DEFAULT_LIMIT_FRACTION
+from graphs.builders.mesh_files import MeshFile, angles
+from graphs.precisions.elements import Location, Locator
 from graphs.precisions.mesh import too_far_message
 from rfgp.errors import DataError
 from rfgp.fields.field import Field

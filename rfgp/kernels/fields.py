@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
-from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
+from graphs.builders.lines import DEFAULT_LIMIT_FRACTION
 from graphs.checks import is_number, short_repr
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order

@@ -77,7 +77,7 @@ def parse(
         ['rbf(t)', 'week', 'group(store no)']
         >>> k.parse("RBF(t)", columns=("time", "store"))
         Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: A column must be one of time, store, got 't'.
+        graphs.errors.InvalidArgumentError: A column must be one of time, store, got 't'.
     """
     tree = Reader("kernel", _EXAMPLE).read(text)
     return _kernel(tree, _Known(None if columns is None else tuple(columns), {**KERNELS, **(objects or {})}))

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from graphs.precisions import ChainField
-from graphs.precisions.chains import place_knots
-from graphs.precisions.chains.knots import SPACING
+from graphs.precisions.chains import SPACING, place_knots
 from rfgp import spectra
 from rfgp.autograd import Array, as_array
 from rfgp.errors import InvalidArgumentError
@@ -50,7 +49,7 @@ class ColumnField(LatentField):
     """A Matern process of one column, at the distinct values of rows.
 
     If values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
-    between knots, see `graphs.precisions.chains.knots`. The knot spacing follows the lengthscale by powers of 2.
+    between knots, see `graphs.precisions.chains`. The knot spacing follows the lengthscale by powers of 2.
 
     Attributes:
         order: The number of latent values at a knot, nu + 1/2.

@@ -1,5 +1,6 @@
 """Likelihoods: distributions of an observation given the latent function."""
 
+from graphs.checks import Registry
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.exponential import Gamma as Gamma
 from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial
@@ -14,7 +15,6 @@ from rfgp.likelihoods.role import InitialMoments as InitialMoments
 from rfgp.likelihoods.role import Likelihood as Likelihood
 from rfgp.likelihoods.role import LogProbDerivatives as LogProbDerivatives
 from rfgp.likelihoods.role import Parameter as Parameter
-from rfgp.registry import Registry
 
 REGISTRY: Registry[Likelihood] = Registry(
     "likelihood",

@@ -36,7 +36,7 @@ import numpy as np
 from numba import float64, int64
 from numba.extending import intrinsic
 
-from rfgp.compiled import jit
+from graphs.compiled import jit
 from rfgp.local.kinds import KINDS, MIN_PIVOT_RATIO
 
 # --- Compiled products and solves with small triangular factors -------------------------------------------------------

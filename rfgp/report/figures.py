@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from graphs.builders.files import printable
+from graphs.checks import printable
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.fields import Field

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from graphs.builders.files import printable
+from graphs.checks import printable
 from rfgp.effects.variables import columns_of
 from rfgp.gp import GP
 from rfgp.messages import counted

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from graphs.builders.files import printable
+from graphs.checks import printable
 
 _LONG = 28
 """The maximum number of characters of the cells of a column of figures. A column with longer ones is text, which

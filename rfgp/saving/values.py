@@ -25,14 +25,14 @@ from torch import Tensor
 
 import graphs
 from graphs.builders.junctions import RoadEdges
-from graphs.builders.lattices import GridLabels
 from graphs.builders.lines import Lines
+from graphs.builders.points import GridLabels
+from graphs.checks import Registry
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, kernels, likelihoods, priors, spectra
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
-from rfgp.registry import Registry
 from rfgp.saving.container import Json, Tensors, check, part
 
 Arrays = Mapping[str, NDArray[Any]]

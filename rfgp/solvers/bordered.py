@@ -36,7 +36,7 @@ from torch import Tensor
 from graphs.cholesky import Factor, analyze
 from graphs.errors import MemoryBudgetError
 from graphs.precisions import MarkovField
-from graphs.precisions.base import Pattern
+from graphs.precisions.fields import Pattern
 from rfgp.autograd import Gradients, Needs, as_array, with_gradient, with_slopes
 from rfgp.blocks import COLUMNS, Array, PrecisionBlock, Prior, Slope, Weights, factorized, products, solved_forms
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError

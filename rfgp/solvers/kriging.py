@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.precisions.base import MarkovField, Pattern
+from graphs.precisions.fields import MarkovField, Pattern
 from rfgp.autograd import as_array, input_derivatives, is_differentiated
 from rfgp.blocks import (
     AHEAD,

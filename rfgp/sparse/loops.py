@@ -1,6 +1,6 @@
 """Compiled loops over the entries of sparse matrices, serial and `nogil`, for threads that take blocks of rows."""
 
-from rfgp.compiled import jit
+from graphs.compiled import jit
 
 
 @jit()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rfgp.registry import Registry
+from graphs.checks import Registry
 from rfgp.spectra.spectrum import Gaussian as Gaussian
 from rfgp.spectra.spectrum import Matern as Matern
 from rfgp.spectra.spectrum import ProductCauchy as ProductCauchy

@@ -15,7 +15,8 @@ from checks import assert_mean, assert_mean_of_normals
 from scipy.optimize import linear_sum_assignment
 
 import graphs
-from graphs import Graph, HopRule, couplings, kernels
+from graphs import Graph, HopRule, kernels
+from graphs import lengths as walk_lengths
 
 KERNEL = kernels.RegularizedLaplacian(2, 0.7)
 PERMUTATION = [4, 2, 0, 3, 1]
@@ -113,7 +114,7 @@ UNBIASED = [
 
 def test_each_coupling_is_among_the_cases():
     assert {(steps, lengths) for _, steps, lengths, _ in UNBIASED} == {
-        (steps, lengths) for steps in couplings.STEP_COUPLINGS for lengths in couplings.LENGTHS
+        (steps, lengths) for steps in walk_lengths.STEP_COUPLINGS for lengths in walk_lengths.LENGTHS
     }
     assert {name for name, *_ in UNBIASED} == set(GRAPHS)
 
@@ -346,11 +347,11 @@ def test_large_hubs_are_pushed():
 # --- lengths of walks ----------------------------------------------------------------------------
 
 LENGTHS = {
-    "iid": couplings.IID(),
-    "antithetic": couplings.Antithetic(),
-    "sigma": couplings.Sigma(np.array(PERMUTATION)),
-    "systematic": couplings.Systematic(),
-    "learned": couplings.Tuples(np.array(TUPLES)),
+    "iid": walk_lengths.IID(),
+    "antithetic": walk_lengths.Antithetic(),
+    "sigma": walk_lengths.Sigma(np.array(PERMUTATION)),
+    "systematic": walk_lengths.Systematic(),
+    "learned": walk_lengths.Tuples(np.array(TUPLES)),
 }
 
 
@@ -361,16 +362,16 @@ def reached(name, halting, walkers=4, depth=8, count=8000):
 
 
 @pytest.mark.parametrize("survival", [0.1, 0.5, 0.8, [1.0, 0.9, 0.9, 0.3, 0.05]], ids=str)
-@pytest.mark.parametrize("name", couplings.LENGTHS)
+@pytest.mark.parametrize("name", walk_lengths.LENGTHS)
 def test_each_length_has_the_halting_distribution(name, survival):
     expected = np.append(survival[1:], np.zeros(4)) if isinstance(survival, list) else (1 - survival) ** np.arange(1, 9)
     often = (expected == 0) | (expected * 8000 > 1000)  # rarer events are not normal
-    assert type(LENGTHS[name]) is couplings.LENGTHS[name]
-    assert_mean(reached(name, couplings.HaltingDistribution(survival))[:, :, often], expected[often])
+    assert type(LENGTHS[name]) is walk_lengths.LENGTHS[name]
+    assert_mean(reached(name, walk_lengths.HaltingDistribution(survival))[:, :, often], expected[often])
 
 
 def test_couplings_keep_their_promises():
-    halting = couplings.HaltingDistribution(0.3)
+    halting = walk_lengths.HaltingDistribution(0.3)
     independent = 0.7 ** (2 * np.arange(1, 5))
     assert_mean(reached("iid", halting)[:, 0, :4] * reached("iid", halting)[:, 1, :4], independent)
     for name, partner in (("antithetic", 1), ("systematic", 2)):
@@ -379,7 +380,7 @@ def test_couplings_keep_their_promises():
     assert (lengths[:, 0] != lengths[:, 1]).all()
     keys = np.random.default_rng(4).integers(0, 2**63, 500).astype(np.uint64)[:, None]
     for name, count in (("sigma", 5), ("learned", 4)):  # with long walks, lengths tell the quantiles
-        long = LENGTHS[name].draw(keys, 4, couplings.HaltingDistribution(1e-5))
+        long = LENGTHS[name].draw(keys, 4, walk_lengths.HaltingDistribution(1e-5))
         bins = np.floor(count * (1 - (1 - 1e-5) ** (long + 0.5))).astype(int)
         if name == "sigma":
             assert np.mean(bins[:, 1::2] == np.array(PERMUTATION)[bins[:, 0::2]]) > 0.99

@@ -32,7 +32,7 @@ def printed(code):
 
 
 LOADED = [
-    ("rfgp", ("torch", "numpy", "scipy", "graphs", *HEAVY)),
+    ("rfgp", ("torch", "numpy", "scipy", "graphs.checks", *HEAVY)),
     pytest.param("rfgp.gp", HEAVY, marks=pytest.mark.slow),
     pytest.param("graphs", ("torch", *HEAVY), marks=pytest.mark.slow),
 ]

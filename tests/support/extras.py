@@ -135,7 +135,7 @@ def read_gml():
 def match_by_pot():
     import numpy as np
 
-    from graphs.matching.pairs import assign_by_pot
+    from graphs.matching import assign_by_pot
 
     assert assign_by_pot(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist() == [1, 0]
 
@@ -235,7 +235,7 @@ def order_by_metis():
 
 @use("geo", "pyproj")
 def read_a_rare_projection():
-    from graphs.builders.crs import read_crs
+    from graphs.builders.road_files import read_crs
     from graphs.errors import FileFormatError, MissingDependencyError
 
     try:

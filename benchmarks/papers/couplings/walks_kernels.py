@@ -26,9 +26,8 @@ from benchmarks.papers.couplings.walks_shared import (
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Figure, Result, Scale, Value, worst
 from graphs import kernels
-from graphs.couplings import as_halting_distribution
-from graphs.matching.costs import averaged_features
-from graphs.matching.pairs import assign_by_scipy, exhaustive
+from graphs.lengths import as_halting_distribution
+from graphs.matching import assign_by_scipy, averaged_features, exhaustive
 from graphs.spectral import spectral_measure
 from rfgp import datasets
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 import graphs
 from benchmarks.record import Result, Scale, Value
 from graphs import Graph, kernels
-from graphs.couplings import HaltingDistribution
-from graphs.matching import diagonal
+from graphs.lengths import HaltingDistribution
+from graphs.matching import diagonal_objective, reduced_vectors
 
 QUANTILES, HALTS = 6, (0.1, 0.3)
 KERNELS = {"inverse cosine": kernels.InverseCosine(), "random walk, p = 3": kernels.RandomWalk(3, 2.0)}
@@ -30,11 +30,11 @@ OBJECTIVES = ("linear", "quartic")
 
 def equal_nodes(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[str, float]:
     """Return distances of permutations from the best over pairs i = j, relative to the range of all permutations."""
-    whole = diagonal.reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
+    whole = reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
 
     def value(permutation: NDArray[np.int64]) -> float:
-        return diagonal.diagonal_objective(grams, permutation)
+        return diagonal_objective(grams, permutation)
 
     values = [value(np.array(sigma)) for sigma in permutations(range(QUANTILES))]
     chosen = {"the reversal": REVERSAL}

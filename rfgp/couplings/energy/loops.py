@@ -6,7 +6,7 @@ blocks of rows in a thread pool.
 
 import numpy as np
 
-from rfgp.compiled import jit
+from graphs.compiled import jit
 
 _FASTMATH = {"reassoc", "contract", "nsz"}  # sums in any order; no assumption about NaN or infinity
 

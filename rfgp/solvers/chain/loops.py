@@ -37,7 +37,7 @@ import math
 
 import numpy as np
 
-from rfgp.compiled import jit
+from graphs.compiled import jit
 
 # --- Compiled loops of filter and smoother of half-integer Matern processes ------------------------------------------
 

@@ -1,7 +1,7 @@
 """The solver of a Matern process of one column, as a Markov process: states, score and posterior.
 
 Let nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale. The state z = (f, f' / kappa, ...) has a numbers and is a Markov
-process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, the first unit vector e_0 and the
+process (`graphs.precisions.chains`). For variance 1, A and R of a step, the first unit vector e_0 and the
 noise D of a row, the filter is
 
     m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from graphs.precisions.chains.transition import INTENSITY, STATIONARY, companion
+from graphs.precisions.chains import INTENSITY, STATIONARY, companion
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import MaternColumn, Prior
 from rfgp.rows import Block

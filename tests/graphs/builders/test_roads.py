@@ -82,3 +82,10 @@ def test_road_closed_by_snap_is_dropped_without_a_sensor():
     assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
     loop = [LINES[0], [(0, 0), (0, 1), (-1, 1), (0, 0)]]
     assert (flat(loop).num_edges, flat(loop, [1], [0.5]).num_edges) == (1, 2)
+
+
+def test_wide_chain_of_snapped_points_warns_with_its_width():
+    spokes = [[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)]
+    with pytest.warns(graphs.WideCrossingWarning, match=r"up to 4.5 tolerances"):
+        network = graphs.RoadNetwork.from_lines(spokes, metric="euclidean", snap=1.0)
+    assert network.num_vertices == 7

@@ -11,17 +11,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import dijkstra
 
-from graphs.builders.components import component_of_nodes
+from graphs.arrays import as_numbers, component_of_nodes, first_of_each
 from graphs.builders.junctions import Junctions, RoadEdges, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
+from graphs.builders.lines import MAX_COORDINATE, Lines, as_lines, check_lines, distance_limit, project_on_lines
 from graphs.builders.road_files import read_roads
-from graphs.builders.roads import Roads, check_isolated, warn_of_duplicates
-from graphs.checks import as_numbers, check_fits, counted, short_repr
+from graphs.builders.roads import Roads, check_isolated, warn_of_joins
+from graphs.checks import check_fits, counted, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class NearestPositions(NamedTuple):
@@ -128,13 +127,14 @@ class RoadNetwork:
                 them one road.
 
         Raises:
-            InvalidGraphError: If there are no roads, lines are invalid, coordinates are not degrees, a road without
-                length meets no other, or the tolerance would join points that are far apart.
+            InvalidGraphError: If there are no roads, lines are invalid, coordinates are not degrees, or a road
+                without length meets no other.
             InvalidArgumentError: If the metric or `duplicates` is unknown, or the tolerance is not a number of at least
                 0.
 
         Warns:
             DuplicateRoadsWarning: If there are parallel edges with the same points.
+            WideCrossingWarning: If the tolerance joins points that are far apart.
 
         Examples:
             >>> import graphs
@@ -145,7 +145,7 @@ class RoadNetwork:
         flat = as_lines(check_lines(lines), metric)
         joined = join_lines(flat, snap, duplicates)
         check_isolated(joined, snap, flat.lengths)
-        warn_of_duplicates(joined)
+        warn_of_joins(joined)
         return cls(joined.coordinates, joined.edges, joined.lengths, flat)
 
     @classmethod

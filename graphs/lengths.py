@@ -30,7 +30,7 @@ class HaltingDistribution:
             non-increasing, starting with 1. No walk is then longer than L, so E[Phi] omits powers beyond L.
 
     Examples:
-        >>> from graphs.couplings import HaltingDistribution
+        >>> from graphs.lengths import HaltingDistribution
         >>> HaltingDistribution(0.1).mean(), HaltingDistribution([1.0, 0.5]).survival(2).tolist()
         (9.0, [1.0, 0.5, 0.0])
     """
@@ -101,7 +101,7 @@ def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
         InvalidArgumentError: If the value is neither.
 
     Examples:
-        >>> from graphs.couplings import as_halting_distribution
+        >>> from graphs.lengths import as_halting_distribution
         >>> as_halting_distribution(0.2).is_geometric
         True
     """
@@ -120,9 +120,9 @@ class LengthCoupling(Protocol):
 
     Examples:
         >>> import numpy as np
-        >>> from graphs import couplings, random
+        >>> from graphs import lengths, random
         >>> keys = random.derive(random.stream(0, random.Role.LENGTHS), np.arange(3))[:, None]
-        >>> couplings.Systematic().draw(keys, 4, couplings.HaltingDistribution(0.1)).shape
+        >>> lengths.Systematic().draw(keys, 4, lengths.HaltingDistribution(0.1)).shape
         (3, 4)
     """
 
@@ -141,7 +141,7 @@ class IID:
     """Independent lengths.
 
     Examples:
-        >>> from graphs.couplings import LENGTHS
+        >>> from graphs.lengths import LENGTHS
         >>> LENGTHS["iid"]()
         IID()
     """
@@ -161,7 +161,7 @@ class Antithetic:
     1/2 they never halt at the same step.
 
     Examples:
-        >>> from graphs.couplings import LENGTHS
+        >>> from graphs.lengths import LENGTHS
         >>> LENGTHS["antithetic"]()
         Antithetic()
     """
@@ -194,7 +194,7 @@ class Sigma:
         permutation: The permutation (n,) of the quantiles.
 
     Examples:
-        >>> from graphs.couplings import Sigma
+        >>> from graphs.lengths import Sigma
         >>> Sigma.from_array([2, 1, 0]).permutation.tolist()
         [2, 1, 0]
     """
@@ -240,7 +240,7 @@ class Tuples:
         tuples: Quantiles (S, m), integers from 0.
 
     Examples:
-        >>> from graphs.couplings import Tuples
+        >>> from graphs.lengths import Tuples
         >>> Tuples.from_array([[0, 1], [1, 0]], num_walkers=2).tuples.shape
         (2, 2)
     """
@@ -289,7 +289,7 @@ class Systematic:
     Each u_k is uniform, and together they fall into each of the m quantiles exactly once.
 
     Examples:
-        >>> from graphs.couplings import LENGTHS
+        >>> from graphs.lengths import LENGTHS
         >>> LENGTHS["systematic"]()
         Systematic()
     """
@@ -327,7 +327,7 @@ def truncated_modulation(kernel: GraphKernel) -> NDArray[np.float64]:
 
     Examples:
         >>> from graphs import kernels
-        >>> from graphs.couplings import truncated_modulation
+        >>> from graphs.lengths import truncated_modulation
         >>> float(truncated_modulation(kernels.Diffusion(1.0)).sum().round(6))
         1.0
     """
@@ -351,7 +351,7 @@ def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: 
         length: The largest number of steps l.
 
     Examples:
-        >>> from graphs.couplings import HaltingDistribution, quantile_survival
+        >>> from graphs.lengths import HaltingDistribution, quantile_survival
         >>> quantile_survival(HaltingDistribution(0.5), 2, 2).tolist()
         [[1.0, 0.0, 0.0], [1.0, 2.0, 2.0]]
     """
