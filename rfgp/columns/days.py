@@ -18,7 +18,7 @@ _PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400}
 _PER_DAY |= {unit: 86_400 * 10 ** (3 * power) for power, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"), 1)}
 ATTOSECONDS = 86_400 * 10**18
 """The number of attoseconds of a day, the unit of origins."""
-_UTC = ("UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Zulu", "Z", "+00:00")
+_UTC = ("", "UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Zulu", "Z", "+00:00")
 """The names of zones with the clock of UTC."""
 _QUARTER = 900
 """The number of seconds of a quarter of an hour, within which offsets of zones rarely change."""
@@ -244,7 +244,7 @@ def zone_name(zone: Any) -> str:
     offset = zone.utcoffset(None) if name is None else None
     if name is None and offset is None:
         raise DataError(f"has a time zone without a name ({zone}). Convert it to a zone such as Europe/Berlin.")
-    name = str(name) if offset is None else zone_of_offset(int(offset.total_seconds()))
+    name = str(name).removeprefix("UTC") if offset is None else zone_of_offset(int(offset.total_seconds()))
     return "UTC" if name in _UTC else name
 
 

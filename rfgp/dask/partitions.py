@@ -11,11 +11,12 @@ import numpy as np
 from distributed import Client
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
+from rfgp.columns.table import is_index_name, warn_of_index
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import counted
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.sources import is_index_name, warn_of_booleans, warn_of_index
+from rfgp.rows.sources import warn_of_booleans
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")

@@ -9,10 +9,10 @@ from sklearn.utils import check_consistent_length
 
 from rfgp import random
 from rfgp.columns import Table
+from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.messages import counted
 from rfgp.rows import merge_repeats
-from rfgp.rows.sources import names_of, without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data

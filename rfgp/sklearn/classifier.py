@@ -12,7 +12,7 @@ from rfgp.errors import DataError
 from rfgp.gp import GP
 from rfgp.likelihoods import Likelihood
 from rfgp.messages import counted
-from rfgp.number_texts import are_too_many
+from rfgp.number_texts import is_identifier
 from rfgp.sklearn.regressor import learn
 
 
@@ -107,7 +107,7 @@ def read_classes(y: Any) -> Any:
     """
     y = column_or_1d(y, warn=True)
     num_texts = len({label for label in y.tolist() if isinstance(label, str)}) if y.dtype.kind in "OU" else 0
-    if are_too_many(num_texts, len(y)):
+    if is_identifier(num_texts, len(y)):
         raise DataError(
             f"y must have classes, got {num_texts:,} different texts in {counted(len(y), 'row')}. If they are numbers, "
             "convert them with rfgp.tables.read_numbers and use a GPRegressor."

@@ -6,13 +6,12 @@ import warnings
 import numpy as np
 
 from rfgp.errors import DataError, IdentifierWarning
-from rfgp.number_texts import are_too_many, number_of, numbers_remedy
+from rfgp.number_texts import is_identifier as are_identifiers
+from rfgp.number_texts import number_of, numbers_remedy
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.decimals import decimal_advice, number_like_cells
 from rfgp.tables.messages import counted, quoted, title
 
-MAX_LEVELS = 256
-"""The maximum number of different texts of a category."""
 _CORRECT = "Correct these cells first."
 """The remedy for infinite values."""
 
@@ -75,8 +74,7 @@ def are_all_different(column: Column) -> bool:
     """
     cells = column.cells.drop_null()
     levels = len(cells.unique())
-    is_identifier = are_too_many(levels, len(cells)) and not column.is_category
-    return levels > MAX_LEVELS or levels == len(cells) or is_identifier
+    return levels == len(cells) or (are_identifiers(levels, len(cells)) and not column.is_category)
 
 
 def check_identifier(column: Column, frame: Frame) -> None:
@@ -129,7 +127,7 @@ def is_identifier(column: Column, frame: Frame) -> bool:
         raise column.error(f"{text_phrase(column)}. {advice}Or leave it out ({column.drop_option}).")
     cells = column.cells.drop_null()
     different = len(cells.unique())
-    if different < len(cells) and are_too_many(different, len(cells)):
+    if different < len(cells) and are_identifiers(different, len(cells)):
         sizes = f"{counted(different, 'different text')} in {counted(len(cells), 'cell')}"
         raise column.error(
             f"has {sizes}, like an identifier. Leave it out ({column.drop_option}), or use "

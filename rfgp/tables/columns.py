@@ -306,9 +306,9 @@ def _read(column: Column, source: Any, text_format: TextFormat) -> Column:
     if is_text(source.type):
         return _read_texts(column, _with_nulls(source, text_format) if is_coded else source, text_format)
     if t.is_temporal(source.type):
-        from rfgp.columns.containers import read_cells
+        from rfgp.columns.cells import Column as Cells
 
-        return column.with_times(read_cells(source).times)
+        return column.with_times(Cells.of(source).times)
     return replace(column, values=_floats(source))
 
 

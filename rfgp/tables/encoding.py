@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from rfgp.columns.days import to_days
 from rfgp.columns.problems import collect_errors, join_errors
+from rfgp.columns.table import counts_rows, is_index_name, warn_of_index
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.limits import limits
-from rfgp.rows.sources import counts_rows, is_index_name, warn_of_index
 from rfgp.tables.column_errors import (
     check_cells,
     check_dates,

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.days import Times, converted
+from rfgp.columns.table import warn_of_levels
 from rfgp.errors import DataError
-from rfgp.rows.sources import warn_of_levels
 from rfgp.tables.column_errors import check_dates, check_missing_values, text_phrase
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, exact_times, used_rows, with_imputed_means

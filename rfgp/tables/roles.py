@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.table import without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk
-from rfgp.rows.sources import without_index
 from rfgp.tables.messages import listed, quoted, title, unquoted
 
 Target = str | Sequence[str] | None

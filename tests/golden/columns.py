@@ -140,7 +140,7 @@ def shown(value):
         value = value.tolist()
     if isinstance(value, list) and len(value) > 8:
         numbers = np.asarray(value, dtype=float)
-        value = [*numbers.shape, float(numbers.sum()), float((numbers**2 * np.arange(len(value))[::-1]).T.sum())]
+        value = [*numbers.shape, float(numbers.sum()), float((numbers.T**2 @ np.arange(len(value))[::-1]).sum())]
     return value if isinstance(value, str) else json.dumps(_rounded(value), ensure_ascii=False, default=str)
 
 
