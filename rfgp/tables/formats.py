@@ -1,14 +1,37 @@
-"""Decimal marks and separators of thousands: reading them, and advice if they differ from the options."""
+"""What the texts of a file are: numbers with any decimal mark, dates and booleans, and advice on their format."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rfgp.errors import DataError
-from rfgp.number_texts import NumberFormat
-from rfgp.tables.messages import quoted, title
+from rfgp.messages import printable, quoted
+from rfgp.number_texts import DATE, NumberFormat
 from rfgp.tables.options import TextFormat
+
+NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+"""The pattern of a finite number with a decimal point."""
+NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
+"""The pattern of a number, infinity or NaN."""
+BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
+"""The pattern of a boolean."""
+
+
+def title(file: Path | str) -> str:
+    """Return the path of a file, or the name of a dataframe, as text for messages.
+
+    Args:
+        file: The file, or the name.
+
+    Examples:
+        >>> title("table.csv")
+        'table.csv'
+    """
+    return printable(str(file))
 
 
 def with_decimal_point(
@@ -280,3 +303,208 @@ def cast_or_none(cell: Any, kind: Any) -> Any:
         return cell.cast(kind)
     except pa.ArrowInvalid:
         return None
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is that of texts, perhaps with a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> is_text(pa.large_string()), is_text(pa.int64())
+        (True, False)
+    """
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    return bool(t.is_string(kind) or t.is_large_string(kind))
+
+
+def as_texts(cells: Any) -> Any:
+    """Return Arrow texts (n,) without a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_texts(pa.array(["a", "a"]).dictionary_encode()).to_pylist()
+        ['a', 'a']
+    """
+    import pyarrow.types as t
+
+    return cells.cast(cells.type.value_type) if t.is_dictionary(cells.type) else cells
+
+
+def as_floats(array: Any) -> NDArray[np.float64]:
+    """Return Arrow numbers, booleans or texts of numbers as floats (n,), NaN if null."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(array.type):
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array, dtype=np.float64)
+
+
+def with_nulls(cells: Any, text_format: TextFormat) -> Any:
+    """Return the cells without blanks around them, null if they are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(cells)
+    is_missing = pc.is_in(cells, value_set=pa.array(list(text_format.missing_marks), cells.type))
+    return pc.if_else(is_missing, pa.scalar(None, cells.type), cells)
+
+
+def all_match(cells: Any, pattern: str) -> bool:
+    """Return whether all Arrow texts (n,) that are not missing match a pattern.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> all_match(pa.array(["1", "2"]), NUMBER)
+        True
+    """
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
+
+
+_OFFSET = r"^(.{11}[0-9:.]+) ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+"""The pattern of a time with an offset from UTC."""
+
+
+def times_of_texts(cells: Any) -> Any:
+    """Return ISO 8601 dates (n,) on the clock as they are written, as `rfgp.columns.days.Times`.
+
+    Dates that do not exist become NaT.
+
+    Args:
+        cells: Arrow texts (n,).
+
+    Raises:
+        DataError: If some times have an offset from UTC and others do not.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> times = times_of_texts(pa.array(["2026-01-01T00:00+01:00", "2026-02-30T00:00+01:00"]))
+        >>> times.zone, np.isnat(times.values).tolist()
+        ('+01:00', [False, True])
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rfgp.columns.days import Times, common_zone, offset_seconds, zone_of_offset
+
+    has_offset = pc.fill_null(pc.match_substring_regex(cells, _OFFSET), False)
+    num_offsets = pc.sum(has_offset).as_py() or 0
+    if num_offsets and num_offsets < len(cells) - cells.null_count:
+        raise DataError("holds dates with and without an offset from UTC. Write all of them alike.")
+    local = pc.replace_substring_regex(pc.replace_substring_regex(cells, _OFFSET, r"\1"), r"^(.{10})$", r"\1T00:00")
+    kind = pa.timestamp("ns" if pc.any(pc.match_substring_regex(local, r"[.][0-9]{7}")).as_py() else "us")
+    try:
+        stamps = local.cast(kind)
+    except pa.ArrowInvalid:
+        stamps = pa.array([cast_or_none(cell, kind) for cell in local], kind)
+    values = np.asarray(stamps)
+    if not num_offsets:
+        return Times(values)
+    names = pc.replace_substring_regex(cells, _OFFSET, r"\2").fill_null("").to_pylist()
+    seconds = {name: offset_seconds(name) if name else 0 for name in set(names)}
+    zone = common_zone({zone_of_offset(seconds[name]) for name in seconds if name})
+    return Times(values, zone, np.array([seconds[name] for name in names], dtype=np.int64))
+
+
+def is_value(cell: str, text_format: TextFormat) -> bool:
+    """Return whether a text is a number or a date.
+
+    Examples:
+        >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
+        (True, True, False)
+    """
+    return re.match(NUMBER, cell_with_decimal_point(cell, text_format)) is not None or re.match(DATE, cell) is not None
+
+
+# --- Batches of texts: the type of the first rows is that of all --------------------------------------------------
+
+Reader = Callable[[Any, TextFormat], Any]
+"""A function from Arrow texts (b,) to cells of one type. It returns the texts if a cell has another type."""
+
+
+def reader_of(cells: Any, text_format: TextFormat) -> Reader | None:
+    """Return the reader of a column, given the texts (b,) of its first rows, or None if it stays text.
+
+    Args:
+        cells: Arrow texts (b,).
+        text_format: The format of the texts.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> reader_of(pa.array(["1", "2"]), TextFormat()).__name__
+        'as_numbers'
+    """
+    readers = (as_numbers, as_dates, as_truth)
+    return next((reader for reader in readers if reader(cells, text_format) is not cells), None)
+
+
+def as_numbers(cells: Any, text_format: TextFormat) -> Any:
+    """Return texts (b,) as integers or floating numbers, or unchanged if a cell is neither.
+
+    Args:
+        cells: Arrow texts (b,).
+        text_format: The format of the texts.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_numbers(pa.array(["1", "2"]), TextFormat()).to_pylist()
+        [1, 2]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = with_decimal_point(pc.utf8_trim_whitespace(cells), text_format)
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return cells
+
+
+def as_dates(cells: Any, text_format: TextFormat) -> Any:
+    """Return texts (b,) as dates, or unchanged if a cell is not a date.
+
+    Args:
+        cells: Arrow texts (b,).
+        text_format: Not used.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_dates(pa.array(["2024-02-29"]), TextFormat())[0].as_py().date().isoformat()
+        '2024-02-29'
+    """
+    import pyarrow as pa
+
+    if not all_match(cells, DATE):
+        return cells
+    times = times_of_texts(cells)
+    if " " in times.zone:
+        raise DataError(
+            f"Dates of a file in batches must have one offset from UTC, got {times.zone}. Use rfgp.tables.read_table."
+        )
+    values = times.values if times.offsets is None else times.values - times.offsets.astype("m8[s]")
+    dates = pa.array(values)
+    if times.zone:
+        dates = dates.cast(pa.timestamp(dates.type.unit, times.zone))
+    return dates if dates.null_count == cells.null_count else cells  # some days do not exist
+
+
+def as_truth(cells: Any, text_format: TextFormat) -> Any:
+    """Return texts (b,) as booleans, or unchanged if a cell is not one.
+
+    Args:
+        cells: Arrow texts (b,).
+        text_format: Not used.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_truth(pa.array(["true", "false"]), TextFormat()).to_pylist()
+        [True, False]
+    """
+    import pyarrow as pa
+
+    return cells.cast(pa.bool_()) if all_match(cells, BOOLEAN) else cells
