@@ -101,6 +101,8 @@ class NumberFormat:
         grouped = rf"|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+" * bool(group)
         number = rf"((?:(?:[0-9]+{grouped})(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?)"
         prefix, suffix = re.escape(self.prefix), re.escape(self.suffix)
+        if not prefix and not suffix:
+            return rf"^([+-]?)(){number}$"
         return rf"^(?:([+-]?){BLANKS}{prefix}|{prefix}{BLANKS}([+-])){BLANKS}{number}{BLANKS}{suffix}$"
 
 

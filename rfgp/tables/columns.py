@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +18,9 @@ from rfgp.number_texts import DATE, number_of, numbers_remedy
 from rfgp.number_texts import is_identifier as are_identifiers
 from rfgp.tables.formats import (
     BOOLEAN,
-    NUMERIC,
     all_match,
     as_floats,
+    as_numbers,
     as_texts,
     decimal_advice,
     in_format,
@@ -27,7 +28,6 @@ from rfgp.tables.formats import (
     number_like_cells,
     times_of_texts,
     title,
-    with_decimal_point,
     with_nulls,
 )
 from rfgp.tables.options import TextFormat
@@ -301,18 +301,14 @@ def _check_size(column: Column, source: Any) -> None:
 
 def _read_texts(column: Column, cells: Any, text_format: TextFormat) -> Column:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    try:
-        return replace(column, values=as_floats(with_decimal_point(cells, text_format)), cells=cells)
-    except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
-        cells = with_nulls(cells, text_format)
-    numbers = with_decimal_point(cells, text_format)
-    is_number = pc.fill_null(pc.match_substring_regex(numbers, NUMERIC), False)
-    numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
-    values = as_floats(pc.replace_substring_regex(numbers, "^[+]", ""))
-    column = replace(column, values=values, cells=cells)
-    if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
+    if text_format.is_plain:
+        with suppress(pa.ArrowInvalid):  # some are no numbers, or have blanks around them
+            return replace(column, values=as_floats(cells), cells=cells)
+    cells = with_nulls(cells, text_format)
+    numbers = as_numbers(cells, text_format.number)
+    column = replace(column, values=as_floats(numbers), cells=cells)
+    if numbers.null_count == cells.null_count:
         return column
     if all_match(cells, BOOLEAN):
         return replace(column, values=as_floats(cells.cast(pa.bool_())))

@@ -13,10 +13,8 @@ from rfgp.messages import printable, quoted
 from rfgp.number_texts import DATE, NumberFormat
 from rfgp.tables.options import TextFormat
 
-NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-"""The pattern of a finite number with a decimal point."""
-NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
-"""The pattern of a number, infinity or NaN."""
+_NOT_FINITE = r"^[+-]?(?i:inf|infinity|nan)$"
+"""The pattern of infinity and NaN."""
 BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
 """The pattern of a boolean."""
 
@@ -34,57 +32,32 @@ def title(file: Path | str) -> str:
     return printable(str(file))
 
 
-def with_decimal_point(
-    cells: Any,  # (n,)
-    text_format: TextFormat,
-) -> Any:
-    """Return Arrow texts (n,) with decimal points and without separators of thousands.
-
-    A separator that is not between groups of three digits is kept, so the cell is not a number.
+def as_numbers(texts: Any, form: NumberFormat) -> Any:
+    """Return numbers in a format as Arrow texts (n,) that Arrow reads, null for other texts.
 
     Args:
-        cells: Arrow texts (n,).
-        text_format: The format of the texts.
+        texts: Arrow texts (n,) without blanks around them.
+        form: The format of the numbers.
 
     Examples:
         >>> import pyarrow as pa
-        >>> with_decimal_point(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
-        ['1200.5']
+        >>> as_numbers(pa.array(["1.200,5", "+7", "x"]), NumberFormat("", "", ",", ".")).to_pylist()
+        ['1200.5', '7', None]
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if text_format.thousands is not None:
-        grouped = pc.match_substring_regex(cells, _grouped(text_format.thousands, text_format.decimal))
-        cells = pc.if_else(grouped, pc.replace_substring(cells, text_format.thousands, ""), cells)
-    if text_format.decimal == ".":
-        return cells
-    return pc.replace_substring(pc.replace_substring(cells, ".", "no number"), ",", ".")
-
-
-def cell_with_decimal_point(cell: str, text_format: TextFormat) -> str:
-    """Return a cell with a decimal point and without separators of thousands.
-
-    If the cell has a wrong decimal mark, the result is a text that is not a number.
-
-    Args:
-        cell: The cell.
-        text_format: The format of the cell.
-
-    Examples:
-        >>> cell_with_decimal_point("1.200,5", TextFormat(decimal=",", thousands="."))
-        '1200.5'
-    """
-    if text_format.thousands is not None and re.match(_grouped(text_format.thousands, text_format.decimal), cell):
-        cell = cell.replace(text_format.thousands, "")
-    if text_format.decimal == ".":
-        return cell
-    return "text" if "." in cell else cell.replace(",", ".")
-
-
-def _grouped(thousands: str, decimal: str) -> str:
-    """Return a pattern of numbers with separators of thousands, as 1,200.5."""
-    groups = rf"[+-]?[1-9][0-9]{{0,2}}(?:{re.escape(thousands)}[0-9]{{3}})+"
-    return rf"^{groups}(?:{re.escape(decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+    numbers, is_number = texts, pc.match_substring_regex(texts, form.pattern)
+    if form.prefix or form.suffix:
+        numbers = pc.replace_substring_regex(numbers, form.pattern, r"\1\2\3")
+    if form.thousands is not None:
+        numbers = pc.replace_substring(numbers, form.thousands, "")
+    if form.decimal != ".":
+        numbers = pc.replace_substring(numbers, form.decimal, ".")
+    if not pc.all(is_number).as_py():
+        is_number = pc.or_(is_number, pc.match_substring_regex(texts, _NOT_FINITE))
+    numbers = pc.if_else(pc.fill_null(is_number, False), numbers, pa.scalar(None, numbers.type))
+    return pc.utf8_ltrim(numbers, "+")
 
 
 def decimal_advice(columns: Mapping[str, Sequence[str]], name: str, text_format: TextFormat) -> str:
@@ -177,13 +150,11 @@ def _use(cells: Sequence[str], decimal: str) -> str:
     with_mark = [cell for cell in cells if mark in cell]
     if not with_mark:
         return "present" if cells else ""
-    if all(re.match(_grouped(mark, decimal), cell) for cell in with_mark):
+    if all(re.match(NumberFormat("", "", decimal, mark).pattern, cell) for cell in with_mark):
         return "thousands"
-    single = rf"^[+-]?[0-9]*{re.escape(mark)}[0-9]+(?:[eE][+-]?[0-9]+)?$"
-    if all(re.match(single, cell) for cell in cells):
+    if all(re.match(NumberFormat("", "", mark, None).pattern, cell) for cell in cells):
         return "decimal"
-    groups = _grouped(decimal, mark)
-    return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "mixed"
+    return "both" if all(re.match(NumberFormat("", "", mark, decimal).pattern, cell) for cell in cells) else "mixed"
 
 
 def in_format(cells: Any, example: str, first: int = 0) -> Any:
@@ -205,20 +176,15 @@ def in_format(cells: Any, example: str, first: int = 0) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    form = NumberFormat.of(example)
     cells = pc.utf8_trim_whitespace(cells)
-    is_wrong = pc.fill_null(pc.invert(pc.match_substring_regex(cells, form.pattern)), False)
-    if pc.any(is_wrong).as_py():
-        row = pc.index(is_wrong, True).as_py()
+    numbers = as_numbers(cells, NumberFormat.of(example))
+    if numbers.null_count > cells.null_count:
+        row = pc.index(pc.and_(pc.is_null(numbers), pc.is_valid(cells)), True).as_py()
         raise DataError(
             f"must hold numbers such as {quoted(example)}, got {quoted(str(cells[row]))} in row {first + row}. Correct "
             "the cell, or mark it as missing."
         )
-    numbers = pc.replace_substring_regex(cells, form.pattern, r"\1\2\3")
-    if form.thousands is not None:
-        numbers = pc.replace_substring(numbers, form.thousands, "")
-    numbers = pc.replace_substring(numbers, form.decimal, ".")
-    return pc.replace_substring_regex(numbers, "^[+]", "").cast(pa.float64())
+    return numbers.cast(pa.float64())
 
 
 def in_formats(file: Path, batches: Iterable[Any], numbers: Mapping[str, str]) -> Iterator[Any]:
@@ -251,58 +217,6 @@ def in_formats(file: Path, batches: Iterable[Any], numbers: Mapping[str, str]) -
                 raise DataError(f"{title(file)}: column {quoted(name)} {error}") from None
         first += batch.num_rows
         yield pa.RecordBatch.from_pydict(out) if set(numbers) & set(out) else batch
-
-
-def batch_with_numbers(file: Path, batch: Any, columns: Sequence[str], text_format: TextFormat) -> Any:
-    """Return an Arrow batch in which the texts of some columns are numbers.
-
-    Args:
-        file: The file, for messages.
-        batch: The batch of Arrow texts.
-        columns: The names of the columns of numbers.
-        text_format: The format of the texts.
-
-    Raises:
-        DataError: If a cell of these columns is not a number with these marks.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> batch = pa.RecordBatch.from_pydict({"price": ["1,5"]})
-        >>> batch_with_numbers(Path("table.csv"), batch, ["price"], TextFormat(decimal=","))["price"].to_pylist()
-        [1.5]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind, out = pa.float64(), {name: batch.column(name) for name in batch.schema.names}
-    for name in columns:
-        cells = pc.utf8_trim_whitespace(batch.column(name))
-        try:
-            out[name] = with_decimal_point(cells, text_format).cast(kind)
-        except pa.ArrowInvalid as error:
-            numbers = zip(cells.to_pylist(), with_decimal_point(cells, text_format), strict=True)
-            cell = next(cell for cell, number in numbers if cell is not None and cast_or_none(number, kind) is None)
-            marks = f"the decimal mark {text_format.decimal!r} and the separator of thousands {text_format.thousands!r}"
-            raise DataError(
-                f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
-            ) from error
-    return pa.RecordBatch.from_pydict(out)
-
-
-def cast_or_none(cell: Any, kind: Any) -> Any:
-    """Return an Arrow scalar as one of another Arrow type, or None if it has no value of this type.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> cast_or_none(pa.scalar("1"), pa.int64()).as_py(), cast_or_none(pa.scalar("x"), pa.int64())
-        (1, None)
-    """
-    import pyarrow as pa
-
-    try:
-        return cell.cast(kind)
-    except pa.ArrowInvalid:
-        return None
 
 
 def is_text(kind: Any) -> bool:
@@ -356,7 +270,7 @@ def all_match(cells: Any, pattern: str) -> bool:
 
     Examples:
         >>> import pyarrow as pa
-        >>> all_match(pa.array(["1", "2"]), NUMBER)
+        >>> all_match(pa.array(["True", "false"]), BOOLEAN)
         True
     """
     import pyarrow.compute as pc
@@ -399,7 +313,7 @@ def times_of_texts(cells: Any) -> Any:
     try:
         stamps = local.cast(kind)
     except pa.ArrowInvalid:
-        stamps = pa.array([cast_or_none(cell, kind) for cell in local], kind)
+        stamps = pa.array([_as_stamp(cell, kind) for cell in local], kind)
     values = np.asarray(stamps)
     if not num_offsets:
         return Times(values)
@@ -409,6 +323,16 @@ def times_of_texts(cells: Any) -> Any:
     return Times(values, zone, np.array([seconds[name] for name in names], dtype=np.int64))
 
 
+def _as_stamp(text: Any, kind: Any) -> Any:
+    """Return an Arrow text as a time, or None if there is no such date."""
+    import pyarrow as pa
+
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
 def is_value(cell: str, text_format: TextFormat) -> bool:
     """Return whether a text is a number or a date.
 
@@ -416,7 +340,7 @@ def is_value(cell: str, text_format: TextFormat) -> bool:
         >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
         (True, True, False)
     """
-    return re.match(NUMBER, cell_with_decimal_point(cell, text_format)) is not None or re.match(DATE, cell) is not None
+    return re.match(text_format.number.pattern, cell) is not None or re.match(DATE, cell) is not None
 
 
 # --- Batches of texts: the type of the first rows is that of all --------------------------------------------------
@@ -435,13 +359,13 @@ def reader_of(cells: Any, text_format: TextFormat) -> Reader | None:
     Examples:
         >>> import pyarrow as pa
         >>> reader_of(pa.array(["1", "2"]), TextFormat()).__name__
-        'as_numbers'
+        'typed_numbers'
     """
-    readers = (as_numbers, as_dates, as_truth)
+    readers = (typed_numbers, as_dates, as_truth)
     return next((reader for reader in readers if reader(cells, text_format) is not cells), None)
 
 
-def as_numbers(cells: Any, text_format: TextFormat) -> Any:
+def typed_numbers(cells: Any, text_format: TextFormat) -> Any:
     """Return texts (b,) as integers or floating numbers, or unchanged if a cell is neither.
 
     Args:
@@ -450,13 +374,16 @@ def as_numbers(cells: Any, text_format: TextFormat) -> Any:
 
     Examples:
         >>> import pyarrow as pa
-        >>> as_numbers(pa.array(["1", "2"]), TextFormat()).to_pylist()
+        >>> typed_numbers(pa.array(["1", "2"]), TextFormat()).to_pylist()
         [1, 2]
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = with_decimal_point(pc.utf8_trim_whitespace(cells), text_format)
+    texts = pc.utf8_trim_whitespace(cells)
+    texts = texts if text_format.is_plain else as_numbers(texts, text_format.number)
+    if texts.null_count > cells.null_count:
+        return cells
     for kind in (pa.int64(), pa.float64()):
         try:
             return texts.cast(kind)

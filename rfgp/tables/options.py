@@ -78,6 +78,21 @@ class TextFormat:
                 f"encoding must be a text encoding, got {quoted(self.encoding)}. Try utf-8 or latin-1."
             ) from None
 
+    @property
+    def number(self) -> NumberFormat:
+        """The format of numbers without a unit."""
+        return NumberFormat("", "", self.decimal, self.thousands)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are as in Python."""
+        return self.decimal == "." and self.thousands is None
+
+    @property
+    def example(self) -> str:
+        """An example of a number without a unit."""
+        return f"1{self.thousands or ''}234{self.decimal}5"
+
     @classmethod
     def of(cls, options: Any) -> "TextFormat":
         """Return the format among the fields of other options.

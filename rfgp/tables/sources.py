@@ -19,7 +19,7 @@ from rfgp.limits import limits
 from rfgp.messages import listed, one_line, quoted, unquoted
 from rfgp.rows import Chunk
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.tables.formats import Reader, batch_with_numbers, in_formats, reader_of, title
+from rfgp.tables.formats import Reader, in_formats, reader_of, title
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers
 from rfgp.tables.text import opened, read_header, unreadable
 
@@ -399,11 +399,12 @@ class CSV:
             import pyarrow as pa
             import pyarrow.csv as arrow
 
-        header, needs_parsing = self._header, self._text_format != TextFormat() or bool(self._numbers)
+        header, form, numbers = self._header, self._text_format, dict(self._numbers)
         if read_header(self.path, self._text_format, self._names) != header:
             raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
-        number_type = pa.string() if needs_parsing else pa.float64()
-        types = dict.fromkeys(columns, number_type) | dict.fromkeys(texts, pa.string())
+        numbers |= {} if form.is_plain else {name: form.example for name in columns if name not in numbers}
+        types = dict.fromkeys(columns, pa.float64()) | dict.fromkeys([*texts, *numbers], pa.string())
+        types = {name: types[name] for name in dict.fromkeys([*columns, *texts])}
         try:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
@@ -421,9 +422,7 @@ class CSV:
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            plain = [name for name in columns if name not in self._numbers] if needs_parsing else []
-            for batch in in_formats(self.path, batches, self._numbers):
-                yield batch_with_numbers(self.path, batch, plain, self._text_format) if plain else batch
+            yield from in_formats(self.path, batches, numbers)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 
