@@ -41,10 +41,7 @@ class Times(NamedTuple):
     offsets: NDArray[np.int64] | None = None
 
 
-def to_days(
-    times: NDArray[Any],  # (n,) datetime64 or timedelta64
-    origin: int = 0,
-) -> NDArray[np.float64]:
+def to_days(times: NDArray[Any], origin: int = 0) -> NDArray[np.float64]:  # (n,) datetime64 or timedelta64
     """Return dates as days since an origin, or durations as days, (n,).
 
     The origin is subtracted in integers, so differences of nanoseconds are exact near the origin. NaT becomes NaN.
@@ -117,10 +114,7 @@ def in_known_unit(times: NDArray[Any]) -> NDArray[Any]:
     return times.astype(f"{times.dtype.kind}8[{'D' if coarse else unit if unit in _PER_DAY else 'ns'}]")
 
 
-def on_clock(
-    times: NDArray[Any],  # (n,) datetime64
-    zone: str,
-) -> Times:
+def on_clock(times: NDArray[Any], zone: str) -> Times:  # (n,) datetime64
     """Return times in UTC on the local clock of a zone.
 
     Args:
@@ -172,9 +166,7 @@ def converted(times: Times, zone: str) -> NDArray[Any]:
     return times.values
 
 
-def of_objects_in_time(
-    cells: NDArray[Any],  # (n,) objects
-) -> Times:
+def of_objects_in_time(cells: NDArray[Any]) -> Times:  # (n,) objects
     """Return date objects on their clocks, or durations.
 
     Args:

@@ -301,9 +301,7 @@ def _usable(x: Tensor) -> Tensor:  # (...)
     return x
 
 
-def _of_array(
-    x: Any,  # (n, d) or (n,)
-) -> Table:
+def _of_array(x: Any) -> Table:  # (n, d) or (n,)
     if x.ndim == 1:
         return _of_sequence(x)
     if x.ndim != 2 or x.shape[1] == 0:
@@ -438,9 +436,7 @@ def is_index_name(name: str) -> bool:
     return _INDEX_NAME.fullmatch(name.strip()) is not None
 
 
-def counts_rows(
-    values: NDArray[Any],  # (n,)
-) -> bool:
+def counts_rows(values: NDArray[Any]) -> bool:  # (n,)
     """Return whether a column counts its rows, from 0 like pandas or from 1 like R.
 
     Args:

@@ -46,18 +46,13 @@ class Problem(NamedTuple):
         return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
 
 
-def _with_nan(
-    cells: NDArray[Any],  # (...), objects
-) -> NDArray[Any]:
+def _with_nan(cells: NDArray[Any]) -> NDArray[Any]:  # (...), objects
     """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
     pandas = sys.modules.get("pandas")  # imported already if a cell is one of its missing values
     return cells if pandas is None else np.where(pandas.isna(cells), np.nan, cells)
 
 
-def _problem_of(
-    values: Any,  # (n,) or (n, k)
-    name: str,
-) -> str | None:
+def _problem_of(values: Any, name: str) -> str | None:  # (n,) or (n, k)
     """Return a text about the first cell that is not a number, with a remedy, or None if there are none."""
     try:
         cells = _with_nan(np.asarray(values, dtype=object))
@@ -146,11 +141,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, first:
     return t
 
 
-def constant_message(
-    low: Tensor,  # () or (k,)
-    high: Tensor,  # () or (k,)
-    n: int,
-) -> str | None:
+def constant_message(low: Tensor, high: Tensor, n: int) -> str | None:  # () or (k,), () or (k,)
     """Return a message about the first target that is constant up to rounding errors, or None.
 
     Args:
@@ -295,9 +286,7 @@ def row_hashes(
     return np.asarray(hashes)
 
 
-def numbered_rows(
-    columns: Iterable[NDArray[Any]],  # each (n,)
-) -> NDArray[np.int64]:  # (n,)
+def numbered_rows(columns: Iterable[NDArray[Any]]) -> NDArray[np.int64]:  # each (n,) -> (n,)
     """Return a number for each row, from 0, shared by equal rows.
 
     Args:
@@ -346,10 +335,7 @@ class Chunk(NamedTuple):
         weight = read_per_row(self.sample_weight, "sample_weight", len(X), X, positive=True, first=first)
         return Chunk(X, y, noise, weight)
 
-    def take(
-        self,
-        rows: slice | Tensor,  # (r,)
-    ) -> "Chunk":
+    def take(self, rows: slice | Tensor) -> "Chunk":  # (r,)
         """Return some rows, (r, d) and so on, of a checked chunk."""
         return Chunk(*(None if column is None else column[rows] for column in self[:4]))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.table import without_index
+from rfgp.columns.table import Table, without_index
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.limits import limits
 from rfgp.messages import listed, one_line, quoted, unquoted
@@ -434,7 +434,7 @@ class Batches:
     """Batches of rows from your own code, for instance from a database.
 
     A batch is a pair (X, y), a matrix of inputs (b, d) without targets, or a `Chunk`. It may also be columns by name: a
-    dictionary of arrays (b,) or a pandas DataFrame.
+    dictionary of arrays (b,), or a dataframe of pandas, polars or Arrow.
 
     Args:
         read: A list of batches, or a function that returns an iterable of the same batches at each call.
@@ -526,7 +526,7 @@ class Batches:
         if isinstance(block, tuple) and len(block) == 2:
             return self._warned_of_truth(Chunk(*block))
         if _has_names(block):
-            table = {str(name): np.atleast_1d(np.asarray(block[name])) for name in block}
+            table = {name: np.asarray(column) for name, column in _columns(block).items()}
             return self._roles.chunk(table, self._checked(table))
         if self._position is None:
             return Chunk(block)
@@ -541,9 +541,9 @@ class Batches:
         """Return the rows of a batch. Columns by name keep their types."""
         if not _has_names(block):
             return self._chunk(block)
-        columns = {str(name): block[name] for name in block}
+        columns = _columns(block)
         inputs = self._checked(columns)
-        others = {name: np.atleast_1d(np.asarray(columns[name])) for name in self._roles.others}
+        others = {name: np.asarray(columns[name]) for name in self._roles.others}
         return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
     def _warned_of_truth(self, chunk: Chunk) -> Chunk:
@@ -575,6 +575,12 @@ class Batches:
 def _has_names(block: Any) -> bool:
     """Return whether a batch has columns by name."""
     return isinstance(block, Mapping) or hasattr(block, "columns")
+
+
+def _columns(block: Any) -> dict[str, Any]:
+    """Return the columns (b,) of a batch by name."""
+    table = Table.of(block)
+    return {str(key): table.columns[key] for key in table.keys}
 
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
