@@ -1,6 +1,7 @@
-"""Atomic writing of files, and the cache folder."""
+"""Atomic writing of files, the cache folder, and typed values of JSON."""
 
 import errno
+import math
 import os
 import secrets
 import stat
@@ -8,9 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from rfgp.errors import FileWriteError, MissingFolderError
+from rfgp.errors import DataError, FileWriteError, MissingFolderError
+from rfgp.messages import short_repr
 
 _DAY = 86400  # seconds
 
@@ -215,3 +221,53 @@ def _replace(path: Path, content: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+# --- Typed values of JSON ---------------------------------------------------------------------------------------------
+
+
+def from_json(kind: Any, value: Any, name: str, optional: tuple[str, ...] = ()) -> Any:
+    """Return a value of JSON as a text, integer, boolean, number or choice, or as a tuple or dataclass of such.
+
+    Args:
+        kind: The type of the result.
+        value: The value.
+        name: The name of the value, for messages.
+        optional: The fields of dataclasses that may be left out.
+
+    Raises:
+        DataError: If the value has another type, or a field is missing or unknown.
+
+    Examples:
+        >>> from_json(tuple[float, ...], [1, 2.5], "means")
+        (1.0, 2.5)
+    """
+    if is_dataclass(kind) and isinstance(value, dict):
+        hints = get_type_hints(kind)
+        value = {field.name: field.default for field in fields(kind) if field.name in optional} | value
+        if mismatched := set(hints).symmetric_difference(value):
+            raise not_usable(f"{name} lacks or does not know the field {short_repr(str(min(mismatched, key=str)))}")
+        make: Any = kind
+        return make(**{key: from_json(hint, value[key], key, optional) for key, hint in hints.items()})
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(from_json(get_args(kind)[0], entry, name, optional) for entry in value)
+    if kind is float and type(value) in (int, float):
+        return float(value) if abs(value) < sys.float_info.max else math.inf
+    if isinstance(kind, type) and issubclass(kind, Enum) and value in [choice.value for choice in kind]:
+        return kind(value)
+    if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
+        raise not_usable(f"{name} is {short_repr(value)}, not {getattr(kind, '__name__', kind)}")
+    return value
+
+
+def not_usable(why: str) -> DataError:
+    """Return the error for the content of a schema that cannot be used.
+
+    Args:
+        why: The reason, without a period.
+
+    Examples:
+        >>> str(not_usable("a mean is not finite"))
+        'This is not a schema that can be used: a mean is not finite.'
+    """
+    return DataError(f"This is not a schema that can be used: {why}.")

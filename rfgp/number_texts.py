@@ -1,4 +1,4 @@
-"""Numbers as text with units and separators of thousands, and their format by an example such as "1.234,50 EUR"."""
+"""What a text is: a number with a unit by an example such as "1.234,50 EUR", a date, or an identifier."""
 
 import re
 from collections.abc import Collection
@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from rfgp.errors import InvalidArgumentError
 from rfgp.messages import quoted, short_repr
 
+DATE = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
+    r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
+)
+"""The pattern of an ISO 8601 date, with or without a time and a time zone."""
 SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
 """The separators of thousands that are read. Non-breaking blanks and typographic apostrophes are among them."""
 BLANKS = "[ \t\u00a0\u202f]*"
@@ -14,7 +20,7 @@ BLANKS = "[ \t\u00a0\u202f]*"
 MAX_LEVELS = 50
 """The maximum number of levels of a column that is read as indicators. Each has a lengthscale."""
 FEW_TEXTS = 100
-"""The number of different texts that may be levels even if each occurs once."""
+"""The number of different texts that may be levels even if most of them occur once."""
 _MARKS = re.escape("".join(SEPARATORS))
 _NUMBER = rf"(?:(?<![^\W\d_])[.,])?\d(?:[\d{_MARKS}]*\d)?(?:[eE][+-]?\d+)?"
 _TEXT = re.compile(rf"([+-]?){BLANKS}([^\d+-]*?){BLANKS}([+-]?)({_NUMBER}){BLANKS}(\D*)")
@@ -95,6 +101,8 @@ class NumberFormat:
         grouped = rf"|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+" * bool(group)
         number = rf"((?:(?:[0-9]+{grouped})(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?)"
         prefix, suffix = re.escape(self.prefix), re.escape(self.suffix)
+        if not prefix and not suffix:
+            return rf"^([+-]?)(){number}$"
         return rf"^(?:([+-]?){BLANKS}{prefix}|{prefix}{BLANKS}([+-])){BLANKS}{number}{BLANKS}{suffix}$"
 
 
@@ -147,18 +155,31 @@ def number_of(texts: Collection[str], num_cells: int) -> str | None:
     return example_of(texts) if len(texts) > MAX_LEVELS or 2 * len(texts) > num_cells else None
 
 
-def are_too_many(num_texts: int, num_cells: int) -> bool:
-    """Return whether a column has too many different texts for levels, as an identifier has.
+def is_identifier(num_texts: int, num_cells: int) -> bool:
+    """Return whether the texts of a column are all different, or too many for levels, as those of an identifier.
 
     Args:
         num_texts: The number of different texts.
         num_cells: The number of cells.
 
     Examples:
-        >>> are_too_many(120, 200), are_too_many(120, 1000)
+        >>> is_identifier(120, 200), is_identifier(120, 1000), is_identifier(4, 4)
+        (True, False, True)
+    """
+    return num_texts == num_cells or (num_texts > FEW_TEXTS and 2 * num_texts > num_cells)
+
+
+def is_date(text: str) -> bool:
+    """Return whether a text is an ISO date, with or without a time.
+
+    Args:
+        text: The text.
+
+    Examples:
+        >>> is_date("2026-01-31 12:00"), is_date("31 January")
         (True, False)
     """
-    return num_texts > FEW_TEXTS and 2 * num_texts > num_cells
+    return re.match(DATE, text.strip()) is not None
 
 
 def numbers_remedy(column: str | int, example: str) -> str:

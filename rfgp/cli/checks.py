@@ -30,7 +30,7 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
     Examples:
         >>> check_choice("--weights", "unit", ["unit", "cotangent"])
     """
-    from rfgp.tables.messages import did_you_mean
+    from rfgp.messages import did_you_mean
 
     known = tuple(known)
     if value is not None and value not in known:
@@ -237,11 +237,10 @@ def check_table(
     from rfgp.tables.options import ReadOptions
 
     request = ReadOptions(target, **reading)
-    form = request.format
     if not known_input(file, command):
         return None
-    names = _names(file, form)
-    for wanted in (target, group, *request.left_out, *request.forced):
+    names = _names(file, request)
+    for wanted in (target, group, *request.drop, *request.as_categories):
         if names is not None and wanted is not None:
             find_column(names, wanted)
     return names
@@ -265,9 +264,9 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
         ...     _, _ = file.write("1,2"), file.flush()
         ...     check_inputs(Path(file.name), "drop", {})  # no error
     """
-    from rfgp.tables.content import check_file
-    from rfgp.tables.messages import unquoted
+    from rfgp.messages import unquoted
     from rfgp.tables.options import TABLE_SUFFIXES, TextFormat
+    from rfgp.tables.text import check_file
 
     check_choice("--missing", missing, ("error", "drop", "mean"))
     TextFormat(**form)
@@ -284,7 +283,7 @@ def _names(file: Path, form: Any) -> tuple[str, ...] | None:
 
     suffix = file.suffix.lower()
     if suffix in PARQUET_SUFFIXES:
-        from rfgp.tables.parquet import opened
+        from rfgp.tables.text import opened
 
         with opened(file) as parquet:
             return tuple(name.strip() for name in parquet.schema_arrow.names)

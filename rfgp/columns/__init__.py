@@ -9,9 +9,9 @@ Words that the modules use:
     reader          a term of the kernel that has a column as input
 """
 
-from rfgp.columns.kinds import ColumnKind as ColumnKind
-from rfgp.columns.requests import ColumnRequest as ColumnRequest
-from rfgp.columns.requests import ColumnSchema as ColumnSchema
-from rfgp.columns.requests import NodeTable as NodeTable
+from rfgp.columns.rules import ColumnKind as ColumnKind
+from rfgp.columns.rules import ColumnRequest as ColumnRequest
+from rfgp.columns.rules import ColumnSchema as ColumnSchema
+from rfgp.columns.rules import NodeTable as NodeTable
 from rfgp.columns.schema import Schema as Schema
 from rfgp.columns.table import Table as Table

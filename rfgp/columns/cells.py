@@ -1,7 +1,8 @@
-"""Cells of one column as plain arrays, from any container."""
+"""One column of cells from any container: their type, values and levels."""
 
 import datetime
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -13,7 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.days import Times, in_known_unit, of_objects_in_time
+from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, zone_name
+from rfgp.errors import requires_extra
+
+Level = str | int | bool
+"""A level of a category."""
 
 
 class CellType(StrEnum):
@@ -37,10 +42,27 @@ class CellType(StrEnum):
 
 
 REAL = (CellType.BOOLEAN, CellType.INTEGER, CellType.NUMBER)
+IN_TIME = (CellType.DATE, CellType.DURATION)
+_BY_DTYPE = {
+    "b": CellType.BOOLEAN,
+    "i": CellType.INTEGER,
+    "u": CellType.INTEGER,
+    "f": CellType.NUMBER,
+    "c": CellType.COMPLEX,
+}
+_BY_TYPE: tuple[tuple[Any, CellType], ...] = (  # the first match applies, since a timedelta64 is also an Integral
+    (str, CellType.TEXT),
+    ((bool, np.bool_), CellType.BOOLEAN),
+    ((datetime.date, np.datetime64), CellType.DATE),
+    ((datetime.timedelta, np.timedelta64), CellType.DURATION),
+    (Integral, CellType.INTEGER),
+    ((Real, Decimal), CellType.NUMBER),
+    (Complex, CellType.COMPLEX),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Column:
     """The cells of one column.
 
     Attributes:
@@ -56,10 +78,10 @@ class Cells:
         offsets: The offsets of dates from UTC in seconds, as `values`. None without a zone.
 
     Examples:
-        >>> from rfgp.columns.cells import of_objects
-        >>> cells = of_objects(["north", None])
-        >>> cells.cell_type.value, cells.missing.tolist()
-        ('text', [False, True])
+        >>> from rfgp.columns.cells import Column
+        >>> column = Column.of(["south", None, "north"])
+        >>> column.cell_type.value, column.missing.tolist(), column.levels
+        ('text', [False, True, False], ('north', 'south'))
     """
 
     cell_type: CellType
@@ -72,117 +94,192 @@ class Cells:
     zone: str = ""
     offsets: NDArray[np.int64] | None = None
 
-    def expanded(self) -> "Cells":
+    @classmethod
+    def of(cls, column: Any) -> "Column":
+        """Return the column of a container.
+
+        None, NaN, NaT, pandas.NA and masked cells are missing. A tensor keeps its gradient and device.
+
+        Args:
+            column: A series, array, tensor, list or other sequence (n,).
+
+        Raises:
+            DataError: If the dates or durations of the column cannot be converted to days.
+
+        Examples:
+            >>> import torch
+            >>> from rfgp.columns.cells import Column
+            >>> Column.of([True, False]).cell_type.value
+            'booleans'
+            >>> Column.of(torch.tensor([1.0, torch.nan])).missing.tolist()
+            [False, True]
+        """
+        if isinstance(column, Tensor):
+            kind = CellType.BOOLEAN if column.dtype == torch.bool else CellType.INTEGER
+            kind = CellType.COMPLEX if column.is_complex() else kind
+            kind = CellType.NUMBER if column.is_floating_point() else kind
+            return cls(kind, column, column.detach().isnan().cpu().numpy())
+        package = type(column).__module__.split(".")[0]
+        if package in ("pandas", "polars", "pyarrow"):
+            return _of_series(column, package)
+        if isinstance(column, list | tuple | range):
+            return _of_objects(column)
+        return _of_array(column if isinstance(column, np.ndarray) else np.asarray(column))
+
+    def expanded(self) -> "Column":
         """Return the same cells (n,) without codes."""
         if self.codes is None:
             return self
         values = self.values[self.codes] if len(self.values) else np.zeros(len(self.codes))
         offsets = None if self.offsets is None else self.offsets[self.codes]
-        return Cells(self.cell_type, values, self.missing, first=self.first, zone=self.zone, offsets=offsets)
+        return Column(self.cell_type, values, self.missing, first=self.first, zone=self.zone, offsets=offsets)
 
     @property
     def times(self) -> Times:
         """Dates or durations (n,)."""
         return Times(self.values, self.zone, self.offsets)
 
+    @property
+    def has_levels(self) -> bool:
+        """Whether the cells are texts or categories."""
+        return self.cell_type is CellType.TEXT or (self.codes is not None and self.cell_type is not CellType.NUMBER)
 
-def of_tensor(
-    values: Tensor,  # (n,)
-) -> Cells:
-    """Return the cells of a tensor, with its gradient and device.
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The distinct values, sorted or in the order of the user."""
+        if self.codes is None or not self.is_ordered:
+            return tuple(sorted(self.factorized()[1]))
+        used = np.unique(self.codes[~self.missing])
+        return tuple(dict.fromkeys(_as_levels(self.cell_type, self.values[used])))
+
+    def factorized(self) -> tuple[NDArray[np.int64], list[Level]]:
+        """Return the index (n,) of each cell among the distinct values, -1 if missing, and these values.
+
+        Distinct values are plain Python objects in order of first appearance.
+
+        Examples:
+            >>> from rfgp.columns.cells import Column
+            >>> indices, labels = Column.of(["south", None, "north", "south"]).factorized()
+            >>> indices.tolist(), labels
+            ([0, -1, 1, 0], ['south', 'north'])
+        """
+        present = ~self.missing if self.missing.any() else slice(None)
+        if self.codes is None:
+            found, labels = factorize(_as_levels(self.cell_type, as_numpy(self.values)[present]))
+        else:
+            indices, used = factorize(self.codes[present].tolist())
+            merged, labels = factorize(_as_levels(self.cell_type, self.values[used]))
+            found = merged[indices]
+        return _spread(found, ~self.missing, missing=-1), labels
+
+
+def factorize(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """Return the index (n,) of each value, and the distinct values in order of first appearance.
 
     Args:
-        values: Numbers (n,). NaN is missing.
+        values: Hashable values (n,).
 
     Examples:
-        >>> import torch
-        >>> from rfgp.columns.cells import of_tensor
-        >>> of_tensor(torch.tensor([1.0, torch.nan])).missing.tolist()
-        [False, True]
+        >>> from rfgp.columns.cells import factorize
+        >>> factorize("aba")[1]
+        ['a', 'b']
     """
-    missing = values.detach().isnan().cpu().numpy()
-    if values.is_complex():
-        return Cells(CellType.COMPLEX, values, missing)
-    if values.is_floating_point():
-        return Cells(CellType.NUMBER, values, missing)
-    return Cells(CellType.BOOLEAN if values.dtype == torch.bool else CellType.INTEGER, values, missing)
+    listed = list(values)
+    index_of = {value: index for index, value in enumerate(dict.fromkeys(listed))}
+    return np.fromiter(map(index_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(index_of)
 
 
-def of_array(
-    values: NDArray[Any],  # (n,)
-) -> Cells:
-    """Return the cells of a numpy array of any dtype. Masked ones are missing.
+def _as_levels(cell_type: CellType, values: NDArray[Any]) -> list[Level]:
+    """Return the values (n,) of levels as plain Python objects, floats as integers."""
+    if cell_type in IN_TIME:
+        return list(map(str, values))
+    return list(map(int, values.tolist())) if cell_type is CellType.NUMBER else list(values.tolist())
 
-    Args:
-        values: Values (n,).
 
-    Examples:
-        >>> import numpy as np
-        >>> from rfgp.columns.cells import of_array
-        >>> of_array(np.array(["1970-01-03"], dtype="datetime64[D]")).cell_type.value
-        'dates'
-    """
+# --- Containers ------------------------------------------------------------------------------------------------------
+
+
+def _of_array(values: NDArray[Any]) -> Column:
+    """Return the column of a numpy array (n,) of any dtype."""
     if isinstance(values, np.ma.MaskedArray):
-        cells = of_array(values.data)
-        return Cells(cells.cell_type, cells.values, cells.missing | np.ma.getmaskarray(values))
+        column = _of_array(values.data)
+        return replace(column, missing=column.missing | np.ma.getmaskarray(values))
     kind = values.dtype.kind
     if kind in _BY_DTYPE:
-        return Cells(_BY_DTYPE[kind], values, np.isnan(values))
+        return Column(_BY_DTYPE[kind], values, np.isnan(values))
     if kind in "Mm":
-        return of_times(Times(in_known_unit(values)))
-    return of_objects(values.tolist() if kind == "U" else values.astype(object))
+        return _of_times(Times(in_known_unit(values)))
+    return _of_objects(values.tolist() if kind == "U" else values.astype(object))
 
 
-def of_objects(
-    column: Iterable[Any],  # (n,)
-) -> Cells:
-    """Return the cells of Python objects. None, NaN, NaT and pandas.NA are missing.
+def _of_times(times: Times) -> Column:
+    """Return the column of dates or durations (n,)."""
+    kind = CellType.DATE if times.values.dtype.kind == "M" else CellType.DURATION
+    return Column(kind, times.values, np.isnat(times.values), zone=times.zone, offsets=times.offsets)
 
-    Args:
-        column: Objects (n,).
 
-    Examples:
-        >>> from rfgp.columns.cells import of_objects
-        >>> of_objects([1, 2.5]).values.tolist()
-        [1.0, 2.5]
-    """
-    cells = objects(column)
-    types = set(map(type, cells.tolist()))
-    missing = _missing(cells, types)
+def _of_objects(cells: Iterable[Any]) -> Column:
+    """Return the column of Python objects (n,)."""
+    cells = objects(cells)
+    missing = _missing(cells)
     present = cells[~missing] if missing.any() else cells
     types = set(map(type, present.tolist()))
     cell_type = _common({cell_type_of(python_type) for python_type in types})
-    if cell_type in (CellType.DATE, CellType.DURATION):
+    if cell_type in IN_TIME:
         times = of_objects_in_time(present)
         offsets = None if times.offsets is None else _spread(times.offsets, ~missing)
-        return replace(of_times(Times(_spread(times.values, ~missing), times.zone, offsets)), missing=missing)
-    values = present if types == {str} else _CONVERT[cell_type](present)
-    return Cells(cell_type, _spread(values, ~missing), missing)
+        column = _of_times(Times(_spread(times.values, ~missing), times.zone, offsets))
+        return replace(column, missing=missing)
+    return Column(cell_type, _spread(_values(cell_type, present, types), ~missing), missing)
 
 
-def of_times(times: Times) -> Cells:
-    """Return the cells of dates or durations. NaT is missing.
+def _of_series(column: Any, package: str) -> Column:
+    """Return the column of a series of pandas, polars or Arrow, or of an index of pandas."""
+    import narwhals as nw
 
-    Args:
-        times: The dates on their clock, or the durations, (n,).
+    if package == "pandas":
+        column = sys.modules["pandas"].Series(column)
+    elif package == "pyarrow" and not hasattr(column, "chunks"):
+        column = sys.modules["pyarrow"].chunked_array([column])
+    if package == "pandas" and hasattr(column.array, "categories"):
+        return _of_categories(column.array.categories, np.asarray(column.array.codes, dtype=np.int64), is_ordered=True)
+    if package == "pandas" and column.dtype == object:
+        return _of_objects(column.to_numpy())
+    series = nw.from_native(column, series_only=True)
+    kind = series.dtype
+    if isinstance(kind, nw.Categorical | nw.Enum | nw.String):
+        return _of_words(series, is_category=not isinstance(kind, nw.String))
+    zone = getattr(kind, "time_zone", None)
+    values = series.to_numpy()
+    if zone is not None:  # narwhals returns such dates in UTC
+        return _of_times(on_clock(in_known_unit(values), zone_name(zone)))
+    found = _of_array(values)
+    return replace(found, missing=found.missing | series.is_null().to_numpy())
 
-    Examples:
-        >>> from rfgp.columns.cells import of_times
-        >>> from rfgp.columns.days import Times
-        >>> of_times(Times(np.array(["NaT"], "M8[s]"))).missing.tolist()
-        [True]
-    """
-    cell_type = CellType.DATE if times.values.dtype.kind == "M" else CellType.DURATION
-    return Cells(cell_type, times.values, np.isnat(times.values), zone=times.zone, offsets=times.offsets)
+
+def _of_words(series: Any, is_category: bool) -> Column:
+    """Return the column of texts or categories of a series of narwhals."""
+    with requires_extra("tables"):
+        import pyarrow as pa
+
+    array = series.to_arrow()
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    codes = np.asarray(array.indices.cast(pa.int64()).fill_null(-1))
+    is_text = not pa.types.is_nested(array.dictionary.type) and "string" in str(array.dictionary.type)
+    words = array.dictionary.to_pylist() if is_text else array.dictionary
+    return replace(_of_categories(words, codes, is_ordered=bool(array.type.ordered)), is_category=is_category)
 
 
-def _spread(values: Any, present: NDArray[np.bool_]) -> Any:
-    """Return values of the n cells that are present, with zeros elsewhere, (n,)."""
-    if len(values) == len(present):
-        return values
-    spread = np.zeros(len(present), dtype=values.dtype)
-    spread[present] = values
-    return spread
+def _of_categories(categories: Any, codes: NDArray[Any], is_ordered: bool) -> Column:
+    """Return the column of codes (n,) of categories (k,), -1 if missing. A category may be missing, too."""
+    found = Column.of(categories).expanded()
+    missing = (codes < 0) | found.missing[codes] if len(found.missing) else codes < 0
+    codes = np.where(missing, -1, codes)
+    return replace(found, missing=missing, codes=codes, is_ordered=is_ordered, is_category=True)
+
+
+# --- Objects ---------------------------------------------------------------------------------------------------------
 
 
 def objects(values: Iterable[Any]) -> NDArray[Any]:
@@ -216,34 +313,12 @@ def cell_type_of(python_type: type) -> CellType | None:
     return next((cell_type for types, cell_type in _BY_TYPE if issubclass(python_type, types)), CellType.OBJECT)
 
 
-_BY_DTYPE = {
-    "b": CellType.BOOLEAN,
-    "i": CellType.INTEGER,
-    "u": CellType.INTEGER,
-    "f": CellType.NUMBER,
-    "c": CellType.COMPLEX,
-}
-_BY_TYPE: tuple[
-    tuple[tuple[type, ...], CellType], ...
-] = (  # the first match applies, since a timedelta64 is also an Integral
-    ((str,), CellType.TEXT),
-    ((bool, np.bool_), CellType.BOOLEAN),
-    ((datetime.date, np.datetime64), CellType.DATE),
-    ((datetime.timedelta, np.timedelta64), CellType.DURATION),
-    ((Integral,), CellType.INTEGER),
-    ((Real, Decimal), CellType.NUMBER),
-    ((Complex,), CellType.COMPLEX),
-)
-_MAY_BE_NAN = (CellType.NUMBER, CellType.COMPLEX, CellType.DATE, CellType.DURATION)
-
-
-def _missing(
-    cells: NDArray[Any],  # (n,) objects
-    types: set[type],
-) -> NDArray[np.bool_]:
-    """Return whether each of n objects of these types is missing."""
-    missing = {python_type for python_type in types if cell_type_of(python_type) is None}
-    may_be_nan = {python_type for python_type in types if cell_type_of(python_type) in _MAY_BE_NAN}
+def _missing(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether each of n objects is missing."""
+    types = {python_type: cell_type_of(python_type) for python_type in set(map(type, cells.tolist()))}
+    missing = {python_type for python_type, kind in types.items() if kind is None}
+    numbers = (CellType.NUMBER, CellType.COMPLEX, *IN_TIME)
+    may_be_nan = {python_type for python_type, kind in types.items() if kind in numbers}
     if not missing and not may_be_nan:
         return np.zeros(len(cells), dtype=bool)
     flags = (type(cell) in missing or (type(cell) in may_be_nan and bool(cell != cell)) for cell in cells.tolist())
@@ -257,25 +332,32 @@ def _common(cell_types: set[CellType | None]) -> CellType:
     return (cell_types.pop() if len(cell_types) == 1 else None) or CellType.OBJECT
 
 
-def _integers(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return integers (n,) as int64, or as objects if they do not fit."""
+def _values(cell_type: CellType, cells: NDArray[Any], types: set[type]) -> NDArray[Any]:
+    """Return objects (n,) of a type as an array of it. Integers that do not fit stay objects."""
+    if cell_type is CellType.BOOLEAN:
+        return cells.astype(bool)
+    if cell_type is CellType.TEXT and types != {str}:
+        return objects(map(str.__str__, cells))
+    if cell_type is CellType.NUMBER:
+        return as_floats(cells)
+    if cell_type is not CellType.INTEGER:
+        return cells
     try:
         return np.array(cells.tolist(), dtype=np.int64)
     except OverflowError:
         return objects(map(int, cells))
 
 
-def _numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
-    """Return numbers (n,) as float64, inf if they do not fit."""
-    try:
-        return np.array(cells.tolist(), dtype=np.float64)
-    except OverflowError:
-        return np.array([as_float(cell) for cell in cells])
+def _spread(values: Any, present: NDArray[np.bool_], missing: Any = 0) -> Any:
+    """Return values of the n cells that are present, with another value elsewhere, (n,)."""
+    if len(values) == len(present):
+        return values
+    spread = np.full(len(present), missing, dtype=values.dtype)
+    spread[present] = values
+    return spread
 
 
-def as_numpy(
-    values: Any,  # (n,)
-) -> NDArray[Any]:
+def as_numpy(values: Any) -> NDArray[Any]:
     """Return a tensor or array (n,) as an array, without gradient.
 
     Args:
@@ -293,28 +375,25 @@ def as_numpy(
     return np.asarray(values.double() if values.is_floating_point() else values)
 
 
-def as_float(cell: Any) -> float:
-    """Return a number as a float, or inf if it is too large.
+def as_floats(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """Return objects (n,) that are numbers as float64, inf if they are too large.
 
     Args:
-        cell: The number.
+        numbers: The numbers.
 
     Examples:
-        >>> from rfgp.columns.cells import as_float
-        >>> as_float(7), as_float(10**400)
-        (7.0, inf)
+        >>> from rfgp.columns.cells import as_floats, objects
+        >>> as_floats(objects([7, 10**400])).tolist()
+        [7.0, inf]
     """
+
+    def as_float(number: Any) -> float:
+        try:
+            return float(number)
+        except OverflowError:
+            return float("inf")
+
     try:
-        return float(cell)
+        return np.array(numbers.tolist(), dtype=np.float64)
     except OverflowError:
-        return float("inf")
-
-
-_CONVERT: dict[CellType, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    CellType.BOOLEAN: lambda cells: cells.astype(bool),
-    CellType.INTEGER: _integers,
-    CellType.NUMBER: _numbers,
-    CellType.COMPLEX: lambda cells: cells,
-    CellType.TEXT: lambda cells: objects(map(str.__str__, cells)),
-    CellType.OBJECT: lambda cells: cells,
-}
+        return np.array(list(map(as_float, numbers.tolist())))

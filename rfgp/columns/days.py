@@ -18,7 +18,7 @@ _PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400}
 _PER_DAY |= {unit: 86_400 * 10 ** (3 * power) for power, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"), 1)}
 ATTOSECONDS = 86_400 * 10**18
 """The number of attoseconds of a day, the unit of origins."""
-_UTC = ("UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Zulu", "Z", "+00:00")
+_UTC = ("", "UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Zulu", "Z", "+00:00")
 """The names of zones with the clock of UTC."""
 _QUARTER = 900
 """The number of seconds of a quarter of an hour, within which offsets of zones rarely change."""
@@ -41,10 +41,7 @@ class Times(NamedTuple):
     offsets: NDArray[np.int64] | None = None
 
 
-def to_days(
-    times: NDArray[Any],  # (n,) datetime64 or timedelta64
-    origin: int = 0,
-) -> NDArray[np.float64]:
+def to_days(times: NDArray[Any], origin: int = 0) -> NDArray[np.float64]:  # (n,) datetime64 or timedelta64
     """Return dates as days since an origin, or durations as days, (n,).
 
     The origin is subtracted in integers, so differences of nanoseconds are exact near the origin. NaT becomes NaN.
@@ -117,10 +114,7 @@ def in_known_unit(times: NDArray[Any]) -> NDArray[Any]:
     return times.astype(f"{times.dtype.kind}8[{'D' if coarse else unit if unit in _PER_DAY else 'ns'}]")
 
 
-def on_clock(
-    times: NDArray[Any],  # (n,) datetime64
-    zone: str,
-) -> Times:
+def on_clock(times: NDArray[Any], zone: str) -> Times:  # (n,) datetime64
     """Return times in UTC on the local clock of a zone.
 
     Args:
@@ -172,9 +166,7 @@ def converted(times: Times, zone: str) -> NDArray[Any]:
     return times.values
 
 
-def of_objects_in_time(
-    cells: NDArray[Any],  # (n,) objects
-) -> Times:
+def of_objects_in_time(cells: NDArray[Any]) -> Times:  # (n,) objects
     """Return date objects on their clocks, or durations.
 
     Args:
@@ -244,7 +236,7 @@ def zone_name(zone: Any) -> str:
     offset = zone.utcoffset(None) if name is None else None
     if name is None and offset is None:
         raise DataError(f"has a time zone without a name ({zone}). Convert it to a zone such as Europe/Berlin.")
-    name = str(name) if offset is None else zone_of_offset(int(offset.total_seconds()))
+    name = str(name).removeprefix("UTC") if offset is None else zone_of_offset(int(offset.total_seconds()))
     return "UTC" if name in _UTC else name
 
 

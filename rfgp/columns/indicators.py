@@ -8,16 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import Cells, CellType
-from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.levels import factorize, ordered
-from rfgp.columns.problems import cell_errors, is_date, join_errors, numbers_as_text
-from rfgp.columns.requests import ColumnSchema, Key, Level
-from rfgp.columns.table import Table
+from rfgp.columns.cells import CellType, Column, Level
+from rfgp.columns.problems import cell_errors, join_errors, numbers_as_text
+from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
+from rfgp.columns.table import Table, warn_of_levels
 from rfgp.errors import DataError
 from rfgp.messages import MISSING_LABEL, counted, short_repr
-from rfgp.number_texts import MAX_LEVELS, are_too_many, number_of
-from rfgp.rows.sources import warn_of_levels
+from rfgp.number_texts import MAX_LEVELS, is_date, is_identifier, number_of
 
 MAX_COUNTED_LEVELS = 10**6
 """The maximum number of levels of a column of a source that are counted."""
@@ -38,8 +35,8 @@ class LevelCounts:
         is_category: Whether the user's container says that the column is a category.
 
     Examples:
-        >>> from rfgp.columns.cells import of_objects
-        >>> LevelCounts.of(of_objects(["south", "north", "south"])).levels
+        >>> from rfgp.columns.cells import Column
+        >>> LevelCounts.of(Column.of(["south", "north", "south"])).levels
         ('north', 'south')
     """
 
@@ -50,7 +47,7 @@ class LevelCounts:
     is_category: bool = False
 
     @classmethod
-    def of(cls, cells: Cells) -> Self:
+    def of(cls, cells: Column) -> Self:
         """Return the levels of cells (n,).
 
         Args:
@@ -59,10 +56,7 @@ class LevelCounts:
         num_missing = int(cells.missing.sum())
         if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
             return cls((), len(cells.missing) - num_missing, num_missing, is_boolean=True)
-        codes, labels = factorize(cells)
-        present = {labels[code] for code in np.unique(codes[~cells.missing])}
-        levels = tuple(level for level in ordered(cells) if level in present)
-        return cls(levels, len(cells.missing) - num_missing, num_missing, is_category=cells.is_category)
+        return cls(cells.levels, len(cells.missing) - num_missing, num_missing, is_category=cells.is_category)
 
     def merged(self, other: "LevelCounts", key: Key) -> "LevelCounts":
         """Return the levels of these cells and of others of the same column.
@@ -101,9 +95,7 @@ class LevelCounts:
     @property
     def is_identifier(self) -> bool:
         """Whether there are too many different texts for levels. A category may have them."""
-        if self.is_category or len(self.levels) <= MAX_LEVELS:
-            return False
-        return len(self.levels) == self.num_cells or are_too_many(len(self.levels), self.num_cells)
+        return not self.is_category and self.num_cells > 0 and is_identifier(len(self.levels), self.num_cells)
 
     @property
     def number(self) -> str | None:
@@ -140,7 +132,7 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
         if keys is not None and key not in keys:
             continue
         cells = table.cells(key)
-        if has_levels(cells) or cells.cell_type is CellType.BOOLEAN:
+        if cells.has_levels or cells.cell_type is CellType.BOOLEAN:
             found[key] = LevelCounts.of(cells)
         elif keys is not None and cells.missing.all():
             found[key] = LevelCounts((), 0, len(cells.missing))
@@ -169,7 +161,7 @@ def learn_indicators(
     Examples:
         >>> from rfgp.columns import Table
         >>> from rfgp.columns.indicators import count_levels, learn_indicators
-        >>> table = Table.of({"t": [0.5, 1.5], "store": ["south", "north"]})
+        >>> table = Table.of({"t": [0.5, 1.5, 2.5], "store": ["south", "north", "south"]})
         >>> learn_indicators(table, count_levels(table))
         {'store': ('north', 'south')}
     """
@@ -205,21 +197,6 @@ def keys_of_many_levels(counts: Mapping[Key, LevelCounts]) -> list[Key]:
         if len(column.levels) > MAX_LEVELS
         and not (column.is_identifier or column.are_dates or column.number is not None)
     ]
-
-
-def has_levels(cells: Cells) -> bool:
-    """Return whether the cells (n,) of a column are texts or categories.
-
-    Args:
-        cells: The cells of the column.
-
-    Examples:
-        >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.indicators import has_levels
-        >>> has_levels(of_objects(["north"])), has_levels(of_objects([7]))
-        (True, False)
-    """
-    return cells.cell_type is CellType.TEXT or (cells.codes is not None and cells.cell_type is not CellType.NUMBER)
 
 
 def _problems(key: Key, column: LevelCounts) -> list[str]:
@@ -293,7 +270,7 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
     return replace(table, keys=tuple(columns), columns={**others, **columns})
 
 
-def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
+def _indicators(key: Key, cells: Column, levels: tuple[Level, ...]) -> dict[Key, Any]:
     """Return the indicator columns (n,) of one column of levels by name."""
     if cells.missing.any() and MISSING_LABEL not in levels:
         num_missing = counted(int(cells.missing.sum()), "missing cell")
@@ -308,18 +285,16 @@ def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, 
     return {f"{key}={level}": (codes == code).astype(np.float64) for code, level in enumerate(levels)}
 
 
-def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int64]:
+def _codes(key: Key, cells: Column, levels: tuple[Level, ...]) -> NDArray[np.int64]:
     """Return the indices (n,) of cells among the levels, -1 for new levels.
 
     Numbers match levels that are their text.
     """
-    indices, labels = factorize(cells)
+    indices, labels = cells.factorized()
     if all(isinstance(level, str) for level in levels):
         labels = list(map(str, labels))
     code_of = {level: index for index, level in enumerate(levels)}
-    codes = np.array([code_of.get(label, -1) for label in labels], dtype=np.int64)[indices]
-    codes[cells.missing] = code_of.get(MISSING_LABEL, -1)
-    new = np.unique(indices[(codes < 0) & ~cells.missing])
-    if len(new):
-        warn_of_levels(key, [labels[index] for index in new], stacklevel=10)
-    return codes
+    codes = np.array([*(code_of.get(label, -1) for label in labels), code_of.get(MISSING_LABEL, -1)])
+    if new := [label for label in labels if label not in code_of]:
+        warn_of_levels(key, new, stacklevel=10)
+    return codes[indices]  # the index of a missing cell is -1

@@ -7,24 +7,34 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_type_of
-from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.requests import ColumnSchema, Key, Level
+from rfgp.columns.cells import IN_TIME, REAL, CellType, Column, Level, as_floats, as_numpy, cell_type_of
+from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
 from rfgp.errors import DataError
 from rfgp.messages import not_finite, short_repr
-from rfgp.number_texts import NumberFormat, example_of, numbers_remedy
+from rfgp.number_texts import NumberFormat, example_of, is_date, numbers_remedy
 from rfgp.rows.sources import Problem
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-_DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
-"""Matches an ISO 8601 date, with or without a time."""
 _MAX_PROBLEMS = 8
 """The maximum number of columns whose problems one message lists."""
+_IS_READ = {
+    ColumnKind.NUMBER: (*REAL, *IN_TIME),
+    ColumnKind.COORDINATE: (*REAL, *IN_TIME),
+    ColumnKind.LEVEL: (CellType.TEXT, CellType.INTEGER, CellType.BOOLEAN),
+    ColumnKind.NODE: (CellType.TEXT, CellType.INTEGER, CellType.OBJECT),
+}
+"""The types of cells of each kind of column."""
+_NEEDS = {
+    ColumnKind.NUMBER: "numbers or dates",
+    ColumnKind.COORDINATE: "numbers or dates",
+    ColumnKind.LEVEL: "levels, which are text, integers or booleans",
+    ColumnKind.NODE: "labels of nodes",
+}
 
 
-def cell_errors(column: ColumnSchema, cells: Cells) -> list[str]:
+def cell_errors(column: ColumnSchema, cells: Column) -> list[str]:
     """Return the errors of cells (n,) of a column that cannot be read as its kind.
 
     Args:
@@ -33,19 +43,51 @@ def cell_errors(column: ColumnSchema, cells: Cells) -> list[str]:
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
-        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.cells import Column
         >>> from rfgp.columns.problems import cell_errors
-        >>> cell_errors(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
+        >>> cell_errors(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), Column.of([1.0, None]))
         ["Column 't' has 1 missing value, the first in row 1; rbf(t) reads it. Leave such rows out, or fill them."]
     """
-    problems = [_missing_values(column, cells)] if cells.missing.any() else []
-    if cells.missing.all():
-        return problems
-    cells = cells.expanded()
-    return problems + _BY_KIND[column.kind](column, cells)
+    problems = []
+    if cells.missing.any():
+        row = cells.first + int(cells.missing.argmax())
+        problem = Problem(column.key, "missing values", row, "", int(cells.missing.sum()))
+        problems = [_sentence(column, problem, "it", "Leave such rows out, or fill them.")]
+    if not cells.missing.all():
+        problems += _errors_of_type(column, cells.expanded())
+    return problems
 
 
-def type_errors(column: ColumnSchema, cells: Cells) -> list[str]:
+def _errors_of_type(column: ColumnSchema, cells: Column) -> list[str]:
+    """Return the errors of cells (n,), some of which are present, by their type."""
+    is_number, cell_type = column.kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE), cells.cell_type
+    if cell_type is CellType.NUMBER and column.kind is ColumnKind.LEVEL:
+        values = as_numpy(cells.values)
+        bad = ~cells.missing & (np.isinf(values) | (values != np.round(values)))
+        return [_holding(column, cells, bad, "Round it, or make it text.")] if bad.any() else []
+    if cell_type is CellType.OBJECT and column.kind is not ColumnKind.NODE:
+        good = REAL if is_number else (*REAL, CellType.TEXT)
+        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in good)
+        remedy = "Make all of its cells numbers, or all of them dates." if is_number else "Make all of it text."
+        if bad.any():
+            return [_holding(column, cells, bad, remedy)]
+        if not is_number:
+            needs = f"{column.readers} reads {_NEEDS[column.kind]}"
+            return [f"Column {short_repr(column.key)} holds {_types(cells)}; {needs}. {remedy}"]
+        return _infinite(column, cells)
+    if cell_type in _IS_READ[column.kind]:
+        return _infinite(column, cells) if is_number and cell_type in REAL else []
+    if is_number and cell_type is CellType.TEXT:
+        return [_holding(column, cells, *_texts(column.key, cells))]
+    remedy = "Use two columns, real and imaginary part."
+    if column.kind is ColumnKind.LEVEL:
+        remedy = "Make it text or an integer."
+    if column.kind is ColumnKind.NODE:
+        remedy = "Convert them to integers." if cell_type is CellType.NUMBER else "Use labels that the graph has."
+    return [_holding(column, cells, ~cells.missing, remedy)]
+
+
+def type_errors(column: ColumnSchema, cells: Column) -> list[str]:
     """Return the errors of cells (n,) whose type differs from that in training.
 
     Args:
@@ -54,9 +96,9 @@ def type_errors(column: ColumnSchema, cells: Cells) -> list[str]:
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
-        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.cells import Column
         >>> from rfgp.columns.problems import type_errors
-        >>> len(type_errors(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), of_objects([1.0])))
+        >>> len(type_errors(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), Column.of([1.0])))
         1
     """
     if column.kind is ColumnKind.NODE:
@@ -67,26 +109,20 @@ def type_errors(column: ColumnSchema, cells: Cells) -> list[str]:
         cell_type = CellType.INTEGER if cell_type is CellType.NUMBER else cell_type
     elif cell_type is not CellType.DATE:
         cell_type = CellType.NUMBER
+    must, got, remedy = f"hold {known}", str(cell_type), f"Convert it to {known}, as in the training data."
     if cell_type is known:
-        return _zone_errors(column, cells) if column.is_date else []
-    remedy = f"Convert it to {known}, as in the training data."
-    return [f"{_title(column)} must hold {known}, got {cell_type}; {column.readers} reads it. {remedy}"]
-
-
-def _zone_errors(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return the error of dates that lack the time zone of the training data, or have one that these lack."""
-    if bool(column.zone) == bool(cells.zone):
-        return []
-    expected = f"a time zone, as the training data ({column.zone})" if column.zone else "no time zone"
-    got = f"dates in {cells.zone}" if cells.zone else "dates without one"
-    name = column.zone if column.zone and column.zone[0] not in "+-" else "Europe/Berlin"
-    remedy = f"Use tz_localize('{name}') of pandas."
-    if not column.zone:
-        remedy = (
-            "Convert to the clock of the training dates first: tz_convert('Europe/Berlin'), or whichever zone that is, "
-            "then tz_localize(None) of pandas."
-        )
-    return [f"{_title(column)} must have {expected}, got {got}; {column.readers} reads it. {remedy}"]
+        if not column.is_date or bool(column.zone) == bool(cells.zone):
+            return []
+        must = f"have a time zone, as the training data ({column.zone})" if column.zone else "have no time zone"
+        got = f"dates in {cells.zone}" if cells.zone else "dates without one"
+        name = column.zone if column.zone and column.zone[0] not in "+-" else "Europe/Berlin"
+        remedy = f"Use tz_localize('{name}') of pandas."
+        if not column.zone:
+            remedy = (
+                "Convert to the clock of the training dates first: tz_convert('Europe/Berlin'), or whichever zone that "
+                "is, then tz_localize(None) of pandas."
+            )
+    return [f"Column {short_repr(column.key)} must {must}, got {got}; {column.readers} reads it. {remedy}"]
 
 
 def collect_errors(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:
@@ -134,20 +170,6 @@ def join_errors(problems: list[str], count: Callable[[list[str]], str] = _count,
     return "\n".join(lines) + f" Rows count from 0{origin}." * names_row
 
 
-def is_date(text: str) -> bool:
-    """Return whether a text is an ISO date, with or without a time.
-
-    Args:
-        text: The text.
-
-    Examples:
-        >>> from rfgp.columns.problems import is_date
-        >>> is_date("2026-01-31 12:00"), is_date("31 January")
-        (True, False)
-    """
-    return _DATE.fullmatch(text) is not None
-
-
 def numbers_as_text(key: Key, levels: Sequence[Level], example: str) -> str:
     """Return the end of a sentence about a column of numbers as text, with a remedy.
 
@@ -168,76 +190,45 @@ def numbers_as_text(key: Key, levels: Sequence[Level], example: str) -> str:
     return f"{what}. {numbers_remedy(key, example)}"
 
 
-def _title(column: ColumnSchema) -> str:
-    return f"Column {short_repr(column.key)}"
-
-
 def _sentence(column: ColumnSchema, problem: Problem, needs: str, remedy: str) -> str:
     """Return "Column 'price' holds text ('high' in row 2, 1 such cell); rbf(price) reads numbers. Convert it."."""
     words = str(problem)
     return f"{words[0].upper()}{words[1:]}; {column.readers} reads {needs}. {remedy}"
 
 
-def _missing_values(column: ColumnSchema, cells: Cells) -> str:
-    row = cells.first + int(cells.missing.argmax())
-    problem = Problem(column.key, "missing values", row, "", int(cells.missing.sum()))
-    return _sentence(column, problem, "it", "Leave such rows out, or fill them.")
-
-
-def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: str) -> str:
+def _holding(column: ColumnSchema, cells: Column, bad: NDArray[np.bool_], remedy: str) -> str:
     """Return a sentence about the cells marked by `bad` (n,)."""
     row = int(np.argmax(bad))
-    cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
-    cell_type = cells.cell_type if cells.cell_type is not CellType.OBJECT else cell_type_of(type(cell))
+    cell, cell_type = as_numpy(cells.values)[row : row + 1].tolist()[0], cells.cell_type
+    word = short_repr(cell)
+    if cell_type in IN_TIME:
+        word = str(cells.values[row].astype("M8[D]" if cell_type is CellType.DATE else "m8[s]"))
+    cell_type = cell_type if cell_type is not CellType.OBJECT else cell_type_of(type(cell)) or cell_type
     description = f"values of type {type(cell).__name__}" if cell_type is CellType.OBJECT else str(cell_type)
-    is_time = cells.cell_type in (CellType.DATE, CellType.DURATION)
-    word = str(cells.values[row].astype("M8[D]" if cells.cell_type is CellType.DATE else "m8[s]")) if is_time else ""
-    word = word or short_repr(cell)
     problem = Problem(column.key, description, cells.first + row, word, int(np.sum(bad)))
-    return _sentence(column, problem, needs, remedy)
+    return _sentence(column, problem, _NEEDS[column.kind], remedy)
 
 
-def _present(cells: Cells, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
+def _present(cells: Column, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
     """Return whether each of the objects (n,) is present and satisfies a test."""
-    flags = (
-        not is_missing and test(cell)
-        for cell, is_missing in zip(cells.values.tolist(), cells.missing.tolist(), strict=True)
-    )
-    return np.fromiter(flags, dtype=bool, count=len(cells.missing))
+    pairs = zip(cells.values.tolist(), cells.missing.tolist(), strict=True)
+    return np.fromiter((not is_missing and test(cell) for cell, is_missing in pairs), dtype=bool)
 
 
-def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
-    needs = "numbers or dates"
-    if cells.cell_type is CellType.COMPLEX:
-        return [_holding(column, cells, ~cells.missing, "Use two columns, real and imaginary part.", needs)]
-    if cells.cell_type is CellType.TEXT:
-        return [_holding(column, cells, *_texts(column.key, cells), needs)]
-    if cells.cell_type is CellType.OBJECT:
-        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in REAL)
-        if bad.any():
-            return [_holding(column, cells, bad, "Make all of its cells numbers, or all of them dates.", needs)]
-    values = cells.values
-    if cells.cell_type in (CellType.DATE, CellType.DURATION):
-        return []
-    if isinstance(values, np.ndarray) and values.dtype == object:
-        values = np.array([as_float(cell) for cell in values.tolist()])
-    return _infinite(column, as_numpy(values), cells.first)
-
-
-def _infinite(
-    column: ColumnSchema,
-    values: NDArray[Any],  # (n,)
-    first: int,
-) -> list[str]:
+def _infinite(column: ColumnSchema, cells: Column) -> list[str]:
+    """Return the error of infinite numbers, if there are any."""
+    values = as_numpy(cells.values)
+    values = as_floats(values) if values.dtype == object else values
     bad = np.isinf(values)
     if not bad.any():
         return []
     row = int(bad.argmax())
-    problem = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
-    return [f"{_title(column)} has {problem}; {column.readers} reads it. Leave such rows out, or fill them."]
+    problem = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {cells.first + row}"
+    reads = f"{column.readers} reads it. Leave such rows out, or fill them."
+    return [f"Column {short_repr(column.key)} has {problem}; {reads}"]
 
 
-def _texts(key: Key, cells: Cells) -> tuple[NDArray[np.bool_], str]:
+def _texts(key: Key, cells: Column) -> tuple[NDArray[np.bool_], str]:
     """Return a mask (n,) of texts among numbers to show, and a remedy."""
     if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."
@@ -246,29 +237,10 @@ def _texts(key: Key, cells: Cells) -> tuple[NDArray[np.bool_], str]:
         return ~cells.missing, "Read it as levels with k.Group, or as indicators (see rfgp.tables.read_table)."
     words = _present(cells, lambda cell: re.fullmatch(NumberFormat.of(example).pattern, cell.strip()) is None)
     remedy = numbers_remedy(key, example)
-    if not words.any():
-        return ~cells.missing, remedy
-    return words, f"Replace such cells. {remedy}"
+    return (words, f"Replace such cells. {remedy}") if words.any() else (~cells.missing, remedy)
 
 
-def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
-    needs = "levels, which are text, integers or booleans"
-    if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.BOOLEAN):
-        return []
-    if cells.cell_type is CellType.NUMBER:
-        values = as_numpy(cells.values)
-        bad = ~cells.missing & (np.isinf(values) | (values != np.round(values)))
-        return [_holding(column, cells, bad, "Round it, or make it text.", needs)] if bad.any() else []
-    if cells.cell_type is CellType.OBJECT:
-        good = (*REAL, CellType.TEXT)
-        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in good)
-        if not bad.any():
-            return [f"{_title(column)} holds {_types(cells)}; {column.readers} reads {needs}. Make all of it text."]
-        return [_holding(column, cells, bad, "Make all of it text.", needs)]
-    return [_holding(column, cells, ~cells.missing, "Make it text or an integer.", needs)]
-
-
-def _types(cells: Cells) -> str:
+def _types(cells: Column) -> str:
     """Return "text ('a' in row 0) and integers (7 in row 1)" for cells of several types."""
     first_rows: dict[CellType | None, int] = {}
     for row, (cell, is_missing) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
@@ -279,19 +251,3 @@ def _types(cells: Cells) -> str:
         for cell_type, row in first_rows.items()
     )
     return " and ".join(words)
-
-
-def _of_node(column: ColumnSchema, cells: Cells) -> list[str]:
-    needs = "labels of nodes"
-    if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.OBJECT):
-        return []
-    remedy = "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Use labels that the graph has."
-    return [_holding(column, cells, ~cells.missing, remedy, needs)]
-
-
-_BY_KIND: dict[ColumnKind, Callable[[ColumnSchema, Cells], list[str]]] = {
-    ColumnKind.NUMBER: _of_number,
-    ColumnKind.COORDINATE: _of_number,
-    ColumnKind.LEVEL: _of_level,
-    ColumnKind.NODE: _of_node,
-}

@@ -2,25 +2,30 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from rfgp.columns import serialization
-from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.problems import collect_errors, join_errors
-from rfgp.columns.reading import extend_column, fit_column, read_column
-from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, merge_requests
+from rfgp.columns.cells import Column, Level
+from rfgp.columns.problems import cell_errors, collect_errors, join_errors, type_errors
+from rfgp.columns.rules import ColumnKind, ColumnRequest, ColumnSchema, Key, NodeTable, check_nodes
 from rfgp.columns.table import Table
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.files import from_json, not_usable
 from rfgp.messages import counted, short_repr
 from rfgp.torch_context import CachedWithoutLock
 
 T = TypeVar("T")
 
 _WORDS = {ColumnKind.NUMBER: "number", ColumnKind.COORDINATE: "coordinate", ColumnKind.NODE: "node of a graph"}
+_VERSION = 1
+"""The version of the format of schemas in files."""
+_FIELDS = ("key", "kind", "terms", "is_date", "levels")
+"""The fields of a column in files. `zone` and `origin` are left out at their defaults."""
+_MAX_ORIGIN = 10**40
+"""The smallest integer that is too large for an origin, in attoseconds."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,16 @@ class Schema:
             >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
-        columns = tuple(merge_requests(requests))
-        return cls(columns if _floats(columns, table) is not None else _each(columns, table, fit_column))
+        columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
+        for request in requests:
+            identity = (request.key, request.kind, id(request.nodes))
+            column = columns.setdefault(identity, ColumnSchema(request.key, request.kind, nodes=request.nodes))
+            if request.term not in column.terms:
+                columns[identity] = replace(column, terms=(*column.terms, request.term))
+        schema = cls(tuple(columns.values()))
+        return (
+            schema if schema._floats(table) is not None else cls(schema._each(table, ColumnSchema.fitted, is_new=True))
+        )
 
     def extended(self, table: Table) -> "Schema":
         """Return the schema extended by the new levels of a table.
@@ -80,7 +93,7 @@ class Schema:
             >>> schema.extended(Table.of({"store": ["c", "a", "b"]})).columns[0].levels
             ('b', 'c', 'a')
         """
-        return Schema(_each(self.columns, table, extend_column))
+        return Schema(self._each(table, ColumnSchema.extended))
 
     def read(self, table: Table) -> Tensor:
         """Return the columns of a table as a matrix (n, D) of numbers.
@@ -102,14 +115,47 @@ class Schema:
             ... ).tolist()
             [1.0, 2.0, 3.0, 2.0]
         """
-        if (floats := _floats(self.columns, table)) is not None:
+        if (floats := self._floats(table)) is not None:
             return floats
-        output_format = table.output_format
-        columns = _each(self.columns, table, read_column)
+        like, columns = table.output_format.like, self._each(table, ColumnSchema.read)
         if not columns:
-            return output_format.like.new_empty(table.num_rows, 0)
+            return like.new_empty(table.num_rows, 0)
         dtype = functools.reduce(torch.promote_types, (column.dtype for column in columns))
-        return torch.stack([column.to(output_format.like.device, dtype) for column in columns], dim=1)
+        return torch.stack([column.to(like.device, dtype) for column in columns], dim=1)
+
+    def _floats(self, table: Table) -> Tensor | None:
+        """Return the matrix (n, D) of a table that is an array of finite numbers, or None if columns need checks."""
+        is_plain = all(
+            column.kind is ColumnKind.NUMBER and not column.is_date and not column.origin for column in self.columns
+        )
+        return table.floats(self.keys) if self.columns and is_plain else None
+
+    def _each(self, table: Table, step: Callable[[ColumnSchema, Column], T], *, is_new: bool = False) -> tuple[T, ...]:
+        """Return the results of a step for each column and its cells (n,).
+
+        Args:
+            table: The table.
+            step: A function of a column and its checked cells.
+            is_new: Whether the columns have no types yet.
+
+        Raises:
+            DataError: If cells cannot be read as the kind of a column, or differ in type from the training data. The
+                message combines the problems of all columns.
+        """
+        if self.columns and all(column.kind is not ColumnKind.NODE for column in self.columns):
+            table.check_labels()
+
+        def checked(column: ColumnSchema) -> T:
+            cells = table.cells(column.key, column.readers)
+            problems = cell_errors(column, cells) or ([] if is_new else type_errors(column, cells))
+            if problems:
+                raise DataError("\n".join(problems))
+            return step(column, cells)
+
+        results, problems = collect_errors(checked, self.columns)
+        if problems:
+            raise DataError(join_errors(problems))
+        return tuple(results)
 
     @property
     def kinds(self) -> tuple[ColumnKind, ...]:
@@ -210,7 +256,7 @@ class Schema:
             >>> Schema((ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)),)).to_dict()["version"]
             1
         """
-        return serialization.encode(self.columns)
+        return {"version": _VERSION, "columns": [_encoded(column) for column in self.columns]}
 
     @classmethod
     def from_dict(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
@@ -230,28 +276,55 @@ class Schema:
             >>> Schema.from_dict(schema.to_dict()) == schema
             True
         """
-        return cls(serialization.decode(content, nodes))
+        if type(content) is not dict or set(content) != {"version", "columns"}:
+            raise not_usable("it is not a dictionary with a version and columns")
+        if type(content["version"]) is not int or content["version"] != _VERSION:
+            raise not_usable(f"its version is {short_repr(content['version'])}, and {_VERSION} is the one known")
+        rules: tuple[_Rule, ...] = from_json(tuple[_Rule, ...], content["columns"], "columns", ("zone", "origin"))
+        for rule in rules:
+            _check(rule)
+        num_nodes = sum(rule.kind is ColumnKind.NODE for rule in rules)
+        if len(nodes) != num_nodes:
+            raise InvalidArgumentError(f"nodes must be {counted(num_nodes, 'graph')}, got {len(nodes)}.")
+        graphs, columns = iter(nodes), list[ColumnSchema]()
+        for rule in rules:
+            graph = next(graphs) if rule.kind is ColumnKind.NODE else None
+            check_nodes(rule.kind, graph)
+            columns.append(ColumnSchema(**vars(rule), nodes=graph))
+        if len({(column.key, column.kind, id(column.nodes)) for column in columns}) < len(columns):
+            raise not_usable("two columns have the same key and kind")
+        return cls(tuple(columns))
 
 
-def _floats(columns: Sequence[ColumnSchema], table: Table) -> Tensor | None:
-    """Return the matrix (n, D) of a table that is an array of finite numbers, or None if columns need checks."""
-    is_plain = all(column.kind is ColumnKind.NUMBER and not column.is_date and not column.origin for column in columns)
-    return table.floats([column.key for column in columns]) if columns and is_plain else None
+@dataclass(frozen=True)
+class _Rule:
+    """The fields of a `ColumnSchema` in files."""
+
+    key: str | int
+    kind: ColumnKind
+    terms: tuple[str, ...]
+    is_date: bool
+    levels: tuple[str | int | bool, ...]
+    zone: str = ""
+    origin: int = 0
 
 
-def _each(
-    columns: Sequence[ColumnSchema],
-    table: Table,
-    step: Callable[[ColumnSchema, Any], T],
-) -> tuple[T, ...]:
-    """Return the results of a step, one for each column and its cells (n,).
+def _encoded(column: ColumnSchema) -> dict[str, Any]:
+    rule = {name: getattr(column, name) for name in _Rule.__annotations__}
+    rule |= {"kind": column.kind.value, "terms": list(column.terms), "levels": list(column.levels)}
+    return {name: value for name, value in rule.items() if name in _FIELDS or value}
 
-    Raises:
-        DataError: If the step fails. The message combines those of all columns.
-    """
-    if columns and all(column.kind is not ColumnKind.NODE for column in columns):
-        table.check_labels()
-    results, problems = collect_errors(lambda column: step(column, table.cells(column.key, column.readers)), columns)
-    if problems:
-        raise DataError(join_errors(problems))
-    return tuple(results)
+
+def _check(rule: _Rule) -> None:
+    """Check that the fields of a column are consistent."""
+    name, is_number = short_repr(rule.key), rule.kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
+    if isinstance(rule.key, int) and rule.key < 0:
+        raise not_usable(f"a key must be a name or a number from 0, got {name}")
+    if (not is_number and (rule.is_date or rule.origin)) or (rule.zone and not rule.is_date):
+        raise not_usable(f"is_date, zone and origin of {name} must be those of a number or date")
+    if abs(rule.origin) >= _MAX_ORIGIN:
+        raise not_usable(f"origin of {name} must be an integer below 1e40")
+    if bool(rule.levels) != (rule.kind is ColumnKind.LEVEL):
+        raise not_usable(f"{name} must have levels if its kind is 'level', and none otherwise")
+    if len(set(map(type, rule.levels))) > 1 or len(set(rule.levels)) < len(rule.levels):
+        raise not_usable(f"the levels of {name} must be different, and all of them texts, integers or booleans")

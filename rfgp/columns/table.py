@@ -1,21 +1,27 @@
 """Tables: dataframes, dicts, arrays and sequences of labels, with keys for their columns."""
 
 import functools
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.cells import REAL, Cells, CellType, objects
-from rfgp.columns.containers import read_cells
-from rfgp.columns.requests import Key
-from rfgp.errors import DataError
+from rfgp.columns.cells import IN_TIME, REAL, Column, objects
+from rfgp.columns.rules import Key
+from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
-from rfgp.rows.sources import OutputFormat, names_of
+from rfgp.rows.sources import OutputFormat
 
+K = TypeVar("K")
+
+_INDEX_NAME = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
+"""Matches the names that pandas and Parquet give to an unnamed index."""
 NODE_KEY = "node"
 """The key of a sequence of node labels."""
 
@@ -127,7 +133,7 @@ class Table:
             return None
         return found if bool(torch.isfinite(found.detach()).all()) else None
 
-    def cells(self, key: Key, term_name: str = "") -> Cells:
+    def cells(self, key: Key, term_name: str = "") -> Column:
         """Return the cells (n,) of a column, independent of the container.
 
         Args:
@@ -144,7 +150,7 @@ class Table:
         """
         column = self.column(key, term_name)
         try:
-            return replace(read_cells(column), first=self.first)
+            return replace(Column.of(column), first=self.first)
         except DataError as error:
             raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {error}") from error
         except MemoryError:
@@ -206,7 +212,7 @@ class Table:
             >>> from rfgp.columns import Table
             >>> Table.of(["a", "b"]).check_labels()
         """
-        if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, CellType.DATE, CellType.DURATION):
+        if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, *IN_TIME):
             raise DataError(
                 f"X must have shape (n, d), got ({self.num_rows},). Use X.reshape(-1, 1) for one column, or "
                 "X.reshape(1, -1) for one row. A series of pandas has X.to_frame()."
@@ -295,9 +301,7 @@ def _usable(x: Tensor) -> Tensor:  # (...)
     return x
 
 
-def _of_array(
-    x: Any,  # (n, d) or (n,)
-) -> Table:
+def _of_array(x: Any) -> Table:  # (n, d) or (n,)
     if x.ndim == 1:
         return _of_sequence(x)
     if x.ndim != 2 or x.shape[1] == 0:
@@ -418,3 +422,109 @@ def _table(columns: dict[Key, Any], source: str) -> Table:
     if len(devices) > 1:
         raise DataError(f"The columns of X must be on one device, got {', '.join(sorted(devices))}.")
     return Table(tuple(columns), num_rows, columns, source)
+
+
+# --- Names of the columns of dataframes, and columns that are an index ------------------------------------------------
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether a name is one that pandas or Parquet give to an unnamed index.
+
+    Args:
+        name: The name.
+    """
+    return _INDEX_NAME.fullmatch(name.strip()) is not None
+
+
+def counts_rows(values: NDArray[Any]) -> bool:  # (n,)
+    """Return whether a column counts its rows, from 0 like pandas or from 1 like R.
+
+    Args:
+        values: The column (n,).
+    """
+    if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
+        return False
+    return bool(np.array_equal(values, values[0] + np.arange(len(values))))
+
+
+def warn_of_index(where: str, name: str, is_left_out: bool, drop: str, stacklevel: int) -> None:
+    """Warn of a column with the name of an index.
+
+    Args:
+        where: The file or object with the column.
+        name: The column's name.
+        is_left_out: Whether the column counts the rows and is left out. Otherwise it is an input.
+        drop: The code that leaves the column out.
+        stacklevel: As for `warnings.warn`.
+    """
+    message = f"{where}: column {name!r} is an input, but may be an unnamed index. Leave it out with {drop}"
+    if is_left_out:
+        message = f"{where}: column {name!r} is left out, because it counts the rows like an unnamed index. Write files"
+        message += " with DataFrame.to_csv(index=False)"
+    warnings.warn(IndexColumnWarning(f"{message}, or give it a name to use it."), stacklevel=stacklevel)
+
+
+def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
+    """Warn of levels of a column that are not in the training data.
+
+    Args:
+        key: The name of the column.
+        levels: The new levels.
+        stacklevel: As for `warnings.warn`.
+    """
+    names = listed(list(map(str, levels)))
+    message = (
+        f"Column {short_repr(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
+        "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
+        f"Group({short_repr(key)}) gives a new level its prior variance."
+    )
+    warnings.warn(NewLevelWarning(message), stacklevel=stacklevel)
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Return the column names of a dataframe of pandas, Arrow or polars as texts, or None for other objects.
+
+    Args:
+        X: The inputs.
+
+    Raises:
+        DataError: If several columns have the same name.
+    """
+    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
+        return None
+    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
+    labels = getattr(X, "columns", None) if arrows is None else arrows
+    if labels is None:
+        return None
+    names = tuple(map(str, labels))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Columns of X must have unique names, got {twice!r} twice. Rename them, or pass X.to_numpy().")
+    return names
+
+
+def without_index(
+    keys: Sequence[K],
+    column: Callable[[K], Any],
+    where: str = "X",
+    drop: str = "X.drop(columns={!r})",
+    stacklevel: int = 2,
+) -> tuple[K, ...]:
+    """Return the keys of columns without those of an index, with a warning.
+
+    If no column would remain, all are kept.
+
+    Args:
+        keys: The keys of the columns.
+        column: A function from a key to the column (n,), or to its first rows.
+        where: The file or object with the columns. The default is "X".
+        drop: The code that leaves a column out, with {!r} for its name.
+        stacklevel: As for `warnings.warn`.
+    """
+    unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
+    counts = {key for key in unnamed if counts_rows(np.asarray(column(key)))}
+    if len(counts) == len(keys):
+        return tuple(keys)
+    for key in unnamed:
+        warn_of_index(where, key, key in counts, drop.format(key), stacklevel + 1)
+    return tuple(key for key in keys if key not in counts)

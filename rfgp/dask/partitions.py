@@ -11,11 +11,12 @@ import numpy as np
 from distributed import Client
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
+from rfgp.columns.table import is_index_name, names_of, warn_of_index
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import counted
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.sources import is_index_name, warn_of_booleans, warn_of_index
+from rfgp.rows.sources import warn_of_booleans
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")
@@ -34,7 +35,7 @@ class _Part:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, with a dataframe of numbers as an array."""
         for chunk in self.tables():
-            yield chunk if chunk.names is None else chunk._replace(X=_values(chunk.X, chunk.names))
+            yield chunk if chunk.names is None else chunk._replace(X=_values(chunk.X))
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
         """Yield the rows unchanged, with all columns."""
@@ -183,7 +184,7 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     return _Part(Chunk(X, names=names, **found))
 
 
-def _values(X: Any, names: tuple[str, ...]) -> Any:
+def _values(X: Any) -> Any:
     """Return a dataframe (n, d) as an array, or unchanged if some columns are not numbers.
 
     Columns of other types than numbers and text, such as dates, then hold the name of their type.
@@ -191,9 +192,7 @@ def _values(X: Any, names: tuple[str, ...]) -> Any:
     Raises:
         DataError: If several columns have one name.
     """
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"Several columns of the dataframe are named {name!r}.")
+    names_of(X)  # refuses doubled names
     if all(map(is_numeric_dtype, X.dtypes)):
         return X.to_numpy()
     X = X.copy(deep=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rfgp.columns import ColumnKind
-from rfgp.columns.containers import read_cells
+from rfgp.columns.cells import Column
 from rfgp.columns.days import to_days
 from rfgp.gp import GP
 from rfgp.tables import Table
@@ -67,7 +67,7 @@ class Variable:
         """
         if self.column is not None:
             if self.role == DATE:
-                return to_days(read_cells(frame[self.column]).values)
+                return to_days(Column.of(frame[self.column]).values)
             cells: NDArray[Any] = frame[self.column].to_numpy()
             return cells
         shares = frame[list(self.indicators)].to_numpy()

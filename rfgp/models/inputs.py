@@ -16,13 +16,13 @@ from rfgp.approximations import Approximation
 from rfgp.approximations.role import TermData
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, has_levels, with_indicators
+from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, with_indicators
+from rfgp.columns.table import without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.role import BoundTerm, ColumnSummary, check_points
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Block, Chunk, DistributedSource, InputReader, Rows, RowSource, TableSource, rows_in_memory
-from rfgp.rows.sources import without_index
 from rfgp.scaling import moments
 
 # --- Sources of rows that a model reads by column names, block by block ----------------------------------------------
@@ -274,7 +274,7 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     if all(factor.columns is not None for factor in factors_of(kernel)):
         return table.keys
     levels = keys_of_levels(kernel)
-    return tuple(key for key in _without_index(table) if key not in levels or not has_levels(table.cells(key)))
+    return tuple(key for key in _without_index(table) if key not in levels or not table.cells(key).has_levels)
 
 
 def factors_of(kernel: Kernel) -> list[Kernel]:

@@ -100,10 +100,7 @@ class Block:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def observation_noise(
-        self,
-        noise: Tensor,  # 0-d
-    ) -> Tensor:  # () or (b,)
+    def observation_noise(self, noise: Tensor) -> Tensor:  # 0-d -> () or (b,)
         """Return the noise variance of one observation of each row.
 
         It is the sum of the learned and the known variance.
@@ -113,10 +110,7 @@ class Block:
         """
         return noise if self.fixed_noise is None else noise + self.fixed_noise
 
-    def noise_diag(
-        self,
-        noise: Tensor,  # 0-d
-    ) -> Tensor:  # () or (b,)
+    def noise_diag(self, noise: Tensor) -> Tensor:  # 0-d -> () or (b,)
         """Return the noise variance of the mean of the observations of each row.
 
         Args:
@@ -125,10 +119,7 @@ class Block:
         variance = self.observation_noise(noise)
         return variance if self.weight is None else variance / self.weight
 
-    def with_more_noise(
-        self,
-        noise: Tensor,  # (b,)
-    ) -> "Block":
+    def with_more_noise(self, noise: Tensor) -> "Block":  # (b,)
         """Return the rows with more known noise.
 
         Args:
@@ -136,10 +127,7 @@ class Block:
         """
         return replace(self.standardized_block, fixed_noise=self.observation_noise(noise))
 
-    def replicate_log_prob(
-        self,
-        noise: Tensor,  # 0-d
-    ) -> Tensor:  # 0-d
+    def replicate_log_prob(self, noise: Tensor) -> Tensor:  # 0-d -> 0-d
         """Return the log density of observations given their mean, or 0 without weights.
 
         Let w observations of variance D have the mean y and the sum of squares S about it. Their density is N(y; f, D /
@@ -155,10 +143,7 @@ class Block:
         logs = (self.weight - 1) * (2 * torch.pi * variance).log() + self.weight.log()
         return -0.5 * (self.output_weights.sum() * logs.sum() + self.weighted_replicate_squares(noise).sum())
 
-    def weighted_replicate_squares(
-        self,
-        noise: Tensor,  # 0-d
-    ) -> Tensor:  # (b,)
+    def weighted_replicate_squares(self, noise: Tensor) -> Tensor:  # 0-d -> (b,)
         """Return the squares about the mean of each row, divided by the noise variance.
 
         Args:
@@ -190,10 +175,7 @@ class Block:
         for first in range(0, len(self), size):
             yield self.take(slice(first, first + size))
 
-    def take(
-        self,
-        rows: slice | Tensor,  # (b,)
-    ) -> "Block":
+    def take(self, rows: slice | Tensor) -> "Block":  # (b,)
         """Return some rows.
 
         Args:
@@ -530,10 +512,7 @@ def merge_repeats(
 # --- Rows with equal inputs, merged into one row each ----------------------------------------------------------------
 
 
-def input_groups(
-    inputs: Tensor,  # (n, d)
-    spacing: float = 0.0,
-) -> NDArray[np.int64]:  # (n,)
+def input_groups(inputs: Tensor, spacing: float = 0.0) -> NDArray[np.int64]:  # (n, d) -> (n,)
     """Return a number for each row, shared by rows with equal inputs.
 
     Args:
@@ -582,10 +561,7 @@ def merge_replicates(rows: Block, num_parts: int = 1) -> Block:
     return Block(rows.inputs[first], means, None, weight, rows.given_output_weights, merged_squares)
 
 
-def _divided(
-    groups: NDArray[np.int64],  # (n,)
-    num_parts: int,
-) -> NDArray[np.int64]:  # (n,)
+def _divided(groups: NDArray[np.int64], num_parts: int) -> NDArray[np.int64]:  # (n,) -> (n,)
     """Return the numbers of parts of groups, whose sizes differ by at most 1."""
     order = np.argsort(groups, kind="stable")
     rank = np.empty_like(groups)

@@ -1,6 +1,5 @@
 """Rows as users give them: arrays, tables and sources of blocks."""
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,124 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import BooleanTargetWarning, DataError, IndexColumnWarning, NewLevelWarning
+from rfgp.errors import BooleanTargetWarning, DataError
 from rfgp.limits import limits
-from rfgp.messages import counted, listed, not_finite, short_repr
+from rfgp.messages import counted, not_finite
 from rfgp.number_texts import example_of, numbers_remedy
 from rfgp.scaling import Moments
-
-# --- Names of the columns of dataframes, and the match of columns to those of the training data ----------------------
-
-K = TypeVar("K")
-
-_NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
-"""Matches the names that pandas and Parquet give to an unnamed index."""
-
-
-def is_index_name(name: str) -> bool:
-    """Return whether a name is one that pandas or Parquet give to an unnamed index.
-
-    Args:
-        name: The name.
-    """
-    return _NAMES.fullmatch(name.strip()) is not None
-
-
-def counts_rows(
-    values: NDArray[Any],  # (n,)
-) -> bool:
-    """Return whether a column counts its rows, from 0 like pandas or from 1 like R.
-
-    Args:
-        values: The column (n,).
-    """
-    if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
-        return False
-    return bool(np.array_equal(values, values[0] + np.arange(len(values))))
-
-
-def warn_of_index(where: str, name: str, is_left_out: bool, drop: str, stacklevel: int) -> None:
-    """Warn of a column with the name of an index.
-
-    Args:
-        where: The file or object with the column.
-        name: The column's name.
-        is_left_out: Whether the column counts the rows and is left out. Otherwise it is an input.
-        drop: The code that leaves the column out.
-        stacklevel: As for `warnings.warn`.
-    """
-    message = f"{where}: column {name!r} is an input, but may be an unnamed index. Leave it out with {drop}"
-    if is_left_out:
-        message = f"{where}: column {name!r} is left out, because it counts the rows like an unnamed index. Write files"
-        message += " with DataFrame.to_csv(index=False)"
-    warnings.warn(IndexColumnWarning(f"{message}, or give it a name to use it."), stacklevel=stacklevel)
-
-
-def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
-    """Warn of levels of a column that are not in the training data.
-
-    Args:
-        key: The name of the column.
-        levels: The new levels.
-        stacklevel: As for `warnings.warn`.
-    """
-    names = listed(list(map(str, levels)))
-    message = (
-        f"Column {short_repr(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
-        "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
-        f"Group({short_repr(key)}) gives a new level its prior variance."
-    )
-    warnings.warn(NewLevelWarning(message), stacklevel=stacklevel)
-
-
-def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the column names of a dataframe of pandas, Arrow or polars as texts, or None for other objects.
-
-    Args:
-        X: The inputs.
-
-    Raises:
-        DataError: If several columns have the same name.
-    """
-    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
-        return None
-    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
-    labels = getattr(X, "columns", None) if arrows is None else arrows
-    if labels is None:
-        return None
-    names = tuple(map(str, labels))
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"Columns of X must have unique names, got {twice!r} twice. Rename them, or pass X.to_numpy().")
-    return names
-
-
-def without_index(
-    keys: Sequence[K],
-    column: Callable[[K], Any],
-    where: str = "X",
-    drop: str = "X.drop(columns={!r})",
-    stacklevel: int = 2,
-) -> tuple[K, ...]:
-    """Return the keys of columns without those of an index, with a warning.
-
-    If no column would remain, all are kept.
-
-    Args:
-        keys: The keys of the columns.
-        column: A function from a key to the column (n,), or to its first rows.
-        where: The file or object with the columns. The default is "X".
-        drop: The code that leaves a column out, with {!r} for its name.
-        stacklevel: As for `warnings.warn`.
-    """
-    unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
-    counts = {key for key in unnamed if counts_rows(np.asarray(column(key)))}
-    if len(counts) == len(keys):
-        return tuple(keys)
-    for key in unnamed:
-        warn_of_index(where, key, key in counts, drop.format(key), stacklevel + 1)
-    return tuple(key for key in keys if key not in counts)
-
 
 # --- Cells that are not numbers. Missing ones become NaN, others raise errors ----------------------------------------
 
@@ -160,18 +46,13 @@ class Problem(NamedTuple):
         return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
 
 
-def _with_nan(
-    cells: NDArray[Any],  # (...), objects
-) -> NDArray[Any]:
+def _with_nan(cells: NDArray[Any]) -> NDArray[Any]:  # (...), objects
     """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
     pandas = sys.modules.get("pandas")  # imported already if a cell is one of its missing values
     return cells if pandas is None else np.where(pandas.isna(cells), np.nan, cells)
 
 
-def _problem_of(
-    values: Any,  # (n,) or (n, k)
-    name: str,
-) -> str | None:
+def _problem_of(values: Any, name: str) -> str | None:  # (n,) or (n, k)
     """Return a text about the first cell that is not a number, with a remedy, or None if there are none."""
     try:
         cells = _with_nan(np.asarray(values, dtype=object))
@@ -260,11 +141,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, first:
     return t
 
 
-def constant_message(
-    low: Tensor,  # () or (k,)
-    high: Tensor,  # () or (k,)
-    n: int,
-) -> str | None:
+def constant_message(low: Tensor, high: Tensor, n: int) -> str | None:  # () or (k,), () or (k,)
     """Return a message about the first target that is constant up to rounding errors, or None.
 
     Args:
@@ -409,9 +286,7 @@ def row_hashes(
     return np.asarray(hashes)
 
 
-def numbered_rows(
-    columns: Iterable[NDArray[Any]],  # each (n,)
-) -> NDArray[np.int64]:  # (n,)
+def numbered_rows(columns: Iterable[NDArray[Any]]) -> NDArray[np.int64]:  # each (n,) -> (n,)
     """Return a number for each row, from 0, shared by equal rows.
 
     Args:
@@ -460,10 +335,7 @@ class Chunk(NamedTuple):
         weight = read_per_row(self.sample_weight, "sample_weight", len(X), X, positive=True, first=first)
         return Chunk(X, y, noise, weight)
 
-    def take(
-        self,
-        rows: slice | Tensor,  # (r,)
-    ) -> "Chunk":
+    def take(self, rows: slice | Tensor) -> "Chunk":  # (r,)
         """Return some rows, (r, d) and so on, of a checked chunk."""
         return Chunk(*(None if column is None else column[rows] for column in self[:4]))
 

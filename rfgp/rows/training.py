@@ -83,10 +83,7 @@ class ArrayRows(Block):
     def __len__(self) -> int:
         return len(self.chunk.y)
 
-    def take(
-        self,
-        rows: slice | Tensor,  # (b,)
-    ) -> Block:
+    def take(self, rows: slice | Tensor) -> Block:  # (b,)
         """Return some rows.
 
         Args:

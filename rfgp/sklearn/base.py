@@ -16,7 +16,7 @@ from rfgp.errors import ConstantTargetWarning, DataError, InvalidArgumentError, 
 from rfgp.gp import GP
 from rfgp.likelihoods import Likelihood
 from rfgp.messages import check_count, counted
-from rfgp.number_texts import are_too_many
+from rfgp.number_texts import is_identifier
 from rfgp.rows.sources import constant_message
 from rfgp.sklearn.checks import resolve_seed
 
@@ -349,7 +349,7 @@ def read_classes(y: Any) -> Any:
     """
     y = column_or_1d(y, warn=True)
     num_texts = len({label for label in y.tolist() if isinstance(label, str)}) if y.dtype.kind in "OU" else 0
-    if are_too_many(num_texts, len(y)):
+    if is_identifier(num_texts, len(y)):
         raise DataError(
             f"y must have classes, got {num_texts:,} different texts in {counted(len(y), 'row')}. If they are numbers, "
             "convert them with rfgp.tables.read_numbers and use a GPRegressor."

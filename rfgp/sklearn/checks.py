@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 
 from rfgp import random
 from rfgp.columns import Table
+from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.messages import counted
 from rfgp.rows import merge_repeats
-from rfgp.rows.sources import names_of, without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data
@@ -164,9 +165,7 @@ def read_rows(
 
 def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
     """Return some rows (m,) of an array or a dataframe of pandas, polars or Arrow."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return X.take(rows) if hasattr(X, "column_names") else X[rows]
+    return X[rows] if names_of(X) is None else nw.from_native(X, eager_only=True)[rows].to_native()
 
 
 def _has_mixed_columns(kernel: Any, X: Any) -> bool:
@@ -210,7 +209,7 @@ def named_rows(estimator: Any, X: Any) -> Any:
         return X
     if estimator.keeps_columns_:
         kept = without_index(tuple(names), Table.of(X).column, stacklevel=5) if _reads_all(estimator.kernel) else names
-        return X if len(kept) == len(names) else X[list(kept)]
+        return X if len(kept) == len(names) else nw.from_native(X, eager_only=True).select(list(kept)).to_native()
     with requires_extra("sklearn"):
         import pandas as pd
 

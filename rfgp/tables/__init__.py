@@ -3,6 +3,7 @@
 The readers need torch. They are imported on first use, so the command line can read a header without torch.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
@@ -29,34 +30,22 @@ if TYPE_CHECKING:
     from rfgp.tables.table import Table as Table
 
 _READERS = (
-    "read_csv",
-    "read_groups",
-    "read_inputs",
-    "read_kinds",
-    "read_names",
-    "read_number_column",
-    "read_numbers",
-    "read_parquet",
-    "read_table",
+    "read_csv read_groups read_inputs read_kinds read_names read_number_column read_numbers read_parquet read_table"
 )
-_SOURCES = ("CSV", "Batches", "Parquet")
-_TABLES = ("Inputs", "Table")
+_HOMES = {"reading": _READERS, "sources": "CSV Batches Parquet", "table": "Inputs Table"}
+"""The names that modules bring on first use."""
 
 
 def __getattr__(name: str) -> Any:
     """Return a reader, a source or a table class from its module on first use."""
-    home: Any
-    if name in (*_READERS, "reading"):
-        import rfgp.tables.reading as home
-    elif name in (*_SOURCES, "sources"):
-        import rfgp.tables.sources as home
-    elif name in (*_TABLES, "table"):
-        import rfgp.tables.table as home
-    else:
-        raise AttributeError(f"module 'rfgp.tables' has no attribute {name!r}")
-    value = globals()[name] = getattr(home, name, home)
-    return value
+    for home, names in _HOMES.items():
+        if name == home or name in names.split():
+            module = importlib.import_module(f"rfgp.tables.{home}")
+            value = globals()[name] = getattr(module, name, module)
+            return value
+    raise AttributeError(f"module 'rfgp.tables' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_READERS, *_SOURCES, *_TABLES} - {"Any", "TYPE_CHECKING"})
+    lazy = " ".join(_HOMES.values()).split()
+    return sorted({*globals(), *lazy} - {"Any", "TYPE_CHECKING", "importlib"})

@@ -1,7 +1,9 @@
-"""Columns of a file before they are encoded: the type of their cells, and their values."""
+"""Columns of a file before they are encoded: the type of their cells, their values, and errors that name a cell."""
 
 import re
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,25 +11,26 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, IdentifierWarning, InvalidArgumentError
 from rfgp.limits import limits
-from rfgp.messages import MISSING_LABEL
-from rfgp.tables.decimals import cast_or_none, cell_with_decimal_point, in_format, with_decimal_point
-from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
-from rfgp.tables.options import TextFormat
-
-NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-"""The pattern of a finite number with a decimal point."""
-DATE = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
-    r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
+from rfgp.messages import MISSING_LABEL, counted, did_you_mean, listed, quoted, unquoted
+from rfgp.number_texts import DATE, number_of, numbers_remedy
+from rfgp.number_texts import is_identifier as are_identifiers
+from rfgp.tables.formats import (
+    BOOLEAN,
+    all_match,
+    as_floats,
+    as_numbers,
+    as_texts,
+    decimal_advice,
+    in_format,
+    is_text,
+    number_like_cells,
+    times_of_texts,
+    title,
+    with_nulls,
 )
-"""The pattern of an ISO 8601 date, with or without a time and a time zone."""
-_NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
-"""The pattern of a number, infinity or NaN."""
-BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
-"""The pattern of a boolean."""
+from rfgp.tables.options import TextFormat
 
 ColumnType = Literal["number", "date", "text"]
 
@@ -159,7 +162,7 @@ class Frame:
 
     Examples:
         >>> import pandas as pd
-        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.reading import read_frame
         >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "color": ["red", "blue"]}), TextFormat())
         >>> frame.names, frame.column(1).kind
         (('size', 'color'), 'text')
@@ -191,9 +194,9 @@ class Frame:
             problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
             raise column.error(f"{problem}. {column.drop_advice}")
         if example and is_text(source.type):
-            cells = _with_nulls(as_texts(source), self.text_format)
+            cells = with_nulls(as_texts(source), self.text_format)
             try:
-                return replace(column, values=_floats(in_format(cells, example)), cells=cells, example=example)
+                return replace(column, values=as_floats(in_format(cells, example)), cells=cells, example=example)
             except DataError as error:
                 raise column.error(str(error)) from None
         try:
@@ -252,6 +255,66 @@ class Frame:
                 )
 
 
+def is_readable(kind: Any) -> bool:
+    """Return whether a column of an Arrow type can be read.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
+        (True, False)
+    """
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    tests = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)
+    return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
+
+
+def _read(column: Column, source: Any, text_format: TextFormat) -> Column:
+    """Return the column with the kind, the values (n,), the texts (n,) if any, and the dates of Arrow's cells."""
+    import pyarrow.types as t
+
+    is_coded = t.is_dictionary(source.type)
+    if is_coded:
+        _check_size(column, source)
+        source = as_texts(source)
+    if is_text(source.type):
+        return _read_texts(column, with_nulls(source, text_format) if is_coded else source, text_format)
+    if t.is_temporal(source.type):
+        from rfgp.columns.cells import Column as Cells
+
+        return column.with_times(Cells.of(source).times)
+    return replace(column, values=as_floats(source))
+
+
+def _check_size(column: Column, source: Any) -> None:
+    """Check that texts with a dictionary take less memory than the limit without it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
+        lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
+        total = sum(pc.sum(part).as_py() or 0 for part in lengths)
+        if total > limits().max_file_bytes:
+            raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
+
+
+def _read_texts(column: Column, cells: Any, text_format: TextFormat) -> Column:
+    import pyarrow as pa
+
+    if text_format.is_plain:
+        with suppress(pa.ArrowInvalid):  # some are no numbers, or have blanks around them
+            return replace(column, values=as_floats(cells), cells=cells)
+    cells = with_nulls(cells, text_format)
+    numbers = as_numbers(cells, text_format.number)
+    column = replace(column, values=as_floats(numbers), cells=cells)
+    if numbers.null_count == cells.null_count:
+        return column
+    if all_match(cells, BOOLEAN):
+        return replace(column, values=as_floats(cells.cast(pa.bool_())))
+    return column.with_times(times_of_texts(cells)) if all_match(cells, DATE) else replace(column, kind="text")
+
+
 def find_column(names: Sequence[str], wanted: str | int) -> int:
     """Return the position of a column by name or position.
 
@@ -280,178 +343,272 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     )
 
 
-def is_readable(kind: Any) -> bool:
-    """Return whether a column of an Arrow type can be read.
+# --- Errors of columns that cannot be encoded as numbers ----------------------------------------------------------
 
-    Examples:
-        >>> import pyarrow as pa
-        >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
-        (True, False)
-    """
-    import pyarrow.types as t
-
-    kind = kind.value_type if t.is_dictionary(kind) else kind
-    tests = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)
-    return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
+_CORRECT = "Correct these cells first."
+"""The remedy for infinite values."""
 
 
-def _read(column: Column, source: Any, text_format: TextFormat) -> Column:
-    """Return the column with the kind, the values (n,), the texts (n,) if any, and the dates of Arrow's cells."""
-    import pyarrow.types as t
-
-    is_coded = t.is_dictionary(source.type)
-    if is_coded:
-        _check_size(column, source)
-        source = as_texts(source)
-    if is_text(source.type):
-        return _read_texts(column, _with_nulls(source, text_format) if is_coded else source, text_format)
-    if t.is_temporal(source.type):
-        from rfgp.columns.containers import read_cells
-
-        return column.with_times(read_cells(source).times)
-    return replace(column, values=_floats(source))
-
-
-def is_text(kind: Any) -> bool:
-    """Return whether an Arrow type is that of texts, perhaps with a dictionary.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> is_text(pa.large_string()), is_text(pa.int64())
-        (True, False)
-    """
-    import pyarrow.types as t
-
-    kind = kind.value_type if t.is_dictionary(kind) else kind
-    return bool(t.is_string(kind) or t.is_large_string(kind))
-
-
-def as_texts(cells: Any) -> Any:
-    """Return Arrow texts (n,) without a dictionary.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> as_texts(pa.array(["a", "a"]).dictionary_encode()).to_pylist()
-        ['a', 'a']
-    """
-    import pyarrow.types as t
-
-    return cells.cast(cells.type.value_type) if t.is_dictionary(cells.type) else cells
-
-
-def _check_size(column: Column, source: Any) -> None:
-    """Check that texts with a dictionary take less memory than the limit without it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
-        lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
-        total = sum(pc.sum(part).as_py() or 0 for part in lengths)
-        if total > limits().max_file_bytes:
-            raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
-
-
-def _floats(array: Any) -> NDArray[np.float64]:
-    import pyarrow as pa
-
-    if not pa.types.is_floating(array.type):
-        array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array, dtype=np.float64)
-
-
-def _with_nulls(cells: Any, text_format: TextFormat) -> Any:
-    """Return the cells without blanks around them, null if they are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = pc.utf8_trim_whitespace(cells)
-    is_missing = pc.is_in(cells, value_set=pa.array(list(text_format.missing_marks), cells.type))
-    return pc.if_else(is_missing, pa.scalar(None, cells.type), cells)
-
-
-def _read_texts(column: Column, cells: Any, text_format: TextFormat) -> Column:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        return replace(column, values=_floats(with_decimal_point(cells, text_format)), cells=cells)
-    except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
-        cells = _with_nulls(cells, text_format)
-    numbers = with_decimal_point(cells, text_format)
-    is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
-    numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
-    values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
-    column = replace(column, values=values, cells=cells)
-    if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
-        return column
-    if all_match(cells, BOOLEAN):
-        return replace(column, values=_floats(cells.cast(pa.bool_())))
-    return column.with_times(times_of_texts(cells)) if all_match(cells, DATE) else replace(column, kind="text")
-
-
-def all_match(cells: Any, pattern: str) -> bool:
-    """Return whether all Arrow texts (n,) that are not missing match a pattern.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> all_match(pa.array(["1", "2"]), NUMBER)
-        True
-    """
-    import pyarrow.compute as pc
-
-    return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
-
-
-_OFFSET = r"^(.{11}[0-9:.]+) ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
-"""The pattern of a time with an offset from UTC."""
-
-
-def times_of_texts(cells: Any) -> Any:
-    """Return ISO 8601 dates (n,) on the clock as they are written, as `rfgp.columns.days.Times`.
-
-    Dates that do not exist become NaT.
+def dates_error(column: Column, is_target: bool) -> DataError:
+    """Return the error for a column of dates if no option encodes them.
 
     Args:
-        cells: Arrow texts (n,).
+        column: The column.
+        is_target: Whether the column is the target.
 
-    Raises:
-        DataError: If some times have an offset from UTC and others do not.
+    Examples:
+        >>> column = Column("t.csv", "day", 0, True, "date", np.array([19_000.0]))
+        >>> "holds dates" in str(dates_error(column, is_target=False))
+        True
+    """
+    row = np.flatnonzero(~column.missing)[0]
+    remedy = 'Use dates="days" or leave them out with dates="drop".'
+    remedy = 'The target must be a number. Use dates="days".' if is_target else remedy
+    return column.error(f"holds dates ({column.cell_text(row)} in row {row}). {remedy}")
+
+
+def text_error(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
+    """Return the error for a column of text if no option encodes it.
+
+    Args:
+        column: The column.
+        frame: The file.
+        is_named: Whether a kernel names the column.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> "holds text ('red' in row 0, 3 such cells)" in str(text_error(frame.column(0), frame))
+        True
+    """
+    if is_named and not column.is_target:
+        remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({quoted(column.name)})."
+        return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
+    if are_all_different(column):
+        kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, like an identifier"
+        return column.error(f"{text_phrase(column)}, {kind}. {format_advice(column, frame)}{column.drop_advice}")
+    remedy = f'Use categories="one-hot" or leave the column out ({column.drop_option} or categories="drop").'
+    return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
+
+
+def are_all_different(column: Column) -> bool:
+    """Return whether the texts of a column are all different, or too many for categories.
+
+    Args:
+        column: The column of texts.
 
     Examples:
         >>> import pyarrow as pa
-        >>> times = times_of_texts(pa.array(["2026-01-01T00:00+01:00", "2026-02-30T00:00+01:00"]))
-        >>> times.zone, np.isnat(times.values).tolist()
-        ('+01:00', [False, True])
+        >>> texts = pa.array(["a", "b", "a"])
+        >>> are_all_different(Column("t.csv", "id", 0, True, "text", np.full(3, np.nan), texts))
+        False
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from rfgp.columns.days import Times, common_zone, offset_seconds, zone_of_offset
-
-    has_offset = pc.fill_null(pc.match_substring_regex(cells, _OFFSET), False)
-    num_offsets = pc.sum(has_offset).as_py() or 0
-    if num_offsets and num_offsets < len(cells) - cells.null_count:
-        raise DataError("holds dates with and without an offset from UTC. Write all of them alike.")
-    local = pc.replace_substring_regex(pc.replace_substring_regex(cells, _OFFSET, r"\1"), r"^(.{10})$", r"\1T00:00")
-    kind = pa.timestamp("ns" if pc.any(pc.match_substring_regex(local, r"[.][0-9]{7}")).as_py() else "us")
-    try:
-        stamps = local.cast(kind)
-    except pa.ArrowInvalid:
-        stamps = pa.array([cast_or_none(cell, kind) for cell in local], kind)
-    values = np.asarray(stamps)
-    if not num_offsets:
-        return Times(values)
-    names = pc.replace_substring_regex(cells, _OFFSET, r"\2").fill_null("").to_pylist()
-    seconds = {name: offset_seconds(name) if name else 0 for name in set(names)}
-    zone = common_zone({zone_of_offset(seconds[name]) for name in seconds if name})
-    return Times(values, zone, np.array([seconds[name] for name in names], dtype=np.int64))
+    cells = column.cells.drop_null()
+    levels = len(cells.unique())
+    return levels == len(cells) or (are_identifiers(levels, len(cells)) and not column.is_category)
 
 
-def is_value(cell: str, text_format: TextFormat) -> bool:
-    """Return whether a text is a number or a date.
+def check_identifier(column: Column, frame: Frame) -> None:
+    """Check that the texts of a column can be categories.
+
+    Args:
+        column: The column of texts.
+        frame: The file, for a remedy.
+
+    Raises:
+        DataError: If the texts are all different, or too many.
 
     Examples:
-        >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
-        (True, True, False)
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> check_identifier(frame.column(0), frame)  # no error
     """
-    return re.match(NUMBER, cell_with_decimal_point(cell, text_format)) is not None or re.match(DATE, cell) is not None
+    if are_all_different(column):
+        cells = column.cells.drop_null()
+        different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
+        raise column.error(
+            f"{different}; it looks like an identifier. {format_advice(column, frame).rstrip() or column.drop_advice}"
+        )
+
+
+def is_identifier(column: Column, frame: Frame) -> bool:
+    """Return whether all texts of a column differ, and warn if they do.
+
+    Args:
+        column: The column of texts.
+        frame: The file, for a remedy.
+
+    Raises:
+        DataError: If the texts may be numbers or dates in another format, or are too many for levels.
+
+    Warns:
+        IdentifierWarning: If all texts of the column differ.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> is_identifier(frame.column(0), frame)
+        False
+    """
+    if advice := format_advice(column, frame):
+        raise column.error(f"{text_phrase(column)}. {advice}Or leave it out ({column.drop_option}).")
+    cells = column.cells.drop_null()
+    different = len(cells.unique())
+    if different < len(cells) and are_identifiers(different, len(cells)):
+        sizes = f"{counted(different, 'different text')} in {counted(len(cells), 'cell')}"
+        raise column.error(
+            f"has {sizes}, like an identifier. Leave it out ({column.drop_option}), or use "
+            f"as_categories={quoted(column.name)} if they are levels."
+        )
+    if different < len(cells):
+        return False
+    begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
+    warnings.warn(
+        IdentifierWarning(f"{begin}different, such as {column.cell_text(column.unparsed_rows[0])}."),
+        stacklevel=11,
+    )
+    return True
+
+
+def text_phrase(column: Column) -> str:
+    """Return "holds text ('x' in row 1, 1 such cell)".
+
+    Args:
+        column: A column with texts among its cells.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> text_phrase(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
+        "holds text ('x' in row 1, 1 such cell)"
+    """
+    row = column.unparsed_rows[0]
+    return f"holds text ({column.cell_text(row)} in row {row}, {counted(len(column.unparsed_rows), 'such cell')})"
+
+
+def format_advice(column: Column, frame: Frame) -> str:
+    """Return advice on the number or date format of the text cells of a column, or "".
+
+    Args:
+        column: The column.
+        frame: The file.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"day": ["31/12/2024", "30/12/2024"]}), TextFormat())
+        >>> format_advice(frame.column(0), frame)
+        'Dates must be ISO (YYYY-MM-DD). '
+    """
+    cells = {name: number_like_cells(source) for name, source in zip(frame.names, frame.sources, strict=True)}
+    cells[column.name] = number_like_cells(frame.sources[column.position])
+    if advice := decimal_advice(cells, column.name, frame.text_format):
+        return advice
+    texts = column.cells.drop_null()
+    if (example := number_of(texts.unique().to_pylist(), len(texts))) is not None:
+        return f"{numbers_remedy(column.name, example)} "
+    cell = str(column.cells[column.unparsed_rows[0]]) if len(column.unparsed_rows) else ""
+    if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
+        return "Dates must be ISO (YYYY-MM-DD). "
+    return ""
+
+
+def check_mixed(column: Column, frame: Frame) -> None:
+    """Check that a column of texts does not mainly hold numbers.
+
+    Args:
+        column: The column.
+        frame: The file, for a remedy.
+
+    Raises:
+        DataError: If at least half of the cells are numbers.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> check_mixed(frame.column(0), frame)  # no error, as there are no numbers
+    """
+    numbers = int(np.count_nonzero(~np.isnan(column.values)))
+    if 2 * numbers >= int(np.count_nonzero(~column.missing)):
+        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
+        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop_option})"
+        problem = f"{text_phrase(column)} among {counted(numbers, 'number')}. {format_advice(column, frame)}"
+        raise column.error(f"{problem}{remedy}.")
+
+
+def check_cells(column: Column, policy: str) -> None:
+    """Check that a column has values, and missing cells only if the policy allows them.
+
+    Args:
+        column: The column.
+        policy: The policy for missing cells: "error", "drop" or "mean".
+
+    Raises:
+        DataError: If all cells are missing, or a cell is missing against the policy or infinite.
+
+    Examples:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> check_cells(column, "drop")  # no error, as rows with missing values are dropped
+    """
+    if column.missing.all():
+        count = len(column.values)
+        raise column.error(f"has no values, all {count:,} are missing. {column.drop_advice}")
+    check_missing_values(column, policy)
+
+
+def check_dates(column: Column) -> None:
+    """Check that all dates of a column exist.
+
+    Args:
+        column: The column of dates.
+
+    Raises:
+        DataError: If a date does not exist, such as February 30.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> values, texts = np.array([19_000.0]), pa.array(["2022-01-08"])
+        >>> check_dates(Column("t.csv", "day", 0, True, "date", values, texts))  # no error
+    """
+    for row in column.unparsed_rows[:1]:
+        raise column.error(f"holds a date that does not exist ({column.cell_text(row)} in row {row}).")
+
+
+def check_missing_values(column: Column, policy: str) -> None:
+    """Check that no cell is infinite, and that missing cells are allowed by the policy.
+
+    With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
+
+    Args:
+        column: The column.
+        policy: The policy for missing cells: "error", "drop" or "mean".
+
+    Raises:
+        DataError: If a cell is infinite, or missing against the policy.
+
+    Examples:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> check_missing_values(column, "drop")  # no error, as rows with missing values are dropped
+    """
+    missing = column.missing
+    bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
+    if policy not in ("drop", "mean") or (policy == "mean" and column.is_level):
+        bad |= missing
+    if not bad.any():
+        return
+    row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
+    cell, remedy = column.cell_text(row), _CORRECT
+    if missing[row]:
+        may_fill = policy == "error" and not column.is_target and (not column.is_level or column.kind == "text")
+        cell, remedy = "missing", 'Use missing="drop", or missing="mean".' if may_fill else 'Use missing="drop".'
+    role = "(the target) " * column.is_target
+    values = counted(int(count), "missing or infinite value")
+    raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")

@@ -1,4 +1,4 @@
-"""Encoding of a file's columns as a matrix of numbers."""
+"""Encoding of a file's columns as a matrix of numbers, and of later files by its schema."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -9,25 +9,29 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.days import to_days
+from rfgp.columns.days import Times, converted, to_days
 from rfgp.columns.problems import collect_errors, join_errors
+from rfgp.columns.table import counts_rows, is_index_name, warn_of_index, warn_of_levels
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.limits import limits
-from rfgp.rows.sources import counts_rows, is_index_name, warn_of_index
-from rfgp.tables.column_errors import (
+from rfgp.messages import counted, did_you_mean, listed, quoted
+from rfgp.tables.columns import (
+    Column,
+    Frame,
     check_cells,
     check_dates,
     check_identifier,
+    check_missing_values,
     check_mixed,
     dates_error,
     is_identifier,
     text_error,
+    text_phrase,
 )
-from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, quoted, title
-from rfgp.tables.options import ReadOptions
+from rfgp.tables.formats import title
+from rfgp.tables.options import ReadOptions, TextFormat
 from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Table, times_of
+from rfgp.tables.table import Inputs, Table, times_of
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -46,9 +50,9 @@ def encode_table(frame: Frame, options: ReadOptions) -> Table:
 
     Examples:
         >>> import pandas as pd
-        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.reading import read_frame
         >>> options = ReadOptions("price")
-        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), options.format)
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), options)
         >>> encode_table(frame, options).columns
         ('size',)
     """
@@ -72,7 +76,7 @@ def encode_table(frame: Frame, options: ReadOptions) -> Table:
         dropped=tuple(name for index, name in enumerate(frame.names) if index not in used),
         missing=options.missing,
         imputed_means=_means(X, inputs) if options.missing == "mean" else (),
-        **asdict(frame.text_format),
+        **asdict(TextFormat.of(frame.text_format)),
     )
     X = with_imputed_means(X, schema)
     times = exact_times(inputs)
@@ -95,22 +99,22 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
 
 def _choose(frame: Frame, options: ReadOptions) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
-    dropped = {frame.find(name) for name in options.left_out}
-    levels = {frame.find(name) for name in options.as_levels}
+    dropped = {frame.find(name) for name in options.drop}
+    levels = {frame.find(name) for name in options.levels}
     indices = [index for index in range(len(frame.names)) if index not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column. A table needs inputs and a target.")
-    forced = {frame.find(name) for name in options.forced}
+    forced = {frame.find(name) for name in options.as_categories}
     target = frame.find(options.target) if options.target is not None else _last_column(frame, indices)
     if target in dropped:
         raise InvalidArgumentError(f"The target {quoted(frame.names[target])} is among the columns to drop.")
-    if options.wanted is None:
+    if options.columns is None:
         counts = _index_columns(frame, {*indices} - forced - {target})
         indices = [index for index in indices if index not in counts]
     else:
-        indices = _wanted(frame, options.wanted, target, dropped)
+        indices = _wanted(frame, options.columns, target, dropped)
     frame.check_names(indices)
-    examples = {frame.find(name): example for name, example in options.numbers.items()}
+    examples = {frame.find(name): example for name, example in (options.numbers or {}).items()}
     found = [frame.column(index, index == target, examples.get(index, "")) for index in indices]
     columns = [replace(column, is_level=column.position in levels - {target}) for column in found]
     used = all_of(frame, lambda column: _checked(frame, column, options, column.position in forced), columns)
@@ -246,7 +250,7 @@ def _used(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> C
         return column
     if is_date:
         raise dates_error(column, is_target)
-    raise text_error(column, frame, is_named=options.wanted is not None)
+    raise text_error(column, frame, is_named=options.columns is not None)
 
 
 def used_rows(frame: Frame, has_missing: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
@@ -366,3 +370,149 @@ def with_imputed_means(X: NDArray[np.float64], schema: Schema) -> NDArray[np.flo
         [[1.0, 5.0]]
     """
     return np.where(np.isnan(X), np.array(schema.imputed_means), X) if schema.imputed_means and np.isnan(X).any() else X
+
+
+# --- The inputs of a file to predict ------------------------------------------------------------------------------
+
+
+def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int] = ()) -> Inputs:
+    """Return the inputs of a file encoded by the schema, and further texts.
+
+    Args:
+        frame: The columns of the file.
+        schema: The schema of the fitted table.
+        passthrough: Further columns, by name or position, whose texts are returned.
+
+    Raises:
+        DataError: If columns are missing, or hold cells that the schema does not know.
+        InvalidArgumentError: If there is no such further column.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> schema = Schema.of_numbers(("size",), "price")
+        >>> encode_inputs(read_frame(pd.DataFrame({"size": [3.0]}), schema.format), schema).X.tolist()
+        [[3.0]]
+    """
+    indices, target = _match_by_name(frame, schema) if schema.header else _match_by_position(frame, schema)
+    others = [frame.find(wanted) for wanted in passthrough]
+    policy = "inputs" if schema.missing == "error" else schema.missing
+
+    def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
+        rule, index = rule_and_index
+        column = _follow(rule, frame.column(index, example=rule.example))
+        column = column.with_missing_level() if rule.role == "level" and policy == "mean" else column
+        check_missing_values(column, policy)
+        return column
+
+    columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
+    has_missing = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
+    rows = used_rows(frame, has_missing, schema.missing, "Rows with missing values are left out.")
+    columns = [column.take(rows) for column in columns]
+    rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
+    X = encoded_matrix(rules, columns)
+    y = None
+    if target is not None:
+        (output,) = all_of(frame, lambda index: _target(frame, schema.output, index), [target])
+        output = output.take(rows)
+        y = None if output.missing.any() else class_codes(schema.output, output)
+    texts = {frame.names[index]: frame.texts(index, rows) for index in others}
+    return Inputs(with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts, exact_times(columns))
+
+
+def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    """Return the positions of the inputs, and of the target or None."""
+    index_of = {name: index for index, name in reversed(list(enumerate(frame.names)))}
+    missing_names = [rule.name for rule in schema.inputs if rule.name not in index_of]
+    if missing_names:
+        raise DataError(
+            f"{title(frame.file)} lacks {counted(len(missing_names), 'column')}: {listed(missing_names)}. "
+            f"Its columns are {listed(frame.names)}.{did_you_mean(missing_names[0], frame.names)}"
+        )
+    wanted = {rule.name for rule in (*schema.inputs, schema.output)}
+    frame.check_names([index for index, name in enumerate(frame.names) if name in wanted])
+    return [index_of[rule.name] for rule in schema.inputs], index_of.get(schema.target)
+
+
+def _match_by_position(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    width, target = len(frame.names), schema.output.position
+    if width == schema.width:
+        return [rule.position for rule in schema.inputs], target
+    if width == schema.width - 1:
+        return [rule.position - (rule.position > target) for rule in schema.inputs], None
+    expected = f"{counted(schema.width, 'column')}, or {schema.width - 1} without the target"
+    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model needs {expected}.")
+
+
+def _follow(rule: ColumnRule, column: Column) -> Column:
+    """Return a column that has the type of its rule."""
+    if rule.role == "category":
+        column = column.as_text()
+        if unseen := [column.cells[int(row)].as_py() for row in _unseen(rule, column)]:
+            warn_of_levels(rule.name, sorted(set(unseen)), stacklevel=2)
+        return column
+    if rule.role == "level":
+        return replace(column.as_text(), is_level=True)
+    if column.missing.all():
+        return column
+    if column.kind == "text":
+        raise column.error(f"{text_phrase(column)}, but the model needs {rule.role}s.")
+    if column.kind != rule.role:
+        row = np.flatnonzero(~column.missing)[0]
+        hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
+        raise column.error(
+            f"holds {column.kind}s ({column.as_text().cell_text(row)} in row {row}), but the model needs {rule.role}s."
+            f"{hint}"
+        )
+    check_dates(column)
+    return _on_clock(rule, column) if rule.role == "date" else column
+
+
+def _on_clock(rule: ColumnRule, column: Column) -> Column:
+    """Return a column of dates on the clock of the fitted table.
+
+    Raises:
+        DataError: If only one of the two has a time zone, or offsets from UTC that the other does not have.
+    """
+    if bool(rule.zone) != bool(column.zone):
+        expected = (
+            f"a time zone, as the fitted table ({rule.zone})" if rule.zone else "no time zone, as the fitted table"
+        )
+        raise column.error(f"must have {expected}, got {column.zone or 'none'}. Write the dates alike.")
+    try:
+        return column.with_times(Times(converted(column.times, rule.zone), rule.zone))
+    except DataError as error:
+        raise column.error(str(error)) from None
+
+
+def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
+    """Return the target's column of a file to predict, which may have missing values.
+
+    Raises:
+        DataError: If there is a class that the fitted table does not have, or a cell of another type.
+    """
+    column = frame.column(index, example=rule.example)
+    if rule.role != "category":
+        column = _follow(rule, column)
+        check_missing_values(column, "drop")
+        return column
+    column = column.as_text()
+    unseen = _unseen(rule, column)
+    if len(unseen):
+        row, cell = unseen[0], column.cell_text(unseen[0])
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
+    return column
+
+
+def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
+    """Return a rule with the new levels of this file after those of the fitted table."""
+    if rule.role != "level":
+        return rule
+    new = dict.fromkeys(column.cells.drop_null().to_pylist())
+    return replace(rule, levels=tuple(dict.fromkeys((*rule.levels, *new))))
+
+
+def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
+    """Return the positions (k,) of texts that are not among the levels."""
+    return np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import quoted
 from rfgp.number_texts import SEPARATORS, NumberFormat
-from rfgp.tables.messages import quoted
 
 Categories = Literal["error", "one-hot", "levels", "drop"]
 Dates = Literal["error", "days", "drop"]
@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """The values of each option."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TextFormat:
     """The format of the cells of a text file.
 
@@ -52,7 +52,7 @@ class TextFormat:
 
     decimal: str = "."
     comment: str | None = None
-    missing_marks: tuple[str, ...] = MISSING_MARKS
+    missing_marks: Sequence[str] = MISSING_MARKS
     encoding: str = "utf-8"
     thousands: str | None = None
 
@@ -78,6 +78,30 @@ class TextFormat:
                 f"encoding must be a text encoding, got {quoted(self.encoding)}. Try utf-8 or latin-1."
             ) from None
 
+    @property
+    def number(self) -> NumberFormat:
+        """The format of numbers without a unit."""
+        return NumberFormat("", "", self.decimal, self.thousands)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are as in Python."""
+        return self.decimal == "." and self.thousands is None
+
+    @property
+    def example(self) -> str:
+        """An example of a number without a unit."""
+        return f"1{self.thousands or ''}234{self.decimal}5"
+
+    @classmethod
+    def of(cls, options: Any) -> "TextFormat":
+        """Return the format among the fields of other options.
+
+        Args:
+            options: An object with these fields.
+        """
+        return TextFormat(**{field.name: getattr(options, field.name) for field in fields(TextFormat)})
+
 
 class TableOptions(TypedDict, total=False):
     """The keyword arguments of `read_table`.
@@ -101,18 +125,18 @@ class TableOptions(TypedDict, total=False):
     thousands: str | None
     columns: str | int | Sequence[str | int] | None
     levels: str | int | Sequence[str | int]
-    numbers: Mapping[str | int, str]
+    numbers: Mapping[str | int, str] | None
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """The checked arguments of `read_table`, as fields.
+class ReadOptions(TextFormat):
+    """The checked arguments of `read_table`, as fields. Columns are tuples of names and positions.
 
     Raises:
         InvalidArgumentError: If an argument has an invalid value.
 
     Examples:
-        >>> ReadOptions("price", drop="id").left_out
+        >>> ReadOptions("price", drop="id").drop
         ('id',)
     """
 
@@ -121,16 +145,11 @@ class ReadOptions:
     categories: str = "error"
     dates: str = "error"
     missing: str = "error"
-    drop: str | int | Sequence[str | int] = ()
-    decimal: str = "."
-    comment: str | None = None
-    missing_marks: Sequence[str] = MISSING_MARKS
-    encoding: str = "utf-8"
-    as_categories: str | int | Sequence[str | int] = ()
-    thousands: str | None = None
-    columns: str | int | Sequence[str | int] | None = None
-    levels: str | int | Sequence[str | int] = ()
-    numbers: Mapping[str | int, str] = field(default_factory=dict)
+    drop: Any = ()
+    as_categories: Any = ()
+    columns: Any = None
+    levels: Any = ()
+    numbers: Mapping[str | int, str] | None = None
 
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
@@ -140,36 +159,13 @@ class ReadOptions:
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
                 raise InvalidArgumentError(f"{option} must be a list of texts, got {quoted(str(value))}.")
-        check_numbers(self.numbers)
-
-    @property
-    def format(self) -> TextFormat:
-        """The format of the cells of the text file."""
-        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding, self.thousands)
-
-    @property
-    def left_out(self) -> tuple[str | int, ...]:
-        """The columns to drop, by name or position."""
-        return _as_tuple(self.drop)
-
-    @property
-    def forced(self) -> tuple[str | int, ...]:
-        """The columns that are categories regardless of their cells, by name or position."""
-        return _as_tuple(self.as_categories)
-
-    @property
-    def wanted(self) -> tuple[str | int, ...] | None:
-        """The input columns by name or position, or None for all except the target."""
-        return None if self.columns is None else _as_tuple(self.columns)
-
-    @property
-    def as_levels(self) -> tuple[str | int, ...]:
-        """The columns whose texts are levels, by name or position."""
-        return _as_tuple(self.levels)
-
-
-def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]:
-    return (columns,) if isinstance(columns, str | int) else tuple(columns)
+        object.__setattr__(self, "missing_marks", tuple(self.missing_marks))
+        for option in ("drop", "as_categories", "columns", "levels"):
+            value = getattr(self, option)
+            if value is not None:
+                object.__setattr__(self, option, (value,) if isinstance(value, str | int) else tuple(value))
+        check_numbers(self.numbers or {})
+        super().__post_init__()
 
 
 def check_numbers(numbers: object) -> None:

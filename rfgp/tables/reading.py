@@ -1,6 +1,6 @@
 """Readers of training tables, and of the inputs of later files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -9,52 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
-from rfgp.tables.columns import Column, Frame, as_texts, is_value
-from rfgp.tables.decimals import in_format, number_like_cells
-from rfgp.tables.encoding import encode_table
-from rfgp.tables.frames import is_frame, read_frame
-from rfgp.tables.inputs import encode_inputs
-from rfgp.tables.messages import quoted, unquoted
+from rfgp.messages import quoted, unquoted
+from rfgp.tables.columns import Column, Frame, is_readable
+from rfgp.tables.encoding import encode_inputs, encode_table
+from rfgp.tables.formats import as_texts, in_format, is_value, number_like_cells
 from rfgp.tables.options import (
-    MISSING_MARKS,
     PARQUET_SUFFIXES,
     TABLE_SUFFIXES,
-    Categories,
-    Dates,
-    Decimal,
-    Missing,
     ReadOptions,
     TableOptions,
     TextFormat,
 )
-from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.schema import Schema
 from rfgp.tables.table import Inputs, Table
-from rfgp.tables.text import read_text
+from rfgp.tables.text import read_parquet_frame, read_text
 
 _DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
 """The kinds of tables, with articles for messages."""
 
 
-def read_table(
-    path: Any,
-    target: str | int | None = None,
-    *,
-    names: Sequence[str] | None = None,
-    categories: Categories = "error",
-    dates: Dates = "error",
-    missing: Missing = "error",
-    drop: str | int | Sequence[str | int] = (),
-    decimal: Decimal = ".",
-    comment: str | None = None,
-    missing_marks: Sequence[str] = MISSING_MARKS,
-    encoding: str = "utf-8",
-    as_categories: str | int | Sequence[str | int] = (),
-    thousands: str | None = None,
-    columns: str | int | Sequence[str | int] | None = None,
-    levels: str | int | Sequence[str | int] = (),
-    numbers: Mapping[str | int, str] | None = None,
-) -> Table:
+def read_table(path: Any, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
     """Read a table with a target from a text file, Parquet or a dataframe.
 
     Text files end in .csv, .tsv, .txt or .data, perhaps followed by .gz. Their cells are separated by commas,
@@ -66,6 +40,9 @@ def read_table(
     Args:
         path: The file, or a dataframe of pandas, polars or Arrow. The index of a dataframe is not read.
         target: The column's name or position (negative: from the end). If None, the last column.
+        **options: The keyword arguments below.
+
+    Keyword Args:
         names: The columns' names, for a text file without a header.
         categories: Policy for text columns: "error", "one-hot", "levels" or "drop". "one-hot" makes a column of 0 and 1
             for each level. "levels" makes a column of positions among the levels, with the texts in `frame()`.
@@ -108,24 +85,7 @@ def read_table(
         >>> table.X.shape, table.y.tolist()
         ((4, 3), [2.0, 3.0, 5.0, 7.0])
     """
-    read_options = ReadOptions(
-        target,
-        names,
-        categories,
-        dates,
-        missing,
-        drop,
-        decimal,
-        comment,
-        missing_marks,
-        encoding,
-        as_categories,
-        thousands,
-        columns,
-        levels,
-        {} if numbers is None else numbers,
-    )
-    return _read(path, _kind_of(path), read_options)
+    return _read(path, _kind_of(path), ReadOptions(target, **options))
 
 
 def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
@@ -227,7 +187,7 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         ('size', 'price')
     """
     read_options = ReadOptions(None, **options)
-    return _frame_of(path, _kind_of(path), read_options.format, names=read_options.names).names
+    return _frame_of(path, _kind_of(path), read_options, names=read_options.names).names
 
 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
@@ -250,7 +210,7 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         {'day': 'date', 'price': 'number'}
     """
     read_options = ReadOptions(None, **options)
-    frame = _frame_of(path, _kind_of(path), read_options.format, names=read_options.names)
+    frame = _frame_of(path, _kind_of(path), read_options, names=read_options.names)
     return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
 
 
@@ -365,7 +325,7 @@ def read_number_column(
 def _column(path: str | Path, column: str | int, options: TableOptions) -> Column:
     """Return one column of a file."""
     read_options, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
-    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options.format, names=read_options.names)
+    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options, names=read_options.names)
     return frame.column(frame.find(column))
 
 
@@ -374,7 +334,7 @@ def _read(path: Any, kind: str, read_options: ReadOptions) -> Table:
         raise InvalidArgumentError(
             f"names must be None for {kind}, which names its columns. Give it for text files without a header."
         )
-    return encode_table(_frame_of(path, kind, read_options.format, names=read_options.names), read_options)
+    return encode_table(_frame_of(path, kind, read_options, names=read_options.names), read_options)
 
 
 def _frame_of(
@@ -421,3 +381,65 @@ def _kind_of(path: Any) -> str:
         endings = ", ".join(TABLE_SUFFIXES)
         raise InvalidArgumentError(f"The ending of path must be one of {endings}, got {unquoted(Path(path).name)}.")
     return _PARQUET if suffix in PARQUET_SUFFIXES else _TEXT
+
+
+# --- Dataframes ---------------------------------------------------------------------------------
+
+_NAME = "The dataframe"
+"""The title of dataframes in messages."""
+
+
+def is_frame(table: Any) -> bool:
+    """Return whether a table is a dataframe and not a path.
+
+    Args:
+        table: The dataframe or path.
+
+    Examples:
+        >>> import pandas as pd
+        >>> is_frame(pd.DataFrame()), is_frame("table.csv")
+        (True, False)
+    """
+    return hasattr(table, "columns") and (hasattr(table, "__array__") or hasattr(table, "to_arrow"))
+
+
+def read_frame(table: Any, text_format: TextFormat) -> Frame:
+    """Return the columns of a dataframe (n, d), without an index of pandas.
+
+    Args:
+        table: A dataframe of pandas, polars or Arrow.
+        text_format: The format of text cells.
+
+    Raises:
+        DataError: If the dataframe has no rows or columns.
+
+    Examples:
+        >>> import pandas as pd
+        >>> read_frame(pd.DataFrame({"size": [1, 2]}), TextFormat()).names
+        ('size',)
+    """
+    names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
+    columns = [_arrow(table, index) for index in range(len(names))]
+    num_rows = len(columns[0]) if columns else 0
+    if num_rows == 0:
+        raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
+    sources = [column if is_readable(column.type) else column.type for column in columns]
+    return Frame(_NAME, names, True, sources, num_rows, text_format)
+
+
+def _arrow(table: Any, index: int) -> Any:
+    """Return a column as Arrow cells (n,); objects of several types as texts."""
+    with requires_extra("tables"):
+        import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return table.column(index)
+    if hasattr(table, "to_arrow"):
+        return table.select([table.columns[index]]).to_arrow().column(0)
+    cells = table.iloc[:, index]
+    try:
+        array = pa.array(cells, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        pairs = zip(cells, cells.isna(), strict=True)
+        array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

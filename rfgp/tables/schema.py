@@ -2,15 +2,14 @@
 
 import json
 import math
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import InvalidArgumentError
+from rfgp.files import from_json, not_usable
+from rfgp.messages import counted, quoted
 from rfgp.number_texts import NumberFormat
-from rfgp.tables.messages import counted, quoted
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
@@ -19,8 +18,6 @@ _ROLES = ("number", "category", "date", "level")
 """The roles of columns."""
 _WITH_LEVELS = ("category", "level")
 """The roles of columns with levels."""
-_MAX_FLOAT = sys.float_info.max
-"""The largest float."""
 _OPTIONAL = ("thousands", "example", "zone")
 """Fields that are left out of files at their defaults."""
 
@@ -127,7 +124,7 @@ class Schema:
     @property
     def format(self) -> TextFormat:
         """The format of the cells of a text file."""
-        return TextFormat(self.decimal, self.comment, self.missing_marks, self.encoding, self.thousands)
+        return TextFormat.of(self)
 
     def with_missing(self, missing: str) -> "Schema":
         """Return the schema with another policy about missing cells.
@@ -167,12 +164,12 @@ class Schema:
             DataError: If a field is missing, unknown, of another type or size, or contradicts another.
         """
         if not isinstance(content, dict) or "version" not in content:
-            raise _bad("it is not a dictionary with a version")
-        known = dict(content)
-        version = known.pop("version")
+            raise not_usable("it is not a dictionary with a version")
+        known = {name: value for name, value in content.items() if name != "version"}
+        version = content["version"]
         if type(version) is not int or version != _VERSION:
-            raise _bad(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
-        schema: Schema = _decoded(cls, known, "the schema")
+            raise not_usable(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
+        schema: Schema = from_json(cls, known, "the schema", _OPTIONAL)
         _check(schema)
         return schema
 
@@ -182,51 +179,29 @@ def _check(schema: Schema) -> None:
     rules = (*schema.inputs, schema.output)
     for rule in rules:
         if rule.role not in _ROLES:
-            raise _bad(f"column {quoted(rule.name)} has the role {quoted(rule.role)}")
+            raise not_usable(f"column {quoted(rule.name)} has the role {quoted(rule.role)}")
         if bool(rule.levels) != (rule.role in _WITH_LEVELS) or list(rule.levels) != sorted(set(rule.levels)):
-            raise _bad(
+            raise not_usable(
                 f"column {quoted(rule.name)} has levels that do not fit its role, or are not sorted and different"
             )
         if rule.role == "level" and rule is schema.output:
-            raise _bad(f"the target {quoted(rule.name)} has the role 'level'")
+            raise not_usable(f"the target {quoted(rule.name)} has the role 'level'")
         if not 0 <= rule.position < schema.width:
-            raise _bad(f"column {quoted(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
+            raise not_usable(
+                f"column {quoted(rule.name)} has a position that is not among {counted(schema.width, 'column')}"
+            )
     if schema.missing not in CHOICES["missing"]:
-        raise _bad(f"missing is {quoted(schema.missing)}")
+        raise not_usable(f"missing is {quoted(schema.missing)}")
     if len(schema.imputed_means) != (len(schema.columns) if schema.missing == "mean" else 0):
         sizes = f"{counted(len(schema.imputed_means), 'mean')} for {counted(len(schema.columns), 'encoded column')}"
-        raise _bad(f"it has {sizes}")
+        raise not_usable(f"it has {sizes}")
     if not all(map(math.isfinite, schema.imputed_means)):
-        raise _bad("a mean is not finite")
+        raise not_usable("a mean is not finite")
     if not schema.inputs:
-        raise _bad("it has no input columns")
+        raise not_usable("it has no input columns")
     if len({rule.name for rule in rules}) < len(rules) or len({rule.position for rule in rules}) < len(rules):
-        raise _bad("two columns share a name or a position")
+        raise not_usable("two columns share a name or a position")
     try:
         _ = schema.format, [NumberFormat.of(rule.example) for rule in rules if rule.example]
     except InvalidArgumentError as error:
-        raise _bad(str(error).rstrip(".")) from error
-
-
-def _decoded(kind: Any, value: Any, name: str) -> Any:
-    """Return a value from JSON as a text, integer, boolean or number, or as a tuple or dataclass of such."""
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        if not isinstance(value, dict):
-            raise _bad(f"{name} is not a dictionary")
-        value = {field.name: field.default for field in fields(kind) if field.name in _OPTIONAL} | value
-        if mismatched := set(hints).symmetric_difference(value):
-            raise _bad(f"{name} lacks or does not know the field {quoted(str(min(mismatched, key=str)))}")
-        make: Any = kind
-        return make(**{key: _decoded(hint, value[key], key) for key, hint in hints.items()})
-    if get_origin(kind) is tuple and isinstance(value, list):
-        return tuple(_decoded(get_args(kind)[0], entry, name) for entry in value)
-    if kind is float and type(value) in (int, float):
-        return float(value) if abs(value) < _MAX_FLOAT else math.inf
-    if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
-        raise _bad(f"{name} is {quoted(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
-    return value
-
-
-def _bad(why: str) -> DataError:
-    return DataError(f"This is not a schema that can be used: {why}.")
+        raise not_usable(str(error).rstrip(".")) from error

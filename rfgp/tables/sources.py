@@ -6,23 +6,217 @@ of tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.table import Table, without_index
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.limits import limits
+from rfgp.messages import listed, one_line, quoted, unquoted
 from rfgp.rows import Chunk
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.tables.decimals import batch_with_numbers, in_formats
-from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
+from rfgp.tables.formats import Reader, in_formats, reader_of, title
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers
-from rfgp.tables.parquet import opened
-from rfgp.tables.roles import Roles, Target, selected
-from rfgp.tables.text import read_header
-from rfgp.tables.typed import Reader, as_texts, reader_of
+from rfgp.tables.text import opened, read_header, unreadable
+
+# --- Roles of the columns of a table that is read in batches, and its rows by role --------------------------------
+
+Target = str | Sequence[str] | None
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The roles of columns.
+
+    Attributes:
+        target: The name of the target, or k names. If None, there is no target, as in inputs of predictions.
+        columns: The names of the inputs, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
+
+    Examples:
+        >>> Roles("price", noise="variance").inputs(["size", "price", "variance"], "The file")
+        ['size']
+    """
+
+    target: Target = None
+    columns: Sequence[str] | None = None
+    noise: str | None = None
+    sample_weight: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise InvalidArgumentError(f"columns must be a list of names, got {quoted(self.columns)}.")
+        names = [*self.others, *(self.columns or ())]
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(f"Names of columns must be texts, got {quoted(str(name))}.")
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"Columns must be named once, got {quoted(name)} twice.")
+        if self.target is not None and not len(self.target):
+            raise InvalidArgumentError("target must have at least one name, got an empty list. Leave it out.")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return (self.target,) if isinstance(self.target, str) else tuple(self.target or ())
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of the columns that are not inputs: targets, noise and weights."""
+        return (*self.targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
+
+    def inputs(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the names of the inputs among all names.
+
+        Args:
+            names: The names of all columns.
+            where: The file, for messages.
+
+        Raises:
+            InvalidArgumentError: If a column is missing, or there are no inputs.
+        """
+        for name in (*self.others, *(self.columns or ())):
+            if name not in names:
+                raise InvalidArgumentError(f"{where} has no column {quoted(name)}; it has {listed(list(names))}.")
+        rest = [name for name in names if name not in self.others]
+        inputs = rest if self.columns is None else list(self.columns)
+        if not inputs:
+            raise InvalidArgumentError(f"{where} has no column left for the inputs.")
+        return inputs
+
+    def without_index(self, inputs: list[str], where: str, first: Callable[[str], NDArray[Any]]) -> list[str]:
+        """Return the inputs without unnamed columns that count the first rows.
+
+        Inputs of predictions, and inputs given by name, keep such columns.
+
+        Args:
+            inputs: The names of the inputs.
+            where: The file, for a warning.
+            first: A function from the name of a column to its first rows (b,).
+        """
+        if self.columns is not None or self.target is None:
+            return inputs
+        return list(without_index(inputs, first, where, "columns=, which lists the inputs", stacklevel=4))
+
+    def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
+        """Return the rows of columns (b,), with the inputs in a given order.
+
+        Args:
+            table: The columns (b,) by name.
+            inputs: The names of the inputs.
+        """
+        table = _one_type({name: table[name] for name in (*inputs, *self.others)})
+        return self.with_targets(np.stack([table[name] for name in inputs], axis=1), table)._replace(
+            names=tuple(inputs)
+        )
+
+    def with_targets(self, X: Any, table: Columns) -> Chunk:
+        """Return the rows of inputs, with targets, noise and weights (b,).
+
+        Args:
+            X: Inputs (b, d), or columns.
+            table: The other columns (b,) by name.
+        """
+        y: Any = None
+        if isinstance(self.target, str):
+            y = table[self.target]
+        elif self.target is not None:
+            y = np.stack([table[name] for name in self.target], axis=1)
+        noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
+        return Chunk(X, y, noise, weight)
+
+    def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows of Arrow batches, with matrices of inputs.
+
+        Args:
+            file: The file, for messages.
+            batches: The batches.
+            inputs: The names of the inputs.
+        """
+        for _, table in _with_numbers(file, batches, (*inputs, *self.others)):
+            yield self.chunk(table, inputs)
+
+    def tables(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows of Arrow batches, with Arrow tables of inputs.
+
+        Args:
+            file: The file, for messages.
+            batches: The batches.
+            inputs: The names of the inputs.
+        """
+        import pyarrow as pa
+
+        for batch, others in _with_numbers(file, batches, self.others):
+            yield self.with_targets(pa.Table.from_batches([batch.select(inputs)]), _one_type(others))
+
+
+def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
+    """Return the inputs among given columns.
+
+    If the columns are None, or one of them is not an input, all inputs are returned.
+
+    Args:
+        inputs: The names of the inputs.
+        columns: The names of the columns, or None.
+
+    Examples:
+        >>> selected(["size", "age"], ["age"])
+        ['age']
+    """
+    is_known = columns is not None and all(column in inputs for column in columns)
+    return [name for name in inputs if columns is None or not is_known or name in columns]
+
+
+def _with_numbers(file: Path, batches: Iterable[Any], names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
+    """Yield batches that have rows, with some of their columns as numbers (b,).
+
+    Raises:
+        DataError: As for `_numbers`.
+    """
+    first = 0
+    for batch in batches:
+        table = {name: _numbers(file, name, batch.column(name), first) for name in names}
+        first += batch.num_rows
+        if batch.num_rows:
+            yield batch, table
+
+
+def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
+    """Return a column of numbers.
+
+    Raises:
+        DataError: If the column holds other values or missing cells. The message names the row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise DataError(
+            f"{title(file)}: column {quoted(name)} holds {unquoted(str(kind))}, not numbers. Leave it out with "
+            "columns=, or encode it first."
+        )
+    if column.null_count:
+        row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
+        raise DataError(f"{title(file)}: column {quoted(name)} has a missing cell in row {row:,}.")
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+
+
+def _one_type(table: Columns) -> Columns:
+    """Return numeric columns as float32 if all are, else as float64. Other columns stay unchanged."""
+    kinds = {np.asarray(column).dtype for column in table.values()}
+    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
+    return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in table.items()}
+
+
+# --- Sources ----------------------------------------------------------------------------------------------------------
 
 
 class Parquet:
@@ -157,7 +351,7 @@ class CSV:
         thousands: str | None = None,
         numbers: Mapping[str, str] | None = None,
     ) -> None:
-        self.path, self._text_format = Path(path), TextFormat(decimal, thousands=thousands)
+        self.path, self._text_format = Path(path), TextFormat(decimal=decimal, thousands=thousands)
         self._numbers = {} if numbers is None else numbers
         check_numbers(self._numbers)
         self._roles = Roles(target, columns, noise, sample_weight)
@@ -181,12 +375,13 @@ class CSV:
         """
         import pyarrow as pa
 
-        inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
+        inputs, readers = selected(self._inputs, columns), dict[str, Reader | None]()
         for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
             for name in inputs if not readers else ():
                 is_read = pa.types.is_floating(chunk.X[name].type)
-                readers[name] = as_texts if is_read else reader_of(chunk.X[name], self._text_format)
-            cells = [readers[name](chunk.X[name], self._text_format) for name in inputs]
+                readers[name] = None if is_read else reader_of(chunk.X[name], self._text_format)
+            pairs = ((readers[name], chunk.X[name]) for name in inputs)
+            cells = [texts if reader is None else reader(texts, self._text_format) for reader, texts in pairs]
             by_index = dict(zip(map(self._header.names.index, inputs), cells, strict=True))
             yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._header.is_named else by_index)
 
@@ -204,11 +399,12 @@ class CSV:
             import pyarrow as pa
             import pyarrow.csv as arrow
 
-        header, needs_parsing = self._header, self._text_format != TextFormat() or bool(self._numbers)
+        header, form, numbers = self._header, self._text_format, dict(self._numbers)
         if read_header(self.path, self._text_format, self._names) != header:
             raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
-        number_type = pa.string() if needs_parsing else pa.float64()
-        types = dict.fromkeys(columns, number_type) | dict.fromkeys(texts, pa.string())
+        numbers |= {} if form.is_plain else {name: form.example for name in columns if name not in numbers}
+        types = dict.fromkeys(columns, pa.float64()) | dict.fromkeys([*texts, *numbers], pa.string())
+        types = {name: types[name] for name in dict.fromkeys([*columns, *texts])}
         try:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
@@ -226,9 +422,7 @@ class CSV:
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            plain = [name for name in columns if name not in self._numbers] if needs_parsing else []
-            for batch in in_formats(self.path, batches, self._numbers):
-                yield batch_with_numbers(self.path, batch, plain, self._text_format) if plain else batch
+            yield from in_formats(self.path, batches, numbers)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 
@@ -240,7 +434,7 @@ class Batches:
     """Batches of rows from your own code, for instance from a database.
 
     A batch is a pair (X, y), a matrix of inputs (b, d) without targets, or a `Chunk`. It may also be columns by name: a
-    dictionary of arrays (b,) or a pandas DataFrame.
+    dictionary of arrays (b,), or a dataframe of pandas, polars or Arrow.
 
     Args:
         read: A list of batches, or a function that returns an iterable of the same batches at each call.
@@ -332,7 +526,7 @@ class Batches:
         if isinstance(block, tuple) and len(block) == 2:
             return self._warned_of_truth(Chunk(*block))
         if _has_names(block):
-            table = {str(name): np.atleast_1d(np.asarray(block[name])) for name in block}
+            table = {name: np.asarray(column) for name, column in _columns(block).items()}
             return self._roles.chunk(table, self._checked(table))
         if self._position is None:
             return Chunk(block)
@@ -347,9 +541,9 @@ class Batches:
         """Return the rows of a batch. Columns by name keep their types."""
         if not _has_names(block):
             return self._chunk(block)
-        columns = {str(name): block[name] for name in block}
+        columns = _columns(block)
         inputs = self._checked(columns)
-        others = {name: np.atleast_1d(np.asarray(columns[name])) for name in self._roles.others}
+        others = {name: np.asarray(columns[name]) for name in self._roles.others}
         return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
     def _warned_of_truth(self, chunk: Chunk) -> Chunk:
@@ -381,6 +575,12 @@ class Batches:
 def _has_names(block: Any) -> bool:
     """Return whether a batch has columns by name."""
     return isinstance(block, Mapping) or hasattr(block, "columns")
+
+
+def _columns(block: Any) -> dict[str, Any]:
+    """Return the columns (b,) of a batch by name."""
+    table = Table.of(block)
+    return {str(key): table.columns[key] for key in table.keys}
 
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:

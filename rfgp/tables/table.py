@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, requires_extra
-from rfgp.tables.messages import counted, listed, quoted
+from rfgp.messages import counted, listed, quoted
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.torch_context import unlisted
 

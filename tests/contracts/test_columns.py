@@ -138,6 +138,7 @@ CELLS = {
         pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["a", "b", "a"])),
         [0, 1, 0, 0],
     ),
+    "text in chunks": (Codes, pd.concat([pd.Series(["b", "a"]), pd.Series(["b"])]), [1, 0, 1]),
     "labels of nodes": (places, pd.Series(["d", "a"], dtype="category"), [3, 0]),
 }
 
@@ -444,6 +445,12 @@ def test_all_problems_of_a_table_come_at_once():
         assert words in message
     assert "'a'" not in message
     assert len(message) < 2000
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
+def test_texts_with_a_gap_are_no_indicators(make):
+    table = make({"a": Y.tolist(), "s": ["x", None, *"xy" * 19]})
+    refused(lambda: conditioned(k.RBF(), table, Y), rfgp.DataError, "'s' has 1 missing cell")
 
 
 class Raising:

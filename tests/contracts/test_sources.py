@@ -13,6 +13,8 @@ from itertools import chain, cycle, repeat
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from checks import assert_mean
@@ -125,7 +127,7 @@ def on_cluster(frame, y, parts=3, **roles):
     return Partitions(dd.from_pandas(frame, npartitions=parts), y, **roles)
 
 
-KINDS = ("Parquet", "files", "CSV", "gzip", "no header", "decimal comma", "frames", "dicts", "Dask")
+KINDS = ("Parquet", "files", "CSV", "gzip", "no header", "decimal comma", "frames", "dicts", "polars", "Arrow", "Dask")
 
 
 def source(kind, folder, y, **roles):
@@ -141,6 +143,8 @@ def source(kind, folder, y, **roles):
         "decimal comma": partial(CSV, folder / "marked.csv", decimal=","),
         "frames": partial(Batches, blocks(FRAME)),
         "dicts": partial(Batches, lambda: map(dict, blocks(FRAME)())),
+        "polars": partial(Batches, lambda: map(pl.DataFrame, blocks(FRAME)())),
+        "Arrow": partial(Batches, lambda: map(pa.Table.from_pandas, blocks(FRAME)())),
     }[kind]
     return make(y, columns=INPUTS, **roles)
 

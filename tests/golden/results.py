@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tests.golden import models, others, searches
+from tests.golden import columns, models, others, searches
 
 FILE = Path(__file__).parent / "golden.json"
 GROUPS = {
@@ -19,6 +19,7 @@ GROUPS = {
     "readers": others.READERS,
     "theory": others.THEORY,
     "refusals": others.REFUSALS,
+    "columns": columns.CASES,
     "commands": others.COMMANDS,
     "fits": searches.FITS,
     "selections": searches.SELECTIONS,

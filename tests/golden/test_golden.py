@@ -6,8 +6,8 @@ import pytest
 from tests.golden import results
 
 KNOWN = results.read()
-SLOW = ("fits", "selections", "commands")
-QUICK = ("no-target", "no-file", "no-option", "bad-kernel", "no-model", "datasets")
+SLOW = ("columns", "fits", "selections", "commands")
+QUICK = ("text", "dates", "no-target", "no-file", "no-option", "bad-kernel", "no-model", "datasets")
 NAMES = [
     pytest.param(f"{group}/{name}", marks=[pytest.mark.slow] if group in SLOW and name not in QUICK else [])
     for group, cases in results.GROUPS.items()
