@@ -312,12 +312,13 @@ def print_study(study: Any, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rfgp.report.words import cards, convergence, repeats
+    from rfgp.report.page import sentence
+    from rfgp.report.sections import cards, repeats
 
     shown = Table(title=Text(printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, figure, remark in cards(study, noun):
         shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
     console.print(shown)
-    say(" ".join(filter(None, (repeats(study), convergence(study.model.fit_report)))))
+    say(" ".join(filter(None, (repeats(study), sentence("convergence", fit=study.model.fit_report)))))
     for note in study.notes:
         say(note)

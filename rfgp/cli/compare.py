@@ -49,7 +49,7 @@ def demo(
 
     check_folder(out)
     from rfgp.compare import compare_file
-    from rfgp.report.demo import DemoCase, demo_page
+    from rfgp.report.reports import DemoCase, demo_page
 
     cases, page = [], out / "index.html"
     with made_folder(out):

@@ -313,10 +313,10 @@ def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
     Returns:
         The notes.
     """
-    from rfgp.report.notes import of_scale
+    from rfgp.report.study import scale_notes
 
     is_number = model.request.is_normal and table.classes is None
-    notes = of_scale(table.y, table.target) if is_number else ()
+    notes = scale_notes(table.y, table.target) if is_number else ()
     for note in notes:
         say(note, as_json=True)
     return notes
