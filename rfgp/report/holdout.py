@@ -12,10 +12,10 @@ from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field
 from rfgp.graph_gp import GraphGP
-from rfgp.messages import counted
+from rfgp.messages import check_choice, check_share, counted
+from rfgp.names import HOLDOUTS
 from rfgp.tables import Table
 
-HOLDOUTS = ("random", "last")
 _LARGEST = 0.25
 """The share of the target of held-out rows above which a group is always trained on, if other groups have enough."""
 
@@ -57,10 +57,8 @@ def split(
         >>> len(train), len(test)
         (80, 20)
     """
-    if holdout not in HOLDOUTS:
-        raise InvalidArgumentError(f"holdout must be one of {', '.join(HOLDOUTS)}, got {holdout!r}.")
-    if not 0 < share < 1:
-        raise InvalidArgumentError(f"test_share must lie strictly between 0 and 1, got {share}.")
+    check_choice("holdout", holdout, HOLDOUTS)
+    check_share("test_share", share)
     if count < 8:
         raise DataError(f"{counted(count, 'observation')}: at least 8 are needed to hold some out.")
     generator = random.numpy_generator(seed, random.Role.SPLIT, 0)

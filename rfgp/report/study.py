@@ -23,7 +23,7 @@ from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
-from rfgp.messages import counted
+from rfgp.messages import check_count, counted
 from rfgp.progress import Report
 from rfgp.report.comparing import Compared, compare_nodes, compare_rows, without_comparison
 from rfgp.report.holdout import (
@@ -237,8 +237,7 @@ def study_table(
     """
     show = report or (lambda step, done, total: None)
     table.check_numeric_target(2 if isinstance(model.spec.options.likelihood, Bernoulli) else 0)
-    if fit_rows < 2:
-        raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
+    check_count("fit_rows", fit_rows, 2)
     if groups is not None and holdout == "last":
         raise InvalidArgumentError('groups need holdout="random", got holdout="last", which takes rows by order alone.')
     grouped = None if groups is None else group_numbers(groups, len(table.y))
