@@ -21,70 +21,50 @@ from rfgp.cli.common import (
     table_options,
 )
 from rfgp.cli.models import built, check_model
-from rfgp.cli.options import AsJson, Halt, Metric, ModelRequest, Reading, Seed, among, at_least, grouped, option
+from rfgp.cli.options import AsJson, Halt, Metric, ModelRequest, Reading, Seed, among, at_least, grouped
 from rfgp.progress import Bar
 
 
 @grouped
 def compare(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="A table (.csv, .parquet, ...), a mesh (.stl, .ply, ...), roads (.geojson, .rda), or the name of a "
-            "public data set."
-        ),
-    ],
+    file: Path,
     reading: Reading,
-    target: Annotated[
-        str | None,
-        option(
-            "Tables: the target column, by name or position [default: the last]. GeoJSON: a property of the sensors "
-            "[default: value]. Meshes: a property of the file [default: the z component of the normals]."
-        ),
-    ] = None,
-    out: Annotated[Path | None, option("Folder for the picture and the figures of every draw.")] = None,
-    size: Annotated[
-        list[int] | None,
-        option(
-            "The number of frequencies (tables) or of walkers per node (graphs); repeatable. [default: 4 and 16 times "
-            "the number of columns; 16 and 64 walkers]",
-            "--size",
-            "--num-frequencies",
-            "--num-walkers",
-            check=at_least(1),
-        ),
-    ] = None,
-    features: Annotated[str, option("Tables: fourier or laplace.", check=among(*names.FEATURES))] = "fourier",
-    ard: Annotated[bool, option("Tables: one lengthscale per column, or one for all.", "--ard/--shared")] = False,
+    target: str | None = None,
+    out: Path | None = None,
+    size: Annotated[list[int] | None, "--size", "--num-frequencies", "--num-walkers", at_least(1)] = None,
+    features: Annotated[str, among(*names.FEATURES)] = "fourier",
+    ard: Annotated[bool, "--ard/--shared"] = False,
     metric: Metric = None,
-    kernel: Annotated[
-        str | None,
-        option(
-            'Tables: a sum of terms, as "Matern(t, nu=1.5) + Group(store)", of which the first one with random '
-            "features is approximated [default: RBF of all columns]. Graphs: diffusion or regularized-laplacian "
-            "[default: diffusion]."
-        ),
-    ] = None,
+    kernel: str | None = None,
     halt: Halt = 0.1,
-    num_train: Annotated[
-        int | None,
-        option(
-            "Training rows or nodes. [default: 256, or 3/4 of fewer rows; 95 % of a mesh; 250 of 325 sensors]",
-            check=at_least(2),
-        ),
-    ] = None,
-    num_test: Annotated[
-        int | None,
-        option("Test rows or nodes. [default: 256, or 1/4 of fewer rows; the other nodes]", check=at_least(1)),
-    ] = None,
-    splits: Annotated[int, option("Random splits into training and test part.", check=at_least(1))] = 1,
-    draws: Annotated[int, option("Draws per coupling, size and split.", check=at_least(1))] = 10,
+    num_train: Annotated[int | None, at_least(2)] = None,
+    num_test: Annotated[int | None, at_least(1)] = None,
+    splits: Annotated[int, at_least(1)] = 1,
+    draws: Annotated[int, at_least(1)] = 10,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare.
 
     If the exact process explains less than 10 % of the variance of the test targets, the command says so.
+
+    Args:
+        file: A table (.csv, .parquet, ...), a mesh (.stl, .ply, ...), roads (.geojson, .rda), or the name of a public
+            data set.
+        target: Tables: the target column, by name or position [default: the last]. GeoJSON: a property of the sensors
+            [default: value]. Meshes: a property of the file [default: the z component of the normals].
+        out: Folder for the picture and the figures of every draw.
+        size: The number of frequencies (tables) or of walkers per node (graphs); repeatable. [default: 4 and 16 times
+            the number of columns; 16 and 64 walkers]
+        features: Tables: fourier or laplace.
+        ard: Tables: one lengthscale per column, or one for all.
+        kernel: Tables: a sum of terms, as "Matern(t, nu=1.5) + Group(store)", of which the first one with random
+            features is approximated [default: RBF of all columns]. Graphs: diffusion or regularized-laplacian [default:
+            diffusion].
+        num_train: Training rows or nodes. [default: 256, or 3/4 of fewer rows; 95 % of a mesh; 250 of 325 sensors]
+        num_test: Test rows or nodes. [default: 256, or 1/4 of fewer rows; the other nodes]
+        splits: Random splits into training and test part.
+        draws: Draws per coupling, size and split.
     """
     from rfgp.files import check_folder, made_folder, write_atomically
 
@@ -141,12 +121,16 @@ def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: boo
         (error_console if as_json else console).print(f"Picture: {picture}", highlight=False)
 
 
+@grouped
 def demo(
-    out: Annotated[Path, option("Folder for inputs and pictures.")] = Path("rfgp-demo"),
+    out: Path = Path("rfgp-demo"),
 ) -> None:
     """Compare couplings on four generated inputs: a table, a mesh, a road network, and a terrain of 5,408 faces.
 
     The folder has the inputs, a picture of each, and index.html with the results.
+
+    Args:
+        out: Folder for inputs and pictures.
     """
     from rfgp.files import check_folder, made_folder, write_atomically
 
@@ -188,14 +172,17 @@ def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [(path, {"plan": Plan(splits=1, draws=3, seed=0), **options}) for path, options in cases]
 
 
+@grouped
 def datasets(
     name: Annotated[list[str] | None, typer.Argument(help="Data sets to fetch. Without names, all are listed.")] = None,
-    folder: Annotated[
-        Path | None, option("A folder that already holds the files. [default: RFGP_DATA_DIR, if set]")
-    ] = None,
+    folder: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the public data sets, or fetch some: from a local folder, the cache, or their pinned address."""
+    """List the public data sets, or fetch some: from a local folder, the cache, or their pinned address.
+
+    Args:
+        folder: A folder that already holds the files. [default: RFGP_DATA_DIR, if set]
+    """
     from rfgp.datasets import CATALOG, fetch
 
     if not name:

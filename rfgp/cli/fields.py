@@ -35,14 +35,12 @@ from rfgp.cli.options import (
     among,
     grouped,
     not_negative,
-    option,
     up_to_one,
 )
 from rfgp.errors import InvalidArgumentError
 from rfgp.progress import Bar
 
 _OF_ALL = ("nodes.csv", "model.safetensors", "report.html")
-_GRAPH_KERNELS = "a kernel of the graph of {}: diffusion, regularized-laplacian or matern;"
 
 
 @dataclass(frozen=True)
@@ -62,59 +60,38 @@ _ROADS = _Domain("Roads", 1, 2, ("road", "fraction"), ("roads.geojson",))
 
 @grouped
 def mesh(
-    file: Annotated[
-        Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .vtu, .msh) or a public mesh's name.")
-    ],
+    file: Path,
     request: FieldRequest,
     spelling: Spelling,
-    values: Annotated[
-        Path | None, option("A table of values: columns x, y, z or face or vertex, and columns of values.")
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        option(
-            "The column of --values to interpolate, or without it a property of the mesh's file; repeatable. [default: "
-            "the only column of numbers that do not identify rows; without --values the z component of the normals]"
-        ),
-    ] = None,
-    known: Annotated[
-        float, option("Without --values: the share of the normals that are given to the fit.", check=up_to_one)
-    ] = 0.1,
-    nodes: Annotated[
-        str | None,
-        option(
-            "Where the field lies: faces or vertices. [default: as the values say, else faces]",
-            check=among(*names.NODES),
-        ),
-    ] = None,
-    weights: Annotated[
-        str,
-        option(
-            "Weights of a mesh's edges: unit, edge-length, or cotangent (between vertices).",
-            check=among(*names.WEIGHTS),
-        ),
-    ] = "unit",
-    within: Annotated[
-        float | None,
-        option(
-            "How far from the surface a place may lie, in the mesh's units. [default: a tenth of its size]",
-            check=above_zero,
-        ),
-    ] = None,
-    missing: Annotated[
-        str, option("Rows of values with a gap: error, or drop.", check=among("error", "drop"))
-    ] = "error",
+    values: Path | None = None,
+    target: list[str] | None = None,
+    known: Annotated[float, up_to_one] = 0.1,
+    nodes: Annotated[str | None, among(*names.NODES)] = None,
+    weights: Annotated[str, among(*names.WEIGHTS)] = "unit",
+    within: Annotated[float | None, above_zero] = None,
+    missing: Annotated[str, among("error", "drop")] = "error",
     drop: Drop = None,
-    kernel: Annotated[
-        str,
-        option(
-            f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')} or a sum of terms, as "
-            '"Mesh() + Linear(thickness)", of columns x, y, z, and others that are known on the whole surface.'
-        ),
-    ] = FIELD,
-    alpha: Annotated[int | None, option(f"The smoothness of {FIELD}, from 1 (roughest) to 6. [default: 2]")] = None,
+    kernel: str = FIELD,
+    alpha: int | None = None,
 ) -> None:
-    """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report."""
+    """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report.
+
+    Args:
+        file: A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .vtu, .msh) or a public mesh's name.
+        values: A table of values: columns x, y, z or face or vertex, and columns of values.
+        target: The column of --values to interpolate, or without it a property of the mesh's file; repeatable.
+            [default: the only column of numbers that do not identify rows; without --values the z component of the
+            normals]
+        known: Without --values: the share of the normals that are given to the fit.
+        nodes: Where the field lies: faces or vertices. [default: as the values say, else faces]
+        weights: Weights of a mesh's edges: unit, edge-length, or cotangent (between vertices).
+        within: How far from the surface a place may lie, in the mesh's units. [default: a tenth of its size]
+        missing: Rows of values with a gap: error, or drop.
+        kernel: whittle-matern: on the surface, exactly; a kernel of the graph of faces or vertices: diffusion,
+            regularized-laplacian or matern; or a sum of terms, as "Mesh() + Linear(thickness)", of columns x, y, z, and
+            others that are known on the whole surface.
+        alpha: The smoothness of whittle-matern, from 1 (roughest) to 6. [default: 2]
+    """
     columns = _check_process(kernel, alpha, request, _MESH)
     if values is not None and not check_input(values).exists():
         raise InvalidArgumentError(f"There is no file {values}.")
@@ -136,68 +113,39 @@ def mesh(
 
 @grouped
 def traffic(
-    file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
+    file: Path,
     request: FieldRequest,
-    target: Annotated[
-        list[str] | None, option("GeoJSON: the sensors' property to interpolate; repeatable. [default: value]")
-    ] = None,
+    target: list[str] | None = None,
     metric: Metric = None,
-    min_length: Annotated[
-        float,
-        option(
-            "For a kernel of a graph: the smallest length of a road segment, in mean lengths of segments. Shorter "
-            "segments count as this long. The weight of an edge is one over its length.",
-            check=not_negative,
-        ),
-    ] = 0.5,
-    within: Annotated[
-        float | None,
-        option(
-            "GeoJSON: the largest distance of a sensor from the nearest road. [default: 500 m; in a plane a tenth of "
-            "the size of the roads]",
-            check=above_zero,
-        ),
-    ] = None,
-    skip: Annotated[
-        bool,
-        option(
-            "GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road. Sensors "
-            "without a number are not observed. Numbers written as texts are read.",
-            "--skip",
-        ),
-    ] = False,
-    snap: Annotated[
-        float,
-        option(
-            "Join points of roads that are at most this far apart, in meters or the units of the plane.",
-            check=not_negative,
-        ),
-    ] = 0.0,
-    duplicates: Annotated[
-        str,
-        option(
-            "Edges of roads that are drawn more than once: parallel roads, or merge.",
-            check=among(*names.ROAD_DUPLICATES),
-        ),
-    ] = "parallel",
-    kernel: Annotated[
-        str,
-        option(
-            f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their segments')} or a sum of terms, as "
-            '"Roads() + Linear(maxspeed) + Group(highway)", of properties of the roads.'
-        ),
-    ] = FIELD,
-    alpha: Annotated[int | None, option(f"The smoothness of {FIELD}: 1 (rough) or 2. [default: 1]")] = None,
-    boundary: Annotated[
-        str,
-        option(
-            f"The condition of {FIELD} at the free ends of roads: neumann (a derivative of zero), stationary (as if "
-            "the road continued without an end) or open (none).",
-            check=among(*names.BOUNDARIES),
-        ),
-    ] = "neumann",
+    min_length: Annotated[float, not_negative] = 0.5,
+    within: Annotated[float | None, above_zero] = None,
+    skip: bool = False,
+    snap: Annotated[float, not_negative] = 0.0,
+    duplicates: Annotated[str, among(*names.ROAD_DUPLICATES)] = "parallel",
+    kernel: str = FIELD,
+    alpha: int | None = None,
+    boundary: Annotated[str, among(*names.BOUNDARIES)] = "neumann",
 ) -> None:
-    """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report."""
+    """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report.
+
+    Args:
+        file: Roads and sensors (.geojson, .rda), or pems.
+        target: GeoJSON: the sensors' property to interpolate; repeatable. [default: value]
+        min_length: For a kernel of a graph: the smallest length of a road segment, in mean lengths of segments. Shorter
+            segments count as this long. The weight of an edge is one over its length.
+        within: GeoJSON: the largest distance of a sensor from the nearest road. [default: 500 m; in a plane a tenth of
+            the size of the roads]
+        skip: GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road. Sensors
+            without a number are not observed. Numbers written as texts are read.
+        snap: Join points of roads that are at most this far apart, in meters or the units of the plane.
+        duplicates: Edges of roads that are drawn more than once: parallel roads, or merge.
+        kernel: whittle-matern: along the roads, exactly; a kernel of the graph of their segments: diffusion,
+            regularized-laplacian or matern; or a sum of terms, as "Roads() + Linear(maxspeed) + Group(highway)", of
+            properties of the roads.
+        alpha: The smoothness of whittle-matern: 1 (rough) or 2. [default: 1]
+        boundary: The condition of whittle-matern at the free ends of roads: neumann (a derivative of zero), stationary
+            (as if the road continued without an end) or open (none).
+    """
     columns = _check_process(kernel, alpha, request, _ROADS)
     targets = tuple(dict.fromkeys(target or ("value",)))
     if clashing := [name for name in targets if name in names.RESULTS]:

@@ -2,11 +2,12 @@
 
 import inspect
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -20,23 +21,24 @@ FIELD = "whittle-matern"
 Check = Callable[[str, Any], object]
 
 
-def option(text: str, *flags: str, check: Check | None = None) -> Any:
+def option(text: str, *details: Any) -> Any:
     """Return an option, whose value is checked before large packages are loaded.
 
     Args:
         text: The help.
-        *flags: The flags. If there are none, they follow from the name of the parameter.
-        check: A function of the name and the value, or of each of several values, that raises an error. If None, there
-            is no check.
+        *details: Flags, if they do not follow from the name of the parameter, and checks: functions of the name and the
+            value, or of each of several values, that raise an error.
     """
+    flags = [each for each in details if isinstance(each, str)]
+    checks = [each for each in details if callable(each)]
 
     def checked(parameter: typer.CallbackParam, value: Any) -> Any:
         for each in value if isinstance(value, list | tuple) else (value,):
-            if check is not None and each is not None:
+            for check in checks if each is not None else ():
                 check(str(parameter.name), each)
         return value
 
-    return typer.Option(*flags, help=text, callback=None if check is None else checked)
+    return typer.Option(*flags, help=text, callback=checked if checks else None)
 
 
 def among(*known: str) -> Check:
@@ -68,7 +70,10 @@ def up_to_one(name: str, value: float) -> None:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters that are dataclasses of options are replaced by their options.
+    """Return a command for typer: its docstring is its help, and parameters that are dataclasses become their fields.
+
+    The help of a parameter is its entry in the docstring, unless its annotation is an option of several commands.
+    Further entries of an annotation are flags and checks, as those of `option`.
 
     Args:
         command: The command.
@@ -81,26 +86,58 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """
     given = inspect.signature(command).parameters
     groups: dict[str, Any] = {name: each.annotation for name, each in given.items() if is_dataclass(each.annotation)}
-    parameters: list[inspect.Parameter] = []
-    for name, each in given.items():
-        own = inspect.signature(groups[name]).parameters.values() if name in groups else (each,)
-        parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    parameters = [
+        one for name, each in given.items() for one in (_parameters(groups[name]) if name in groups else [each])
+    ]
+    documented = _documented(command) | {
+        name: text for kind in groups.values() for name, text in _documented(kind).items()
+    }
+    parameters = [_for_typer(each, documented.get(each.name)) for each in parameters]
 
     def run(**options: Any) -> None:
         for name, kind in groups.items():
-            options[name] = kind(**{field: options.pop(field) for field in inspect.signature(kind).parameters})
+            options[name] = kind(**{each.name: options.pop(each.name) for each in _parameters(kind)})
         command(**options)
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__, run.__doc__ = command.__name__, inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:")[0]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(kind).parameters.values())
+
+
+def _documented(thing: Any) -> dict[str, str]:
+    """Return the entries of the docstring of a command, or of a dataclass and its bases, by name."""
+    found: dict[str, str] = {}
+    for each in reversed(inspect.getmro(thing)) if inspect.isclass(thing) else (thing,):
+        section = re.split(r"\n(?:Args|Attributes):\n", inspect.cleandoc(each.__doc__ or ""))[-1].split("\n\n")[0]
+        found |= {
+            name: " ".join(text.split()) for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.M)
+        }
+    return found
+
+
+def _for_typer(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    """Return a parameter with its help, flags and checks as typer reads them."""
+    kind, *details = (
+        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
+    )
+    if text is not None and parameter.default is parameter.empty:
+        details = [typer.Argument(help=text)]
+    elif text is not None:
+        has_flags = any(isinstance(each, str) for each in details)
+        alone = [f"--{parameter.name.replace('_', '-')}"] if kind is bool and not has_flags else []
+        details = [option(text, *alone, *details)]
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, *details] if details else kind)
+
+
 # --- Options of several commands -------------------------------------------------------------------------------------
 
 AsJson = Annotated[bool, option("Print the results as JSON.", "--json")]
-Seed = Annotated[int, option("The seed of everything random.", check=at_least(0))]
+Seed = Annotated[int, option("The seed of everything random.", at_least(0))]
 Drop = Annotated[list[str] | None, option("A column of a table to leave out. Repeatable.")]
 Missing = Annotated[
     str,
@@ -113,22 +150,22 @@ Metric = Annotated[
     str | None,
     option(
         "Metric of roads: haversine (degrees) or euclidean (a plane). [default: by the file's crs, else haversine]",
-        check=among(*names.METRICS),
+        among(*names.METRICS),
     ),
 ]
 Halt = Annotated[
     float,
     option(
         "For a kernel of a graph with walks: the probability that a walker halts at a step.",
-        check=check_share,
+        check_share,
     ),
 ]
-TestShare = Annotated[float, option("The share of the observations held out to score the fit.", check=check_share)]
+TestShare = Annotated[float, option("The share of the observations held out to score the fit.", check_share)]
 Holdout = Annotated[
     str,
     option(
         "Which observations to hold out: random ones, or the last in the order of the file, as for time series.",
-        check=among(*names.HOLDOUTS),
+        among(*names.HOLDOUTS),
     ),
 ]
 HoldoutBy = Annotated[
@@ -143,17 +180,21 @@ WithData = Annotated[bool, option("Save the data too, even if predictions do not
 
 @dataclass(frozen=True)
 class Spelling:
-    """The format of a text table. What is not given is that of the fit, or the default of `rfgp.tables.read_table`."""
+    """The format of a text table. What is not given is that of the fit, or the default of `rfgp.tables.read_table`.
 
-    decimal: Annotated[
-        str | None, option("The decimal mark of a text table, . or , [default: as in the fit, else .]")
-    ] = None
-    thousands: Annotated[str | None, option("The separator of thousands in a text table, as , in 1,200.")] = None
-    comment: Annotated[str | None, option("Lines of a text table that start with this mark are skipped.")] = None
-    encoding: Annotated[str | None, option("The encoding of a text table. [default: as in the fit, else utf-8]")] = None
-    missing_mark: Annotated[
-        list[str] | None, option("A text that marks a missing value, in addition to the defaults. Repeatable.")
-    ] = None
+    Attributes:
+        decimal: The decimal mark of a text table, . or , [default: as in the fit, else .]
+        thousands: The separator of thousands in a text table, as , in 1,200.
+        comment: Lines of a text table that start with this mark are skipped.
+        encoding: The encoding of a text table. [default: as in the fit, else utf-8]
+        missing_mark: A text that marks a missing value, in addition to the defaults. Repeatable.
+    """
+
+    decimal: str | None = None
+    thousands: str | None = None
+    comment: str | None = None
+    encoding: str | None = None
+    missing_mark: list[str] | None = None
 
     def form(self) -> dict[str, Any]:
         """Return the given options of `rfgp.tables.read_table` about the format, without the marks."""
@@ -172,6 +213,11 @@ class Spelling:
 class Reading(Spelling):
     """How a table is read.
 
+    Attributes:
+        as_category: A column to read as text, even if it holds numbers. Repeatable.
+        numbers: A column of numbers as text with a unit or marks of its own, with an example: "price=1.234,50 EUR" or
+            "share=12 %". Repeatable.
+
     Examples:
         >>> Reading(missing="drop", drop=["id"], numbers=["price=$3.50"]).options()
         {'missing': 'drop', 'drop': ('id',), 'as_categories': (), 'numbers': {'price': '$3.50'}}
@@ -179,16 +225,8 @@ class Reading(Spelling):
 
     missing: Missing = "error"
     drop: Drop = None
-    as_category: Annotated[
-        list[str] | None, option("A column to read as text, even if it holds numbers. Repeatable.")
-    ] = None
-    numbers: Annotated[
-        list[str] | None,
-        option(
-            'A column of numbers as text with a unit or marks of its own, with an example: "price=1.234,50 EUR" or '
-            '"share=12 %". Repeatable.'
-        ),
-    ] = None
+    as_category: list[str] | None = None
+    numbers: list[str] | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the given options of `rfgp.tables.read_table`.
@@ -209,108 +247,61 @@ class Reading(Spelling):
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """The model of a table, as `rfgp.GP` takes it. What is not given is its default."""
+    """The model of a table, as `rfgp.GP` takes it. What is not given is its default.
 
-    kernel: Annotated[
-        str,
-        option(
-            'A sum of terms over named columns, as "RBF(t) + Periodic(t, period=7) + Group(store)"; or auto, which '
-            "selects a kernel by held-out scores."
-        ),
-    ] = "auto"
-    approximation: Annotated[
-        str,
-        option(
-            'How terms are computed: one value for all, as "RandomFeatures(256)" or Exact; values by term, as '
-            '"trend=Vecchia(30), local=RandomFeatures(128)"; or auto.'
-        ),
-    ] = "auto"
-    likelihood: Annotated[
-        str | None,
-        option(
-            "The distribution of an observation: auto (Gaussian or Student-t, with one variance or scales that depend "
-            "on the inputs), gaussian, bernoulli (two classes), categorical (several classes), poisson, "
-            "negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too). "
-            "[default: auto, with --kernel gaussian]",
-            check=among("auto", *names.LIKELIHOODS),
-        ),
-    ] = None
-    inference: Annotated[
-        str | None,
-        option(
-            "The inference if the likelihood is not gaussian: laplace or variational. [default: as usual for it]",
-            check=among(*names.INFERENCES),
-        ),
-    ] = None
-    hyperparameter_posterior: Annotated[
-        str,
-        option(
-            "How certain hyperparameters are: point (one value of each), integrated (an average over their posterior) "
-            "or auto (integrated for few rows).",
-            check=among(*names.POSTERIORS),
-        ),
-    ] = "point"
-    time_limit: Annotated[
-        str | None,
-        option(
-            "The most time of a fit: 30s, 5min, 2h. [default: without --kernel it grows with the rows]",
-            check=read_seconds,
-        ),
-    ] = None
-    validate: Annotated[
-        str | None,
-        option(
-            "The rows that a selection predicts: forward for the last ones by date, or a column whose values stay "
-            "together. [default: random rows]"
-        ),
-    ] = None
-    memory: Annotated[
-        str | None,
-        option(
-            "The most memory of a fit: 500MB, 4GB. [default: 8GB in a selection, else most of the machine's]",
-            check=read_bytes,
-        ),
-    ] = None
+    Attributes:
+        kernel: A sum of terms over named columns, as "RBF(t) + Periodic(t, period=7) + Group(store)"; or auto, which
+            selects a kernel by held-out scores.
+        approximation: How terms are computed: one value for all, as "RandomFeatures(256)" or Exact; values by term, as
+            "trend=Vecchia(30), local=RandomFeatures(128)"; or auto.
+        likelihood: The distribution of an observation: auto (Gaussian or Student-t, with one variance or scales that
+            depend on the inputs), gaussian, bernoulli (two classes), categorical (several classes), poisson,
+            negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too).
+            [default: auto, with --kernel gaussian]
+        inference: The inference if the likelihood is not gaussian: laplace or variational. [default: as usual for it]
+        hyperparameter_posterior: How certain hyperparameters are: point (one value of each), integrated (an average
+            over their posterior) or auto (integrated for few rows).
+        time_limit: The most time of a fit: 30s, 5min, 2h. [default: without --kernel it grows with the rows]
+        validate: The rows that a selection predicts: forward for the last ones by date, or a column whose values stay
+            together. [default: random rows]
+        memory: The most memory of a fit: 500MB, 4GB. [default: 8GB in a selection, else most of the machine's]
+    """
+
+    kernel: str = "auto"
+    approximation: str = "auto"
+    likelihood: Annotated[str | None, among("auto", *names.LIKELIHOODS)] = None
+    inference: Annotated[str | None, among(*names.INFERENCES)] = None
+    hyperparameter_posterior: Annotated[str, among(*names.POSTERIORS)] = "point"
+    time_limit: Annotated[str | None, read_seconds] = None
+    validate: str | None = None
+    memory: Annotated[str | None, read_bytes] = None
     seed: Seed = 0
 
 
 @dataclass(frozen=True)
 class FieldRequest:
-    """How a field on a mesh or on roads is fitted, and what is written."""
+    """How a field on a mesh or on roads is fitted, and what is written.
 
-    out: Annotated[Path | None, option("Folder for the results. [default: NAME-field]")] = None
-    features: Annotated[
-        str | None,
-        option(
-            "For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto, which "
-            "is exact if that is cheap. [default: auto]",
-            check=among(*names.GRAPH_FEATURES),
-        ),
-    ] = None
-    num_walkers: Annotated[
-        int,
-        option("For a kernel of a graph with walks: the number of walkers per node.", check=at_least(1)),
-    ] = 64
+    Attributes:
+        out: Folder for the results. [default: NAME-field]
+        features: For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto,
+            which is exact if that is cheap. [default: auto]
+        num_walkers: For a kernel of a graph with walks: the number of walkers per node.
+        comparison: Compare whittle-matern with random walks on the graph, and features of a graph's kernel with its
+            exact process. [default: --no-compare for whittle-matern, else --compare]
+        dry_run: For a kernel of a graph: compare features by the error of the kernel on some nodes, print the command
+            that uses the best, and write nothing.
+    """
+
+    out: Path | None = None
+    features: Annotated[str | None, among(*names.GRAPH_FEATURES)] = None
+    num_walkers: Annotated[int, at_least(1)] = 64
     halt: Halt = 0.1
     test_share: TestShare = 0.1
     holdout: Holdout = "random"
     holdout_by: HoldoutBy = None
-    comparison: Annotated[
-        bool | None,
-        option(
-            f"Compare {FIELD} with random walks on the graph, and features of a graph's kernel with its exact process. "
-            f"[default: --no-compare for {FIELD}, else --compare]",
-            "--compare/--no-compare",
-        ),
-    ] = None
+    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
     with_data: WithData = False
-    dry_run: Annotated[
-        bool,
-        option(
-            "For a kernel of a graph: compare features by the error of the kernel on some nodes, print the command "
-            "that uses the best, and write nothing.",
-            "--dry-run",
-        ),
-    ] = False
+    dry_run: bool = False
     seed: Seed = 0
     as_json: AsJson = False

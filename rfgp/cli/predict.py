@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rfgp.cli.common import check_input, check_inputs, check_model_file, check_outputs, print_json, say
-from rfgp.cli.options import Spelling, grouped, option
+from rfgp.cli.options import Spelling, grouped
 from rfgp.errors import InvalidArgumentError
 from rfgp.progress import Bar
 
@@ -24,38 +24,33 @@ _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 
 @grouped
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
-    file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
+    model: Path,
+    file: Path,
     spelling: Spelling,
-    out: Annotated[
-        Path | None,
-        option("A .csv file for the predictions. Rows count from 0, after the header. [default: print them]"),
-    ] = None,
-    terms: Annotated[
-        bool,
-        option(
-            "Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect is "
-            "the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With --log "
-            "it is an effect on the logarithm.",
-            "--terms",
-        ),
-    ] = False,
-    id: Annotated[list[str] | None, option("A column of the table to copy into the predictions. Repeatable.")] = None,
-    exposure: Annotated[
-        str | None,
-        option("A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]"),
-    ] = None,
-    missing: Annotated[
-        str | None,
-        option("Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]"),
-    ] = None,
-    as_json: Annotated[bool, option("Print a summary as JSON; it needs --out.", "--json")] = False,
+    out: Path | None = None,
+    terms: bool = False,
+    id: list[str] | None = None,
+    exposure: str | None = None,
+    missing: str | None = None,
+    as_json: Annotated[bool, "--json"] = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
 
     Columns are found by their names. For several classes, the columns are the most probable one and the probability of
     each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
     or a logarithm.
+
+    Args:
+        model: A model that `rfgp fit` saved.
+        file: A table with the same input columns.
+        out: A .csv file for the predictions. Rows count from 0, after the header. [default: print them]
+        terms: Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect is
+            the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With --log it
+            is an effect on the logarithm.
+        id: A column of the table to copy into the predictions. Repeatable.
+        exposure: A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]
+        missing: Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]
+        as_json: Print a summary as JSON; it needs --out.
     """
     if as_json and out is None:
         raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")

@@ -33,7 +33,6 @@ from rfgp.cli.options import (
     WithData,
     at_least,
     grouped,
-    option,
 )
 from rfgp.errors import DataError
 from rfgp.messages import counted
@@ -42,51 +41,22 @@ from rfgp.progress import Bar
 
 @grouped
 def fit(
-    file: Annotated[
-        Path, typer.Argument(help="A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.")
-    ],
+    file: Path,
     model: ModelRequest,
     reading: Reading,
-    target: Annotated[str | None, option("The target column, by name or position. [default: the last]")] = None,
-    out: Annotated[Path | None, option("The folder for model and report. [default: NAME-fit]")] = None,
-    log: Annotated[
-        bool, option("Fit the logarithm of a positive target. Predictions are in its own units.", "--log")
-    ] = False,
+    target: str | None = None,
+    out: Path | None = None,
+    log: bool = False,
     test_share: TestShare = 0.1,
     holdout: Holdout = "random",
     holdout_by: HoldoutBy = None,
-    exposure: Annotated[
-        str | None,
-        option("A column of exposures, such as hours or populations, by which the mean of a count is multiplied."),
-    ] = None,
-    noise_column: Annotated[
-        str | None, option("A column of known noise variances, in squared units of the target, to be added.")
-    ] = None,
-    weight_column: Annotated[
-        str | None,
-        option(
-            "A column of weights: a row of weight w counts as w repeated observations. Precisions belong into "
-            "--noise-column, as variances."
-        ),
-    ] = None,
-    fit_rows: Annotated[
-        int,
-        option(
-            "The maximum number of rows from which hyperparameters of a given kernel are learned.", check=at_least(2)
-        ),
-    ] = 4000,
-    comparison: Annotated[
-        bool, option("Compare the approximations with the exact process.", "--compare/--no-compare")
-    ] = True,
+    exposure: str | None = None,
+    noise_column: str | None = None,
+    weight_column: str | None = None,
+    fit_rows: Annotated[int, at_least(2)] = 4000,
+    comparison: Annotated[bool, "--compare/--no-compare"] = True,
     with_data: WithData = False,
-    dry_run: Annotated[
-        bool,
-        option(
-            "Select a kernel, print the candidates with their scores and predicted costs and the command that fits the "
-            "best, and write nothing.",
-            "--dry-run",
-        ),
-    ] = False,
+    dry_run: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
@@ -94,6 +64,20 @@ def fit(
     Without --kernel, a kernel and approximations are selected by held-out scores; --dry-run shows the candidates
     beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
     --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
+
+    Args:
+        file: A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.
+        target: The target column, by name or position. [default: the last]
+        out: The folder for model and report. [default: NAME-fit]
+        log: Fit the logarithm of a positive target. Predictions are in its own units.
+        exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
+        noise_column: A column of known noise variances, in squared units of the target, to be added.
+        weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
+            --noise-column, as variances.
+        fit_rows: The maximum number of rows from which hyperparameters of a given kernel are learned.
+        comparison: Compare the approximations with the exact process.
+        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
+            the best, and write nothing.
     """
     given, folder = reading.options(), out or Path(f"{stem(file)}-fit")
     asked = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
