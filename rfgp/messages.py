@@ -127,6 +127,42 @@ def check_flag(name: str, value: object) -> None:
         raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
 
 
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Check that an argument is one of some names.
+
+    Args:
+        name: The name of the argument.
+        value: The argument.
+        known: The accepted names.
+
+    Raises:
+        InvalidArgumentError: If the name is not accepted. The message lists the accepted names.
+
+    Examples:
+        >>> check_choice("weights", "unit", ["unit", "cotangent"])
+    """
+    if value not in known:
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(known)}, got {value!r}.{hint}")
+
+
+def check_share(name: str, value: float) -> None:
+    """Check that a fraction is strictly between 0 and 1.
+
+    Args:
+        name: The name of the argument.
+        value: The fraction.
+
+    Raises:
+        InvalidArgumentError: If the number is outside this range.
+
+    Examples:
+        >>> check_share("test_share", 0.2)
+    """
+    if not 0 < value < 1:
+        raise InvalidArgumentError(f"{name} must lie strictly between 0 and 1, got {value}.")
+
+
 def read_seconds(name: str, value: Any) -> float:
     """Return the seconds of "30s", "5min" or "2h", or of a number.
 

@@ -1,4 +1,4 @@
-"""Styles of plots: colors for color-blind readers, color scales, and ticks of logarithmic axes."""
+"""Numbers and styles of plots in any library: colors for color-blind readers, color scales, ticks and bands."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -87,3 +87,20 @@ def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]
     powers = range(math.floor(low), math.ceil(high) + 1, max(1, round((high - low) / 8)))
     ticks = [float(f"{step}e{power}") for power in powers for step in steps]
     return [tick for tick in ticks if low <= math.log10(tick) <= high], (10**low, 10**high)
+
+
+def coverage_band(levels: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the band (L,) of the share of observations inside calibrated intervals, with 95 % probability.
+
+    Args:
+        levels: The levels (L,) of the intervals.
+        count: The number of independent observations.
+
+    Examples:
+        >>> [float(end[0]) for end in coverage_band(np.array([0.5]), 100)]
+        [0.4, 0.6]
+    """
+    from scipy import stats
+
+    low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
+    return low, high

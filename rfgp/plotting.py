@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from graphs import spectral_density
 from graphs.builders.mesh import as_triangles
@@ -16,7 +15,7 @@ from graphs.precisions.elements import in_space
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.effects.effects import CURVE, LEVELS, MAP, Effect, Scale, effect_of, scale_of
-from rfgp.effects.variables import DATE, Variable, as_dates
+from rfgp.effects.variables import DATE, Variable
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
@@ -26,7 +25,7 @@ from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import counted
 from rfgp.models import Calibration
-from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
+from rfgp.palette import COLOR_MAPS, COLORS, color_range, coverage_band, log_ticks, styles
 from rfgp.tables.table import times_of
 
 with requires_extra("plot"):
@@ -182,10 +181,10 @@ def plot_term(
 
 def _draw_curve(axes: Axes, effect: Effect, scale: Scale) -> None:
     x, data = (_positions(effect.variables[0], part) for part in (effect.values[0], np.unique(effect.data[0])))
-    low, high = (scale.shown(effect.mean + side * 1.96 * effect.std) for side in (-1, 1))
+    mean, low, high = effect.band(scale)
     axes.fill_between(x, low, high, color=COLORS[0], alpha=0.25, linewidth=0, label="95 %")
-    axes.plot(x, scale.shown(effect.mean), color=COLORS[0], label="mean")
-    axes.axhline(float(scale.shown(0.0)), color="black", linewidth=0.6, linestyle=":")
+    axes.plot(x, mean, color=COLORS[0], label="mean")
+    axes.axhline(scale.no_effect, color="black", linewidth=0.6, linestyle=":")
     axes.plot(data, np.full(len(data), 0.015), "|", color="0.4", transform=axes.get_xaxis_transform())
     _label_axis(axes.xaxis, effect.variables[0])
     axes.set_ylabel(_plain(scale.name))
@@ -193,13 +192,11 @@ def _draw_curve(axes: Axes, effect: Effect, scale: Scale) -> None:
 
 
 def _draw_levels(axes: Axes, effect: Effect, scale: Scale) -> None:
-    (variable,), (values,), mean = effect.variables, effect.values, scale.shown(effect.mean)
-    low, high = (scale.shown(effect.mean + side * 1.96 * effect.std) for side in (-1, 1))
+    (variable,), (mean, low, high) = effect.variables, effect.band(scale)
     rows = np.arange(len(mean))
     axes.errorbar(mean, rows, xerr=[mean - low, high - mean], fmt="o", color=COLORS[0], capsize=3)
-    axes.axvline(float(scale.shown(0.0)), color="black", linewidth=0.6, linestyle=":")
-    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    axes.set_yticks(rows, list(map(_plain, as_dates(values) if variable.role == DATE else texts)))
+    axes.axvline(scale.no_effect, color="black", linewidth=0.6, linestyle=":")
+    axes.set_yticks(rows, list(map(_plain, variable.texts(effect.values[0]))))
     axes.set(xlabel=_plain(scale.name), ylabel=_plain(variable.name), ylim=(-0.7, len(rows) - 0.3))
 
 
@@ -272,8 +269,7 @@ def plot_calibration(
         shares = _numbers(metrics.interval_coverage(y, prediction, levels))
     else:
         raise InvalidArgumentError("prediction must be given with observations, got None. Pass gp.predict(X).")
-    low, high = stats.binom.ppf([[0.025], [0.975]], count, grid) / count
-    axes.fill_between(grid, low, high, color="0.85", label="95 % band of a calibrated prediction")
+    axes.fill_between(grid, *coverage_band(grid, count), color="0.85", label="95 % band of a calibrated prediction")
     axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
     axes.plot(levels, shares, ".-" if len(levels) < len(grid) else "-", color=COLORS[0], label=label)
     axes.set_xlabel("level of the central interval")
@@ -314,17 +310,14 @@ def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
 
 def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | None) -> Axes:
     axes = axes or new_axes()
-    groups = comparison.groups()
-    looks = styles(method for method, _ in groups)
-    sizes, heights = sorted({size for _, size in groups}), []
+    curves, sizes = comparison.curves(figure), comparison.sizes
+    looks = styles(curves)
     for number, (method, i) in enumerate(looks.items()):
-        estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        shifted = np.array(sizes) * 1.04 ** (number - (len(looks) - 1) / 2)  # error bars side by side
-        heights += [e.mean for e in estimates if e.mean > 0]
+        means, bars = curves[method]
         axes.errorbar(
-            shifted,
-            [e.mean for e in estimates],
-            yerr=[2 * np.nan_to_num(e.error) for e in estimates],
+            np.array(sizes) * 1.04 ** (number - (len(looks) - 1) / 2),  # error bars side by side
+            means,
+            yerr=bars,
             fmt=f"-{_MARKERS[i % len(_MARKERS)]}",
             linewidth=0.8,
             markersize=6,
@@ -333,7 +326,7 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
             label=method,
         )
     axes.set_xscale("log", base=2)
-    _log_heights(axes, heights)
+    _log_heights(axes, [mean for means, _ in curves.values() for mean in means if mean > 0])
     axes.set_xticks(sizes, [f"{size}" for size in sizes])
     axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
     axes.minorticks_off()

@@ -26,6 +26,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import Call, Name, Reader, bound, check_known, constant, made
 from rfgp.limits import limits
 from rfgp.messages import quoted, short_repr
+from rfgp.names import APPROXIMATIONS as NAMES
 
 # --- Selection of an approximation for each term ---------------------------------------------------------------------
 
@@ -413,22 +414,25 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
 
 # --- Approximations from text, such as "RandomFeatures(256)", without running code -----------------------------------
 
-APPROXIMATIONS: dict[str, type[Approximation]] = {
-    kind.__name__: kind
-    for kind in (
-        Exact,
-        RandomFeatures,
-        EquispacedFourier,
-        InducingPoints,
-        Vecchia,
-        SparsePrecision,
-        RandomWalks,
-        Chebyshev,
-        Taylor,
-        TruncatedSpectrum,
-        RationalPrecision,
+APPROXIMATIONS: dict[str, type[Approximation]] = dict(
+    zip(
+        NAMES,
+        (
+            Exact,
+            RandomFeatures,
+            EquispacedFourier,
+            InducingPoints,
+            Vecchia,
+            SparsePrecision,
+            RandomWalks,
+            Chebyshev,
+            Taylor,
+            TruncatedSpectrum,
+            RationalPrecision,
+        ),
+        strict=True,
     )
-}
+)
 """The approximations by name."""
 _EXAMPLE = '"RandomFeatures(256)" or "trend=Vecchia(30), local=RandomFeatures(128)"'
 

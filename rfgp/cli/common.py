@@ -3,36 +3,24 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
 
-from rfgp.cli import choices
+from rfgp import names
 from rfgp.cli.speech import as_options, printable
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import check_folder, check_target
-from rfgp.progress import Bar, Report
+from rfgp.messages import check_choice
+from rfgp.progress import Report
 
 console = Console()
 error_console = Console(stderr=True)
+_MODEL_HEAD = 8
+"""Bytes before the JSON with which a saved model begins."""
 _STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-
-
-def progress(visible: bool = True) -> Bar:
-    """Return a progress bar for the error stream, as a context manager.
-
-    If the stream is not a terminal, lines are printed now and then.
-
-    Args:
-        visible: Whether anything is printed.
-
-    Examples:
-        >>> with progress(visible=False) as report:
-        ...     report("fitting", 1, 2)
-    """
-    return Bar(visible)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -123,7 +111,7 @@ def known_input(name: Path, command: str) -> bool:
     from rfgp.datasets import CATALOG, describe
 
     entry = None if check_input(name).exists() else CATALOG.get(str(name))
-    if entry is not None and entry.kind == "graph" and command != "advise":
+    if entry is not None and entry.kind == "graph":
         raise InvalidArgumentError(f"{name} is a graph without values, which no command reads.")
     if entry is None and not name.exists() and not name.suffix:
         try:
@@ -136,12 +124,11 @@ def known_input(name: Path, command: str) -> bool:
     return entry is None
 
 
-def is_field(file: Path, *others: str) -> bool:
-    """Return whether a file or public data set is a mesh, roads or a graph.
+def is_field(file: Path) -> bool:
+    """Return whether a file or public data set is a mesh or roads.
 
     Args:
         file: The path of a file, or the name of a data set.
-        others: Further endings of names that count as fields.
 
     Examples:
         >>> is_field(Path("mesh.ply")), is_field(Path("table.csv"))
@@ -150,9 +137,8 @@ def is_field(file: Path, *others: str) -> bool:
     from rfgp.datasets import CATALOG
 
     entry = None if check_input(file).exists() else CATALOG.get(str(file))
-    if entry is not None:
-        return entry.kind in ("mesh", "roads", "graph")
-    return file.suffix.lower() in (*choices.MESH_SUFFIXES, *choices.ROAD_SUFFIXES, *others)
+    name = file if entry is None else Path(entry.file)
+    return name.suffix.lower() in (*names.MESH_SUFFIXES, *names.ROAD_SUFFIXES)
 
 
 def resolve(name: Path, command: str, report: Report | None = None) -> Path:
@@ -181,12 +167,12 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
 
     kinds = {
         "fit": ("a table", TABLE_SUFFIXES),
-        "mesh": ("a mesh", choices.MESH_SUFFIXES),
-        "traffic": ("roads", choices.ROAD_SUFFIXES),
+        "mesh": ("a mesh", names.MESH_SUFFIXES),
+        "traffic": ("roads", names.ROAD_SUFFIXES),
     }
     suffix = file.suffix.lower()
     kind = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
-    if kind == command or (kind is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
+    if kind == command or (kind is not None and command not in kinds):
         return
     usual = ("a table, a mesh or roads", tuple(ending for _, endings in kinds.values() for ending in endings))
     what, endings = kinds.get(command, usual)
@@ -199,27 +185,6 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
         raise InvalidArgumentError(
             f"{name} must be {what}, got the ending {file.suffix!r}. Known endings are {', '.join(endings)}."
         )
-
-
-def open_table(
-    name: Path,
-    target: str | None,
-    options: Mapping[str, Any],
-    report: Report | None = None,
-    finished: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
-) -> Any:
-    """Return the table of a file or of a public data set.
-
-    Args:
-        name: The file, or the name of the data set.
-        target: The target column. If None, the last.
-        options: Options of `read_table`, in addition to those of a data set.
-        report: A function that is called with the progress of a download. If None, there is no report.
-        finished: A function from all options to those that are used.
-    """
-    from rfgp.tables import read_table
-
-    return read_table(resolve(name, "fit", report), target, **finished(table_options(name, options)))
 
 
 def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,12 +277,183 @@ def print_study(study: Any, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rfgp.report.words import cards, convergence, repeats
+    from rfgp.report.page import sentence
+    from rfgp.report.sections import cards, repeats
 
     shown = Table(title=Text(printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, figure, remark in cards(study, noun):
         shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
     console.print(shown)
-    say(" ".join(filter(None, (repeats(study), convergence(study.model.fit_report)))))
+    say(" ".join(filter(None, (repeats(study), sentence("convergence", fit=study.model.fit_report)))))
     for note in study.notes:
         say(note)
+
+
+# --- Files, looked into before torch is loaded ------------------------------------------------------------------------
+
+
+def check_table(
+    file: Path,
+    target: str | None,
+    reading: Mapping[str, Any],
+    command: str = "fit",
+    others: Iterable[str | None] = (),
+) -> tuple[str, ...] | None:
+    """Return the names of the columns of a table, or None if the file must be read to find them.
+
+    The options, the file and the names of columns are checked. Only the first lines of a text file or the footer of a
+    Parquet file are read. Public data sets are not opened.
+
+    Args:
+        file: The file, or the name of a public data set.
+        target: The target column. If None, the last.
+        reading: Options of `read_table`.
+        command: The command, for messages.
+        others: The names of further columns, or None.
+
+    Raises:
+        InvalidArgumentError: If an option is invalid, or the file or a column does not exist.
+        DataError: If the file is missing, empty or something else.
+    """
+    from rfgp.tables.columns import find_column
+    from rfgp.tables.options import ReadOptions
+
+    request = ReadOptions(target, **reading)
+    if not known_input(file, command):
+        return None
+    columns = _names(file, request)
+    for wanted in (target, *others, *request.drop, *request.as_categories):
+        if columns is not None and wanted is not None:
+            find_column(columns, wanted)
+    return columns
+
+
+def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> None:
+    """Check the file and the options of a table for predictions.
+
+    Args:
+        file: The file.
+        missing: The policy for missing cells, or None.
+        form: Options of `read_table` about the format of the file.
+
+    Raises:
+        InvalidArgumentError: If an option is invalid, or the ending of the name is not that of a table.
+        DataError: If the file is missing, empty or something else.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _, _ = file.write("1,2"), file.flush()
+        ...     check_inputs(Path(file.name), "drop", {})  # no error
+    """
+    from rfgp.messages import unquoted
+    from rfgp.tables.options import CHOICES, TABLE_SUFFIXES, TextFormat
+    from rfgp.tables.text import check_file
+
+    if missing is not None:
+        check_choice("missing", missing, CHOICES["missing"])
+    TextFormat(**form)
+    check_file(file)
+    if file.suffix.lower() not in TABLE_SUFFIXES:
+        endings = ", ".join(TABLE_SUFFIXES)
+        raise InvalidArgumentError(f"The ending of the file must be one of {endings}, got {unquoted(file.name)}.")
+
+
+def _names(file: Path, form: Any) -> tuple[str, ...] | None:
+    """Return the names in the header of a table, or None if the file must be read to find them."""
+    from rfgp.tables.options import PARQUET_SUFFIXES, TEXT_SUFFIXES
+    from rfgp.tables.text import peek_names
+
+    suffix = file.suffix.lower()
+    if suffix in PARQUET_SUFFIXES:
+        from rfgp.tables.text import opened
+
+        with opened(file) as parquet:
+            return tuple(name.strip() for name in parquet.schema_arrow.names)
+    return peek_names(file, form) if suffix in TEXT_SUFFIXES else None
+
+
+def check_model_file(path: Path) -> None:
+    """Check that a file begins like a saved model.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ModelFileError: If the file is missing, a folder, or not a model.
+
+    Examples:
+        >>> check_model_file(Path("absent.safetensors"))
+        Traceback (most recent call last):
+            ...
+        rfgp.errors.ModelFileError: There is no file absent.safetensors.
+    """
+    check_input(path)
+    if path.is_dir():
+        raise ModelFileError(
+            f"The model must be a file, got the folder {path}. Name a file, such as {path / 'model.safetensors'}."
+        )
+    if not path.exists():
+        raise ModelFileError(f"There is no file {path}.")
+    with path.open("rb") as stream:
+        begin = stream.read(_MODEL_HEAD + 1)
+    if begin[_MODEL_HEAD:] != b"{":
+        raise ModelFileError(f"{path} is not a saved model. Name the model.safetensors that `rfgp fit` wrote.")
+
+
+def typed_again(*dropped: str, **added: str | None) -> str:
+    """Return the current command as a line for a shell, with other options.
+
+    Args:
+        *dropped: The flags to leave out, with their values.
+        **added: The options to add, by name, instead of those of the command. If None, an option is left out.
+    """
+    gone, kept, skip = {*dropped, *(f"--{name}" for name in added)}, [], False
+    for word in sys.argv[1:]:
+        name = word.partition("=")[0]
+        if not skip and name not in gone:
+            kept.append(word)
+        skip = not skip and name in gone and "=" not in word and name not in ("--dry-run", "--json")
+    words = [word for name, value in added.items() if value is not None for word in (f"--{name}", value)]
+    return shlex.join(["rfgp", *kept, *words])
+
+
+def print_selection(selection: Any, command: str, as_json: bool) -> None:
+    """Print a selection, and the command that fits the best candidate.
+
+    Args:
+        selection: The report on the selection.
+        command: The command.
+        as_json: Whether to print JSON.
+    """
+    if not as_json:
+        if (baseline := selection.unbeaten_baseline) is not None:
+            say(f"No candidate beat {baseline}. The inputs may not be informative.")
+        for line in (selection.reason, *selection.table()):
+            say(line)
+        say("Seconds are those of a fit to all rows, as predicted for one core.")
+        if selection.weights:
+            say("The command selects again, since the best is an average.")
+        say(f"Type: {command}")
+        return
+    trials = [
+        {
+            "name": trial.name,
+            "options": dict(trial.options),
+            selection.measure.replace(" ", "_"): None if trial.last is None else trial.last.value,
+            "standard_error": None if trial.last is None else trial.last.error,
+            "rows": None if trial.last is None else trial.last.rows,
+            "seconds": trial.seconds,
+            "bytes": trial.memory,
+            "status": trial.status,
+        }
+        for trial in selection.trials
+    ]
+    content = {
+        "best": selection.chosen.name,
+        "weights": selection.parts,
+        "reason": selection.reason,
+        "candidates": trials,
+        "baselines": {name: baseline.value for name, baseline in selection.baselines.items()},
+    }
+    print_json({**content, "command": command})

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rfgp.cli import checks, choices
+from rfgp import names
+from rfgp.cli.options import ModelRequest
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import ARGUMENTS, Call, Name, Reader, check_known, nodes_of
 
@@ -13,105 +14,75 @@ _KERNEL = Reader("--kernel", '"RBF(t) + Group(store)"')
 _APPROXIMATION = Reader("--approximation", '"RandomFeatures(256)" or "trend=Vecchia(30)"')
 
 
-@dataclass(frozen=True)
-class ModelRequest:
-    """The options of `rfgp fit` and `rfgp advise` about the model.
+def is_expression(kernel: str) -> bool:
+    """Return whether a kernel is a sum or product of terms, and no name.
 
-    Attributes:
-        kernel: The kernel as text, or "auto".
-        approximation: The approximations as text, or "auto".
-        likelihood: The name of the likelihood, or "auto". If None, "auto" if the kernel is, else "gaussian".
-        inference: "laplace" or "variational". If None, the default of the likelihood.
-        time_limit: The time limit of a fit, such as "5min". If None, that of `rfgp.GP`.
-        validate: "forward", or the column of groups, for the rows that a selection predicts. If None, random rows.
-        memory: The memory limit, such as "4GB". If None, the default of `rfgp.GP`.
-        seed: The seed of all draws.
+    Args:
+        kernel: The kernel as text.
 
     Examples:
-        >>> ModelRequest().is_auto, ModelRequest(kernel="RBF()").is_auto
+        >>> is_expression("Roads() + Linear(maxspeed)"), is_expression("diffusion")
         (True, False)
     """
+    return "(" in kernel
 
-    kernel: str = AUTO
-    approximation: str = AUTO
-    likelihood: str | None = None
-    inference: str | None = None
-    time_limit: str | None = None
-    validate: str | None = None
-    memory: str | None = None
-    seed: int = 0
 
-    @property
-    def is_auto(self) -> bool:
-        """Whether a fit selects the kernel."""
-        return self.kernel == AUTO
+def check_model(request: ModelRequest, columns: Sequence[str] | None = None, held_out: str | None = None) -> None:
+    """Check the options of a model, before torch is loaded.
 
-    @property
-    def is_normal(self) -> bool:
-        """Whether the process has a Gaussian likelihood."""
-        return self.likelihood in (None, AUTO, "gaussian")
+    Args:
+        request: The options.
+        columns: The names of all columns of the table. If None, they are unknown.
+        held_out: The column of groups that are held out together. If None, there is none.
 
-    def check(self) -> None:
-        """Check the options, before torch is loaded.
+    Raises:
+        InvalidArgumentError: If an option is invalid, or a column is missing or is that of the groups. The message has
+            the option and its value.
+    """
+    from rfgp.tables.columns import find_column
 
-        Raises:
-            InvalidArgumentError: If an option is invalid. The message has the option and its value.
-        """
-        checks.check_choice("--likelihood", self.likelihood, (AUTO, *choices.LIKELIHOODS))
-        checks.check_choice("--inference", self.inference, choices.INFERENCES)
-        checks.check_limits(self.time_limit, self.memory)
-        checks.check_least(0, seed=self.seed)
-        if self.validate is not None and not self.is_auto:
-            raise InvalidArgumentError("--validate scores the candidates of a selection, and --kernel names one.")
-        if not self.is_auto:
-            _check_functions("kernel", _KERNEL.read(self.kernel), (*choices.KERNELS, *choices.OBJECT_KERNELS))
-        _check_functions("approximation", _APPROXIMATION.read_arguments(self.approximation), choices.APPROXIMATIONS)
+    _check_functions("approximation", _APPROXIMATION.read_arguments(request.approximation), names.APPROXIMATIONS)
+    if request.kernel == AUTO:
+        return
+    if request.validate is not None:
+        raise InvalidArgumentError("--validate scores the candidates of a selection, and --kernel names one.")
+    tree = _KERNEL.read(request.kernel)
+    _check_functions("kernel", tree, (*names.KERNELS, *names.OBJECT_KERNELS))
+    for wanted in _columns(tree):
+        if columns is not None:
+            find_column(columns, wanted)
+        if wanted == held_out:
+            raise InvalidArgumentError(
+                f"--holdout-by must be a column that --kernel does not read, got {wanted!r}. Its held-out values are "
+                "new to the model, so leave it out of the kernel."
+            )
 
-    def check_columns(self, names: Sequence[str] | None, held_out: str | None) -> None:
-        """Check that a table has the columns of the kernel, before torch is loaded.
 
-        Args:
-            names: The names of all columns. If None, they are unknown.
-            held_out: The column of groups that are held out together. If None, there is none.
+def built(request: ModelRequest, columns: Sequence[str] | None = None) -> "TableModel":
+    """Return the kernel and the approximations.
 
-        Raises:
-            InvalidArgumentError: If a column is missing, or is that of the groups.
-        """
-        from rfgp.tables.columns import find_column
+    Args:
+        request: The options.
+        columns: The names of the columns of the table. If None, the kernel may name any.
 
-        for wanted in () if self.is_auto else _columns(_KERNEL.read(self.kernel)):
-            if names is not None:
-                find_column(names, wanted)
-            if wanted == held_out:
-                raise InvalidArgumentError(
-                    f"--holdout-by must be a column that --kernel does not read, got {wanted!r}. Its held-out values "
-                    "are new to the model, so leave it out of the kernel."
-                )
+    Raises:
+        InvalidArgumentError: If the kernel or an approximation is invalid, or approximations are for terms that the
+            kernel does not have.
+    """
+    from rfgp import approximations, kernels
 
-    def build(self, names: Sequence[str] | None = None) -> "TableModel":
-        """Return the kernel and the approximations.
-
-        Args:
-            names: The names of the columns of the table. If None, the kernel may name any.
-
-        Raises:
-            InvalidArgumentError: If the kernel or an approximation is invalid, or approximations are for terms that the
-                kernel does not have.
-        """
-        from rfgp import approximations, kernels
-
-        approximation = approximations.parse(self.approximation)
-        if self.is_auto:
-            return TableModel(self, None, approximation)
-        kernel = kernels.parse(self.kernel, names)
-        known = [str(term.name) for term in kernel.terms()]
-        if all(factor.columns == () for term in kernel.terms() for factor in term.factors):
-            raise InvalidArgumentError(f"--kernel must read at least one column, got {self.kernel!r}. Add a term.")
-        is_open = any(type(factor) is kernels.Additive for term in kernel.terms() for factor in term.factors)
-        for name in approximation if isinstance(approximation, Mapping) and not is_open else ():
-            if not name.startswith("noise."):
-                check_known("term", name, known)
-        return TableModel(self, kernel, approximation)
+    approximation = approximations.parse(request.approximation)
+    if request.kernel == AUTO:
+        return TableModel(request, None, approximation)
+    kernel = kernels.parse(request.kernel, columns)
+    known = [str(term.name) for term in kernel.terms()]
+    if all(factor.columns == () for term in kernel.terms() for factor in term.factors):
+        raise InvalidArgumentError(f"--kernel must read at least one column, got {request.kernel!r}. Add a term.")
+    is_open = any(type(factor) is kernels.Additive for term in kernel.terms() for factor in term.factors)
+    for name in approximation if isinstance(approximation, Mapping) and not is_open else ():
+        if not name.startswith("noise."):
+            check_known("term", name, known)
+    return TableModel(request, kernel, approximation)
 
 
 @dataclass(frozen=True)
@@ -158,6 +129,7 @@ class TableModel:
             request.likelihood,
             self.approximation,
             inference=request.inference,
+            hyperparameter_posterior=request.hyperparameter_posterior,
             seed=request.seed,
             memory=request.memory,
             time_limit=request.time_limit,
@@ -212,13 +184,13 @@ def field_columns(kernel: str, domain: str) -> tuple[str, ...]:
         ('maxspeed',)
     """
     tree = _KERNEL.read(kernel)
-    _check_functions("kernel", tree, (*choices.KERNELS, domain))
+    _check_functions("kernel", tree, (*names.KERNELS, domain))
     if not any(isinstance(node, Call) and node.function == domain for node in nodes_of(tree)):
         raise InvalidArgumentError(f"--kernel must have the term {domain}(), got {kernel!r}. Add it.")
-    names = tuple(dict.fromkeys(_columns(tree)))
-    if numbers := [name for name in names if not isinstance(name, str)]:
+    columns = tuple(dict.fromkeys(_columns(tree)))
+    if numbers := [name for name in columns if not isinstance(name, str)]:
         raise InvalidArgumentError(f"--kernel must give columns by their names, got {numbers[0]}.")
-    return tuple(str(name) for name in names)
+    return tuple(str(name) for name in columns)
 
 
 def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
@@ -235,7 +207,7 @@ def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
 def _columns(tree: Any) -> Iterator[str | int]:
     """Yield the columns that a kernel names, by name or position."""
     for node in nodes_of(tree):
-        if isinstance(node, Call) and node.function.isidentifier() and node.function not in choices.OBJECT_KERNELS:
+        if isinstance(node, Call) and node.function.isidentifier() and node.function not in names.OBJECT_KERNELS:
             i = 1 if node.function == "Additive" else 0
             given = node.options.get("columns", (node.arguments[i : i + 1] or (None,))[0])
             for entry in given if isinstance(given, tuple) else (given,):

@@ -1,185 +1,307 @@
-"""Options that several commands share."""
+"""Every option of the command line, once, with its check, which is also that of the library."""
 
-from typing import Annotated, Any
+import inspect
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
+from rfgp import names
 from rfgp.errors import InvalidArgumentError
-from rfgp.messages import quoted
+from rfgp.messages import check_choice, check_count, check_share, quoted, read_bytes, read_seconds
 
-TableTarget = Annotated[str | None, typer.Option(help="The target column, by name or position. [default: the last]")]
+FIELD = "whittle-matern"
+"""The process on a surface or on roads, instead of a kernel of the graph."""
+
+Check = Callable[[str, Any], object]
+
+
+def option(text: str, *details: Any) -> Any:
+    """Return an option, whose value is checked before large packages are loaded.
+
+    Args:
+        text: The help.
+        *details: Flags, if they do not follow from the name of the parameter, and checks: functions of the name and the
+            value, or of each of several values, that raise an error.
+    """
+    flags = [each for each in details if isinstance(each, str)]
+    checks = [each for each in details if callable(each)]
+
+    def checked(parameter: typer.CallbackParam, value: Any) -> Any:
+        for each in value if isinstance(value, list | tuple) else (value,):
+            for check in checks if each is not None else ():
+                check(str(parameter.name), each)
+        return value
+
+    return typer.Option(*flags, help=text, callback=checked if checks else None)
+
+
+def among(*known: str) -> Check:
+    """Return the check that a value is one of some names."""
+    return partial(check_choice, known=known)
+
+
+def at_least(least: int) -> Check:
+    """Return the check that an integer is not below a limit."""
+    return partial(check_count, least=least)
+
+
+def not_negative(name: str, value: float) -> None:
+    """Check that a number is finite and not negative."""
+    if not 0 <= value < math.inf:
+        raise InvalidArgumentError(f"{name} must be finite and not negative, got {value}.")
+
+
+def above_zero(name: str, value: float) -> None:
+    """Check that a number is positive, possibly infinite."""
+    if not value > 0:
+        raise InvalidArgumentError(f"{name} must be positive, got {value}.")
+
+
+def up_to_one(name: str, value: float) -> None:
+    """Check that a fraction is in (0, 1]."""
+    if not 0 < value <= 1:
+        raise InvalidArgumentError(f"{name} must be a share in (0, 1], got {value}.")
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer: its docstring is its help, and parameters that are dataclasses become their fields.
+
+    The help of a parameter is its entry in the docstring, unless its annotation is an option of several commands.
+    Further entries of an annotation are flags and checks, as those of `option`.
+
+    Args:
+        command: The command.
+
+    Examples:
+        >>> def show(reading: Spelling) -> None:
+        ...     print(reading.decimal)
+        >>> grouped(show)(decimal=",", thousands=None, comment=None, encoding=None, missing_mark=None)
+        ,
+    """
+    given = inspect.signature(command).parameters
+    groups: dict[str, Any] = {name: each.annotation for name, each in given.items() if is_dataclass(each.annotation)}
+    parameters = [
+        one for name, each in given.items() for one in (_parameters(groups[name]) if name in groups else [each])
+    ]
+    documented = _documented(command) | {
+        name: text for kind in groups.values() for name, text in _documented(kind).items()
+    }
+    parameters = [_for_typer(each, documented.get(each.name)) for each in parameters]
+
+    def run(**options: Any) -> None:
+        for name, kind in groups.items():
+            options[name] = kind(**{each.name: options.pop(each.name) for each in _parameters(kind)})
+        command(**options)
+
+    run.__name__, run.__doc__ = command.__name__, inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:")[0]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(kind).parameters.values())
+
+
+def _documented(thing: Any) -> dict[str, str]:
+    """Return the entries of the docstring of a command, or of a dataclass and its bases, by name."""
+    found: dict[str, str] = {}
+    for each in reversed(inspect.getmro(thing)) if inspect.isclass(thing) else (thing,):
+        section = re.split(r"\n(?:Args|Attributes):\n", inspect.cleandoc(each.__doc__ or ""))[-1].split("\n\n")[0]
+        found |= {
+            name: " ".join(text.split()) for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.M)
+        }
+    return found
+
+
+def _for_typer(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    """Return a parameter with its help, flags and checks as typer reads them."""
+    kind, *details = (
+        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
+    )
+    if text is not None and parameter.default is parameter.empty:
+        details = [typer.Argument(help=text)]
+    elif text is not None:
+        has_flags = any(isinstance(each, str) for each in details)
+        alone = [f"--{parameter.name.replace('_', '-')}"] if kind is bool and not has_flags else []
+        details = [option(text, *alone, *details)]
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, *details] if details else kind)
+
+
+# --- Options of several commands -------------------------------------------------------------------------------------
+
+AsJson = Annotated[bool, option("Print the results as JSON.", "--json")]
+Seed = Annotated[int, option("The seed of everything random.", at_least(0))]
+Drop = Annotated[list[str] | None, option("A column of a table to leave out. Repeatable.")]
 Missing = Annotated[
     str,
-    typer.Option(
-        help="Policy for missing values of a table: error, drop (leave out the rows) or mean. mean fills numbers and "
-        "dates with the mean of their column, makes missing texts a level, and drops rows without a target."
-    ),
-]
-Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out. Repeatable.")]
-AsCategory = Annotated[
-    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers. Repeatable.")
-]
-Numbers = Annotated[
-    list[str] | None,
-    typer.Option(
-        help='A column of numbers as text with a unit or marks of its own, with an example: "price=1.234,50 EUR" or '
-        '"share=12 %". Repeatable.'
-    ),
-]
-Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
-Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a text table, as , in 1,200.")]
-Comment = Annotated[str | None, typer.Option(help="Lines of a text table that start with this mark are skipped.")]
-Encoding = Annotated[str, typer.Option(help="The encoding of a text table.")]
-MissingMark = Annotated[
-    list[str] | None, typer.Option(help="A text that marks a missing value, in addition to the defaults. Repeatable.")
-]
-Approximation = Annotated[
-    str,
-    typer.Option(
-        help='How terms are computed: one value for all, as "RandomFeatures(256)" or Exact; values by term, as '
-        '"trend=Vecchia(30), local=RandomFeatures(128)"; or auto.'
+    option(
+        "Policy for missing values of a table: error, drop (leave out the rows) or mean. mean fills numbers and dates "
+        "with the mean of their column, makes missing texts a level, and drops rows without a target."
     ),
 ]
 Metric = Annotated[
     str | None,
-    typer.Option(
-        help="Metric of roads: haversine (degrees) or euclidean (a plane). [default: by the file's crs, else haversine]"
+    option(
+        "Metric of roads: haversine (degrees) or euclidean (a plane). [default: by the file's crs, else haversine]",
+        among(*names.METRICS),
     ),
 ]
-Weights = Annotated[
-    str, typer.Option(help="Weights of a mesh's edges: unit, edge-length, or cotangent (between vertices).")
-]
-TimeLimit = Annotated[
-    str | None,
-    typer.Option(help="The most time of a fit: 30s, 5min, 2h. [default: without --kernel it grows with the rows]"),
-]
-Validate = Annotated[
-    str | None,
-    typer.Option(
-        help="The rows that a selection predicts: forward for the last ones by date, or a column whose values stay "
-        "together. [default: random rows]"
+Halt = Annotated[
+    float,
+    option(
+        "For a kernel of a graph with walks: the probability that a walker halts at a step.",
+        check_share,
     ),
 ]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        help="The most memory of a fit: 500MB, 4GB. [default: 8GB in a selection, else most of the machine's]"
-    ),
-]
-Log = Annotated[
-    bool, typer.Option("--log", help="Fit the logarithm of a positive target. Predictions are in its own units.")
-]
+TestShare = Annotated[float, option("The share of the observations held out to score the fit.", check_share)]
 Holdout = Annotated[
     str,
-    typer.Option(
-        help="Which observations to hold out: random ones, or the last in the order of the file, as for time series."
+    option(
+        "Which observations to hold out: random ones, or the last in the order of the file, as for time series.",
+        among(*names.HOLDOUTS),
     ),
 ]
 HoldoutBy = Annotated[
     str | None,
-    typer.Option(
-        help="A column whose values, as stations or patients, are held out whole: rows of one value stay together. It "
-        "is left out of the inputs, for a held-out value is one that the model has never seen."
+    option(
+        "A column whose values, as stations or patients, are held out whole: rows of one value stay together. It is "
+        "left out of the inputs, for a held-out value is one that the model has never seen."
     ),
 ]
-Exposure = Annotated[
-    str | None,
-    typer.Option(
-        help="A column of exposures, such as hours or populations, by which the mean of a count is multiplied."
-    ),
-]
-PredictedExposure = Annotated[
-    str | None,
-    typer.Option(
-        help="A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]"
-    ),
-]
-NoiseColumn = Annotated[
-    str | None, typer.Option(help="A column of known noise variances, in squared units of the target, to be added.")
-]
-WeightColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="A column of weights: a row of weight w counts as w repeated observations. Precisions "
-        "belong into --noise-column, as variances."
-    ),
-]
-Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
+WithData = Annotated[bool, option("Save the data too, even if predictions do not need them.", "--with-data")]
 
 
-def reading(
-    missing: str, drop: list[str] | None, as_category: list[str] | None, numbers: list[str] | None
-) -> dict[str, Any]:
-    """Return the options of `read_table` about columns and missing values.
+@dataclass(frozen=True)
+class Spelling:
+    """The format of a text table. What is not given is that of the fit, or the default of `rfgp.tables.read_table`.
 
-    Args:
-        missing: The policy for missing cells.
-        drop: The columns to leave out, or None.
-        as_category: The columns to encode one-hot, or None.
-        numbers: Columns of numbers as text, each with an example after an equals sign, or None.
+    Attributes:
+        decimal: The decimal mark of a text table, . or , [default: as in the fit, else .]
+        thousands: The separator of thousands in a text table, as , in 1,200.
+        comment: Lines of a text table that start with this mark are skipped.
+        encoding: The encoding of a text table. [default: as in the fit, else utf-8]
+        missing_mark: A text that marks a missing value, in addition to the defaults. Repeatable.
+    """
 
-    Raises:
-        InvalidArgumentError: If a column has no example.
+    decimal: str | None = None
+    thousands: str | None = None
+    comment: str | None = None
+    encoding: str | None = None
+    missing_mark: list[str] | None = None
+
+    def form(self) -> dict[str, Any]:
+        """Return the given options of `rfgp.tables.read_table` about the format, without the marks."""
+        given = {name: getattr(self, name) for name in ("decimal", "thousands", "comment", "encoding")}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def options(self) -> dict[str, Any]:
+        """Return the given options of `rfgp.tables.read_table`."""
+        from rfgp.tables.options import MISSING_MARKS
+
+        marks = {"missing_marks": (*MISSING_MARKS, *self.missing_mark)} if self.missing_mark else {}
+        return {**self.form(), **marks}
+
+
+@dataclass(frozen=True)
+class Reading(Spelling):
+    """How a table is read.
+
+    Attributes:
+        as_category: A column to read as text, even if it holds numbers. Repeatable.
+        numbers: A column of numbers as text with a unit or marks of its own, with an example: "price=1.234,50 EUR" or
+            "share=12 %". Repeatable.
 
     Examples:
-        >>> reading("drop", ["id"], None, ["price=$3.50"])
+        >>> Reading(missing="drop", drop=["id"], numbers=["price=$3.50"]).options()
         {'missing': 'drop', 'drop': ('id',), 'as_categories': (), 'numbers': {'price': '$3.50'}}
     """
-    pairs = [entry.rpartition("=") for entry in numbers or ()]
-    for column, _, example in pairs:
-        if not column:
-            raise InvalidArgumentError(
-                f"numbers must be a column and an example, got {quoted(example)}. Write one such as 'price=$3.50'."
-            )
-    given = {"missing": missing, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
-    return {**given, "numbers": {column: example for column, _, example in pairs}}
+
+    missing: Missing = "error"
+    drop: Drop = None
+    as_category: list[str] | None = None
+    numbers: list[str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the given options of `rfgp.tables.read_table`.
+
+        Raises:
+            InvalidArgumentError: If a column of numbers has no example.
+        """
+        pairs = [entry.rpartition("=") for entry in self.numbers or ()]
+        for column, _, example in pairs:
+            if not column:
+                raise InvalidArgumentError(
+                    f"numbers must be a column and an example, got {quoted(example)}. Write one such as 'price=$3.50'."
+                )
+        columns = {"drop": tuple(self.drop or ()), "as_categories": tuple(self.as_category or ())}
+        numbers = {column: example for column, _, example in pairs}
+        return {"missing": self.missing, **columns, "numbers": numbers, **super().options()}
 
 
-def spelling(
-    decimal: str | None,
-    thousands: str | None,
-    comment: str | None,
-    encoding: str | None,
-    missing_mark: list[str] | None,
-) -> dict[str, Any]:
-    """Return the given options of `read_table` about the format of a text file.
+@dataclass(frozen=True)
+class ModelRequest:
+    """The model of a table, as `rfgp.GP` takes it. What is not given is its default.
 
-    Args:
-        decimal: The decimal mark, or None.
-        thousands: The separator of thousands, or None.
-        comment: The mark of lines to skip, or None.
-        encoding: The encoding, or None.
-        missing_mark: Further marks of missing cells, or None.
-
-    Examples:
-        >>> spelling(",", None, None, "utf-8", None)
-        {'decimal': ',', 'encoding': 'utf-8'}
+    Attributes:
+        kernel: A sum of terms over named columns, as "RBF(t) + Periodic(t, period=7) + Group(store)"; or auto, which
+            selects a kernel by held-out scores.
+        approximation: How terms are computed: one value for all, as "RandomFeatures(256)" or Exact; values by term, as
+            "trend=Vecchia(30), local=RandomFeatures(128)"; or auto.
+        likelihood: The distribution of an observation: auto (Gaussian or Student-t, with one variance or scales that
+            depend on the inputs), gaussian, bernoulli (two classes), categorical (several classes), poisson,
+            negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too).
+            [default: auto, with --kernel gaussian]
+        inference: The inference if the likelihood is not gaussian: laplace or variational. [default: as usual for it]
+        hyperparameter_posterior: How certain hyperparameters are: point (one value of each), integrated (an average
+            over their posterior) or auto (integrated for few rows).
+        time_limit: The most time of a fit: 30s, 5min, 2h. [default: without --kernel it grows with the rows]
+        validate: The rows that a selection predicts: forward for the last ones by date, or a column whose values stay
+            together. [default: random rows]
+        memory: The most memory of a fit: 500MB, 4GB. [default: 8GB in a selection, else most of the machine's]
     """
-    from rfgp.tables import MISSING_MARKS
 
-    marks = (*MISSING_MARKS, *missing_mark) if missing_mark else None
-    given = {
-        "decimal": decimal,
-        "thousands": thousands,
-        "comment": comment,
-        "encoding": encoding,
-        "missing_marks": marks,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    kernel: str = "auto"
+    approximation: str = "auto"
+    likelihood: Annotated[str | None, among("auto", *names.LIKELIHOODS)] = None
+    inference: Annotated[str | None, among(*names.INFERENCES)] = None
+    hyperparameter_posterior: Annotated[str, among(*names.POSTERIORS)] = "point"
+    time_limit: Annotated[str | None, read_seconds] = None
+    validate: str | None = None
+    memory: Annotated[str | None, read_bytes] = None
+    seed: Seed = 0
 
 
-Inference = Annotated[
-    str | None,
-    typer.Option(
-        help="The inference if the likelihood is not gaussian: laplace or variational. [default: as usual for it]"
-    ),
-]
-Likelihood = Annotated[
-    str | None,
-    typer.Option(
-        help="The distribution of an observation: auto (Gaussian or Student-t, with one variance or scales that depend "
-        "on the inputs), gaussian, bernoulli (two classes), categorical (several classes), "
-        "poisson, negative-binomial, gamma, student-t or heteroscedastic (the noise is a function of the inputs too). "
-        "[default: auto, with --kernel gaussian]"
-    ),
-]
+@dataclass(frozen=True)
+class FieldRequest:
+    """How a field on a mesh or on roads is fitted, and what is written.
+
+    Attributes:
+        out: Folder for the results. [default: NAME-field]
+        features: For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto,
+            which is exact if that is cheap. [default: auto]
+        num_walkers: For a kernel of a graph with walks: the number of walkers per node.
+        comparison: Compare whittle-matern with random walks on the graph, and features of a graph's kernel with its
+            exact process. [default: --no-compare for whittle-matern, else --compare]
+        dry_run: For a kernel of a graph: compare features by the error of the kernel on some nodes, print the command
+            that uses the best, and write nothing.
+    """
+
+    out: Path | None = None
+    features: Annotated[str | None, among(*names.GRAPH_FEATURES)] = None
+    num_walkers: Annotated[int, at_least(1)] = 64
+    halt: Halt = 0.1
+    test_share: TestShare = 0.1
+    holdout: Holdout = "random"
+    holdout_by: HoldoutBy = None
+    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
+    with_data: WithData = False
+    dry_run: bool = False
+    seed: Seed = 0
+    as_json: AsJson = False

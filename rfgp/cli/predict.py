@@ -2,16 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import checks, options
-from rfgp.cli.common import check_input, check_outputs, print_json, progress, say
+from rfgp.cli.common import check_input, check_inputs, check_model_file, check_outputs, print_json, say
+from rfgp.cli.options import Spelling, grouped
 from rfgp.errors import InvalidArgumentError
+from rfgp.progress import Bar
 
 _CHUNK, CHUNK_OF_TERMS = 8192, 1000
 """The numbers of rows that are predicted at once, and whose effects of terms are."""
@@ -21,50 +22,35 @@ _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 
 
+@grouped
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
-    file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .csv file for the predictions. Rows count from 0, after the header. [default: print them]"
-        ),
-    ] = None,
-    terms: Annotated[
-        bool,
-        typer.Option(
-            "--terms",
-            help="Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect "
-            "is the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With "
-            "--log it is an effect on the logarithm.",
-        ),
-    ] = False,
-    id: Annotated[
-        list[str] | None, typer.Option(help="A column of the table to copy into the predictions. Repeatable.")
-    ] = None,
-    exposure: options.PredictedExposure = None,
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            help="Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]"
-        ),
-    ] = None,
-    decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
-    thousands: Annotated[
-        str | None, typer.Option(help="The separator of thousands, as , in 1,200. [default: as in the fit]")
-    ] = None,
-    comment: Annotated[
-        str | None, typer.Option(help="Lines that start with this mark are skipped. [default: as in the fit]")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="The encoding of a text table. [default: as in the fit]")] = None,
-    missing_mark: options.MissingMark = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON; it needs --out.")] = False,
+    model: Path,
+    file: Path,
+    spelling: Spelling,
+    out: Path | None = None,
+    terms: bool = False,
+    id: list[str] | None = None,
+    exposure: str | None = None,
+    missing: str | None = None,
+    as_json: Annotated[bool, "--json"] = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
 
     Columns are found by their names. For several classes, the columns are the most probable one and the probability of
     each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
     or a logarithm.
+
+    Args:
+        model: A model that `rfgp fit` saved.
+        file: A table with the same input columns.
+        out: A .csv file for the predictions. Rows count from 0, after the header. [default: print them]
+        terms: Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect is
+            the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With --log it
+            is an effect on the logarithm.
+        id: A column of the table to copy into the predictions. Repeatable.
+        exposure: A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]
+        missing: Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]
+        as_json: Print a summary as JSON; it needs --out.
     """
     if as_json and out is None:
         raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
@@ -72,12 +58,11 @@ def predict(
     if clashing := [name for name in carried if name in _RESULTS]:
         raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
     check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
-    given = options.spelling(decimal, thousands, comment, encoding, None)
-    gp, inputs, schema = _opened(model, file, missing, given, missing_mark or (), carried)
+    gp, inputs, schema = _opened(model, file, missing, spelling, carried)
     if terms:
         _check_terms(gp, len(inputs.rows))
     exposures = _exposures(gp, inputs, (file, schema), exposure)
-    with progress(visible=out is not None and not as_json) as report:
+    with Bar(out is not None and not as_json) as report:
         if "classes" in gp.metadata:
             table = _predicted_classes(gp, inputs, schema.classes, report)
         else:
@@ -130,11 +115,12 @@ def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: s
 
 
 def _opened(
-    model: Path, file: Path, missing: str | None, given: Mapping[str, Any], marks: Sequence[str], carried: Sequence[str]
+    model: Path, file: Path, missing: str | None, spelling: Spelling, carried: Sequence[str]
 ) -> tuple[Any, Any, Any]:
     """Return the model, the inputs of a table, and the schema by which it was read."""
-    checks.check_model_file(model)
-    checks.check_inputs(file, missing, given)
+    given, marks = spelling.form(), spelling.missing_mark or ()
+    check_model_file(model)
+    check_inputs(file, missing, given)
     from rfgp.tables import read_inputs
 
     gp, schema = _open_model(model)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import advice, compare, data, fields, predict, tables
+from rfgp.cli import compare, fields, predict, tables
 from rfgp.cli.common import console, fail, show_warning
 from rfgp.cli.speech import learn_options
 from rfgp.errors import RfgpError
@@ -74,10 +74,9 @@ for _command in (
     compare.demo,
     tables.fit,
     predict.predict,
-    advice.advise,
     fields.mesh,
     fields.traffic,
     compare.compare,
-    data.datasets,
+    compare.datasets,
 ):
     app.command()(_command)

@@ -1,267 +1,182 @@
 """`rfgp fit`: a model of a table, and a report."""
 
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import checks, options
 from rfgp.cli.common import (
     check_input,
     check_outputs,
+    check_table,
     command_line,
-    open_table,
     print_json,
+    print_selection,
     print_study,
-    progress,
     resolve,
     say,
     stem,
     table_options,
+    typed_again,
 )
-from rfgp.cli.models import ModelRequest, TableModel
+from rfgp.cli.models import as_text, built, check_model
+from rfgp.cli.options import (
+    AsJson,
+    Holdout,
+    HoldoutBy,
+    ModelRequest,
+    Reading,
+    TestShare,
+    WithData,
+    at_least,
+    grouped,
+)
+from rfgp.errors import DataError
+from rfgp.messages import counted
+from rfgp.progress import Bar
 
 
+@grouped
 def fit(
-    file: Annotated[
-        Path, typer.Argument(help="A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.")
-    ],
-    target: options.TableTarget = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for model and report. [default: NAME-fit]")] = None,
-    kernel: Annotated[
-        str,
-        typer.Option(
-            help='A sum of terms over named columns, as "RBF(t) + Periodic(t, period=7) + Group(store)"; '
-            "or auto, which selects a kernel by held-out scores."
-        ),
-    ] = "auto",
-    approximation: options.Approximation = "auto",
-    likelihood: options.Likelihood = None,
-    inference: options.Inference = None,
-    log: options.Log = False,
-    time_limit: options.TimeLimit = None,
-    validate: options.Validate = None,
-    memory: options.Memory = None,
-    seed: options.Seed = 0,
-    missing: options.Missing = "error",
-    drop: options.Drop = None,
-    as_category: options.AsCategory = None,
-    numbers: options.Numbers = None,
-    decimal: options.Decimal = ".",
-    thousands: options.Thousands = None,
-    comment: options.Comment = None,
-    encoding: options.Encoding = "utf-8",
-    missing_mark: options.MissingMark = None,
-    test_share: Annotated[float, typer.Option(help="The share of the rows that are held out to score the fit.")] = 0.1,
-    holdout: options.Holdout = "random",
-    holdout_by: options.HoldoutBy = None,
-    exposure: options.Exposure = None,
-    noise_column: options.NoiseColumn = None,
-    weight_column: options.WeightColumn = None,
-    fit_rows: Annotated[
-        int, typer.Option(help="The maximum number of rows from which hyperparameters of a given kernel are learned.")
-    ] = 4000,
-    comparison: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Compare the approximations with the exact process.")
-    ] = True,
-    with_data: Annotated[
-        bool, typer.Option("--with-data", help="Save the training rows too, even if predictions do not need them.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    file: Path,
+    model: ModelRequest,
+    reading: Reading,
+    target: str | None = None,
+    out: Path | None = None,
+    log: bool = False,
+    test_share: TestShare = 0.1,
+    holdout: Holdout = "random",
+    holdout_by: HoldoutBy = None,
+    exposure: str | None = None,
+    noise_column: str | None = None,
+    weight_column: str | None = None,
+    fit_rows: Annotated[int, at_least(2)] = 4000,
+    comparison: Annotated[bool, "--compare/--no-compare"] = True,
+    with_data: WithData = False,
+    dry_run: bool = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
-    Without --kernel, a kernel and approximations are selected by held-out scores; `rfgp advise` shows the candidates
+    Without --kernel, a kernel and approximations are selected by held-out scores; --dry-run shows the candidates
     beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
     --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
+
+    Args:
+        file: A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.
+        target: The target column, by name or position. [default: the last]
+        out: The folder for model and report. [default: NAME-fit]
+        log: Fit the logarithm of a positive target. Predictions are in its own units.
+        exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
+        noise_column: A column of known noise variances, in squared units of the target, to be added.
+        weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
+            --noise-column, as variances.
+        fit_rows: The maximum number of rows from which hyperparameters of a given kernel are learned.
+        comparison: Compare the approximations with the exact process.
+        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
+            the best, and write nothing.
     """
-    reading = options.reading(missing, drop, as_category, numbers)
-    reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, validate, memory, seed)
-    validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    validation |= {"holdout": holdout, "holdout_by": holdout_by}
-    given = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
-    columns = {name: column for name, column in given.items() if column is not None}
-    job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"), columns)
-    if likelihood == "categorical":
-        job.run_classes(with_data, as_json)
-        return
-    study, counts = job.run(with_data, visible=not as_json)
-    _tell(study, job.folder, counts, as_json)
+    given, folder = reading.options(), out or Path(f"{stem(file)}-fit")
+    asked = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
+    row_columns = {name: column for name, column in asked.items() if column is not None}
+    outputs = {"model": folder / "model.safetensors", "report": folder / "report.html"}
+    _check_options(model, log, noise_column, dry_run, holdout, holdout_by)
+    check_outputs(() if dry_run else outputs.values(), (check_input(file),))
+    columns = check_table(file, target, given, "fit", (holdout_by, *row_columns.values()))
+    check_model(model, columns, holdout_by)
+    from rfgp.files import made_folder
+    from rfgp.tables import read_names, read_number_column, read_table
 
+    with Bar(not as_json) as report:
+        report("Reading", 0, 0)
+        path, form = resolve(file, "fit", report), table_options(file, given)
+        made = built(model, read_names(path, **form) if columns is None and model.kernel != "auto" else columns)
+        gp = made.gp()
+        _check_likelihood(gp, log, dry_run, row_columns)
+        others = [column for column in (holdout_by, *row_columns.values()) if column is not None]
+        drop = tuple(dict.fromkeys((*form.get("drop", ()), *others)))
+        table = read_table(path, target, **made.reading({**form, "drop": drop}))
+        if target is None:
+            say(f"No --target: it is the last column, {table.target}.", as_json=True)
+        hints = _hints(table, model, log)
+        table = _in_logarithms(table) if log else table
+        values = {name: read_number_column(path, one, rows=table.rows, **form) for name, one in row_columns.items()}
+        if dry_run:
+            print_selection(*_selected(table, gp, model, values, report), as_json)
+            return
+        validation: dict[str, Any] = {"test_share": test_share, "seed": model.seed, "holdout": holdout}
+        if holdout_by is not None:
+            validation |= _groups(path, holdout_by, table, form)
+        if model.likelihood == "categorical":
+            report("Fitting", 0, 0)
+            with made_folder(folder):
+                _fit_classes(table, gp, outputs["model"], validation, with_data, as_json)
+            return
 
-def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> None:
-    """Print the scores of a study and the paths of its files.
-
-    `counts` has the number of rows used and the number of rows of the file.
-    """
-    from rfgp.saving import row_terms
-
-    files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
+        validation |= {"fit_rows": fit_rows, "compare": comparison, "row_options": values, "report": report}
+        settings = {**asdict(model), **given, **row_columns}
+        settings = {name: v for name, v in settings.items() if v not in (None, ()) and name != "missing_marks"}
+        title = f"{file.name}, target {table.target}"
+        metadata = {"log": log, "exposure": exposure}
+        study, final = _study(table, gp, title, outputs, validation, hints, settings, metadata, with_data)
     if as_json:
-        print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
+        print_json({**study.summary(), "files": {name: str(each) for name, each in outputs.items()}})
         return
     print_study(study, "rows")
-    gone = counts[1] - counts[0]
+    gone = table.num_rows - len(table.y)
     left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
-    is_kept = bool(row_terms(study.model.spec))
-    left_out += "; saved with its rows, which it predicts from" * is_kept
-    used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
-    say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
+    kept = "; saved with its rows, which it predicts from" if _needs_rows(final) else ""
+    used = f"conditioned on {len(table.y):,} of {table.num_rows:,} rows{left_out}{kept}"
+    say(f"Model: {outputs['model']} ({used})\nReport: {outputs['report']}")
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A fit to a file.
+def _study(
+    table: Any,
+    gp: Any,
+    title: str,
+    outputs: Mapping[str, Path],
+    validation: Mapping[str, Any],
+    hints: tuple[str, ...],
+    settings: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    with_data: bool,
+) -> tuple[Any, Any]:
+    """Fit a model to a part of a table, score it, condition it on all rows, and write it with a report."""
+    from rfgp.files import made_folder, write_atomically
+    from rfgp.report import study_table, table_report
 
-    Attributes:
-        file: The table, or the name of a public data set.
-        target: The target column. If None, the last.
-        log: Whether the logarithm of the target is fitted.
-        reading: Options of `read_table`.
-        request: The options of the model.
-        validation: Options of `study_table`, and the column of groups that are held out together.
-        folder: The folder of the results.
-        columns: The columns of `exposure`, `noise` and `sample_weight` by these names.
-    """
-
-    file: Path
-    target: str | None
-    log: bool
-    reading: dict[str, Any]
-    request: ModelRequest
-    validation: dict[str, Any]
-    folder: Path
-    columns: dict[str, str]
-
-    @property
-    def outputs(self) -> tuple[Path, Path]:
-        """The files of the model and the report."""
-        return self.folder / "model.safetensors", self.folder / "report.html"
-
-    def run(self, with_data: bool, *, visible: bool) -> tuple[Any, tuple[int, int]]:
-        """Read, fit, score and write.
-
-        The results are the study, and the numbers of rows used and in the file.
-        """
-        names = self._checked()
-        from rfgp.files import made_folder, write_atomically
-        from rfgp.report import table_report
-        from rfgp.tables import read_number_column
-
-        with progress(visible=visible) as report:
-            report("Reading", 0, 0)
-            model = self._model(names, report)
-            table = self._table(model, report)
-            suggested = () if self.log else suggest_logarithm(table, model)
-            path = resolve(self.file, "fit")
-            form = table_options(self.file, self.reading)
-            given = {
-                name: read_number_column(path, column, rows=table.rows, **form) for name, column in self.columns.items()
-            }
-            study = self._study(table, model, given, report)
-            report("Writing", 0, 0)
-            study = replace(study, notes=(*study.notes, *suggested))
-            page = table_report(study, table, settings=self._settings(), command=command_line())
-            with made_folder(self.folder):
-                metadata = {"log": self.log, "exposure": self.columns.get("exposure")}
-                _save(study, table, self.outputs[0], with_data, given, metadata)
-                write_atomically(self.outputs[1], page.encode())
-        return study, (len(table.y), table.num_rows)
-
-    def run_classes(self, with_data: bool, as_json: bool) -> None:
-        """Read, fit, score and write a model of several classes, and print its scores. There is no report."""
-        names = self._checked()
-        from rfgp.cli.classes import fit_classes
-        from rfgp.files import made_folder
-
-        if self.columns:
-            raise typer.BadParameter("Several classes take no exposures, noise or weights. Leave these columns out.")
-        with progress(visible=not as_json) as report:
-            report("Reading", 0, 0)
-            model = self._model(names, report)
-            table = self._table(model, report)
-            report("Fitting", 0, 0)
-            path, validation = self.outputs[0], {**self.validation, **self._groups(table)}
-            with made_folder(self.folder):
-                scores = fit_classes(table, model.gp(), path, validation, with_data)
-        if as_json:
-            print_json({**scores.summary(), "files": {"model": str(path)}})
-            return
-        say(f"{scores.text()}\nModel: {path}. There is no report of several classes.")
-
-    def _groups(self, table: Any) -> dict[str, Any]:
-        """Return the groups of held-out rows, for `study_table`, or nothing."""
-        if (by := self.validation["holdout_by"]) is None:
-            return {}
-        return _groups(self.file, by, self.reading, table, self.validation["holdout"])
-
-    def _checked(self) -> tuple[str, ...] | None:
-        """Check all options that can be checked before torch is loaded; return the names of the columns, if known."""
-        self.request.check()
-        checks.check_validation(self.validation)
-        check_outputs(self.outputs, (check_input(self.file),))
-        names = checks.check_table(self.file, self.target, self.reading, group=self.validation["holdout_by"])
-        self.request.check_columns(names, self.validation["holdout_by"])
-        self._check_row_columns(names)
-        return names
-
-    def _check_row_columns(self, names: tuple[str, ...] | None) -> None:
-        """Check that columns of exposures, noise and weights exist, and suit the likelihood."""
-        from rfgp.tables.columns import find_column
-
-        for column in self.columns.values():
-            if names is not None:
-                find_column(names, column)
-        if self.log and "noise" in self.columns:
-            raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
-
-    def _model(self, names: tuple[str, ...] | None, report: Any) -> TableModel:
-        """Return the kernel and the approximations, checked."""
-        if names is None and not self.request.is_auto:
-            from rfgp.tables import read_names
-
-            names = read_names(resolve(self.file, "fit", report), **table_options(self.file, self.reading))
-        model = self.request.build(names)
-        check_likelihood(model.gp(), self.log, takes_classes=True)
-        return model
-
-    def _table(self, model: TableModel, report: Any) -> Any:
-        """Return the table, with the logarithms of the targets if these are fitted."""
-        by = self.validation["holdout_by"]
-        others = [column for column in (by, *self.columns.values()) if column is not None]
-        reading = {**self.reading, "drop": tuple(dict.fromkeys((*self.reading["drop"], *others)))}
-        table = open_table(self.file, self.target, reading, report, model.reading)
-        if self.target is None:
-            say(f"No --target: it is the last column, {table.target}.", as_json=True)
-        _say_of_classes(table, self.request)
-        return in_logarithms(table) if self.log else table
-
-    def _study(self, table: Any, model: TableModel, given: dict[str, Any], report: Any) -> Any:
-        """Return the study of a model that is fitted to a table, with exposures, noise or weights (n,) by name."""
-        from rfgp.report import study_table
-
-        validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
-        validation |= self._groups(table)
-        title = f"{self.file.name}, target {table.target}"
-        return study_table(table, model.gp(), title=title, row_options=given, report=report, **validation)
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the options that the report lists."""
-        given = {**asdict(self.request), **self.reading, **self.columns}
-        return {name: value for name, value in given.items() if value not in (None, ()) and name != "missing_marks"}
+    study = study_table(table, gp, title=title, **validation)
+    study = replace(study, notes=(*study.notes, *hints))
+    validation["report"]("Writing", 0, 0)
+    page = table_report(study, table, settings=settings, command=command_line())
+    with made_folder(outputs["model"].parent):
+        final = copy(study.model).condition(table.frame(), table.y, **validation["row_options"])
+        _save(final, table, outputs["model"], with_data, metadata)
+        write_atomically(outputs["report"], page.encode())
+    return study, final
 
 
-def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
+def _check_options(
+    model: ModelRequest, log: bool, noise_column: str | None, dry_run: bool, holdout: str, holdout_by: str | None
+) -> None:
+    """Check that options do not contradict each other."""
+    check_model(model)
+    if log and noise_column is not None:
+        raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
+    if dry_run and model.kernel != "auto":
+        raise typer.BadParameter("--dry-run shows the candidates of a selection, and --kernel names one. Leave it out.")
+    if holdout_by is not None and holdout != "random":
+        raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
+
+
+def _groups(path: Path, column: str, table: Any, form: Mapping[str, Any]) -> dict[str, Any]:
     """Return the groups of a table's rows by a column, for `study_table`."""
-    from rfgp.messages import counted
     from rfgp.tables import read_groups
 
-    if holdout != "random":
-        raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
-    groups = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
+    groups = read_groups(path, column, rows=table.rows, **form)
     number = counted(len(set(groups.tolist())), "group")
     say(
         f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
@@ -270,77 +185,58 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
     return {"groups": groups, "split_by": column}
 
 
-def _say_of_classes(table: Any, request: ModelRequest) -> None:
-    """Print which class is 1, or that two values may be classes."""
-    import numpy as np
+def _needs_rows(gp: Any) -> bool:
+    """Return whether a model predicts from its rows."""
+    from rfgp.saving import row_terms
 
-    if request.likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
-        say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
-    if request.is_normal and table.classes is None and len(np.unique(table.y)) == 2:
-        ends = [f"{value:g}" for value in np.unique(table.y)]
-        advice = (
-            "--likelihood bernoulli predicts probabilities" if ends == ["0", "1"] else "code them 0 and 1 for classes"
-        )
-        say(f"{table.target} has two values, {ends[0]} and {ends[1]}: {advice}.", as_json=True)
+    return bool(row_terms(gp.spec))
 
 
-def check_likelihood(gp: Any, log: bool, *, takes_classes: bool = False) -> None:
-    """Check that a command supports the likelihood.
+def _save(gp: Any, table: Any, path: Path, with_data: bool, metadata: Mapping[str, Any]) -> None:
+    """Save a model of a table, with its rows if it needs them or they are asked for."""
+    gp.metadata = {"schema": table.schema.to_dict(), **metadata}
+    gp.save(path, data=with_data or _needs_rows(gp))
 
-    Logarithms of the target require a Gaussian likelihood.
 
-    Args:
-        gp: The model.
-        log: Whether the logarithm of the target is fitted.
-        takes_classes: Whether several classes are supported.
-
-    Raises:
-        BadParameter: If the likelihood is not supported. The message has a remedy.
-    """
+def _check_likelihood(gp: Any, log: bool, dry_run: bool, row_columns: Mapping[str, str]) -> None:
+    """Check that the command supports the likelihood."""
     if log and not gp.spec.is_gaussian:
         raise typer.BadParameter("--log is for a gaussian likelihood.")
-    if gp.spec.options.likelihood.num_latents > 1 and not takes_classes:
-        raise typer.BadParameter("Several classes are not compared. Use `rfgp fit --likelihood categorical`.")
+    if gp.spec.options.likelihood.num_latents > 1:
+        if dry_run:
+            raise typer.BadParameter("Several classes are not compared. Leave out --dry-run.")
+        if row_columns:
+            raise typer.BadParameter("Several classes take no exposures, noise or weights. Leave these columns out.")
 
 
-def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
-    """Return a note if the logarithm of the target may fit better, and print it.
+def _hints(table: Any, request: ModelRequest, log: bool) -> tuple[str, ...]:
+    """Print which class is 1, that two values may be classes, or that logarithms may fit better. Return the last."""
+    import numpy as np
 
-    Args:
-        table: The table.
-        model: The model.
+    from rfgp.report.study import scale_notes
 
-    Returns:
-        The notes.
-    """
-    from rfgp.report.notes import of_scale
-
-    is_number = model.request.is_normal and table.classes is None
-    notes = of_scale(table.y, table.target) if is_number else ()
+    is_normal = request.likelihood in (None, "auto", "gaussian")
+    if request.likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
+        say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
+    if not is_normal or table.classes is not None:
+        return ()
+    if len(known := np.unique(table.y)) == 2:
+        is_coded = known.tolist() == [0.0, 1.0]
+        advice = "--likelihood bernoulli predicts probabilities" if is_coded else "code them 0 and 1 for classes"
+        say(f"{table.target} has two values, {known[0]:g} and {known[1]:g}: {advice}.", as_json=True)
+    notes = () if log else scale_notes(table.y, table.target)
     for note in notes:
         say(note, as_json=True)
     return notes
 
 
-def in_logarithms(table: Any) -> Any:
+def _in_logarithms(table: Any) -> Any:
     """Return a table with the logarithms of its targets.
-
-    Args:
-        table: The table.
 
     Raises:
         DataError: If a target is not positive.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables import read_table
-        >>> in_logarithms(read_table(pd.DataFrame({"size": [1, 2], "price": [1.0, 1.0]}), "price")).y.tolist()
-        [0.0, 0.0]
     """
     import numpy as np
-
-    from rfgp.errors import DataError
-    from rfgp.messages import counted
 
     table.check_numeric_target()
     bad = np.flatnonzero(table.y <= 0)
@@ -352,13 +248,62 @@ def in_logarithms(table: Any) -> Any:
     return replace(table, y=np.log(table.y), target=f"log of {table.target}")
 
 
-def _save(study: Any, table: Any, path: Path, with_data: bool, given: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Save the model at the hyperparameters of the study, conditioned on all rows.
+def _selected(table: Any, gp: Any, request: ModelRequest, values: Mapping[str, Any], report: Bar) -> tuple[Any, str]:
+    """Return the selection of a model for a table, and the command that fits the best candidate."""
+    from rfgp import approximations
 
-    The data are saved if the model needs them or `with_data` is set. `given` has the exposures, noise or weights (n,).
-    """
-    from rfgp.saving import row_terms
+    table.check_numeric_target(2 if request.likelihood == "bernoulli" else 0)
 
-    final = copy(study.model).condition(table.frame(), table.y, **given)
-    final.metadata = {"schema": table.schema.to_dict(), **metadata}
-    final.save(path, data=with_data or bool(row_terms(final.spec)))
+    def show(now: Any) -> None:
+        report(now.stage, now.iteration, now.iterations)
+
+    selection = gp.select(table.frame(), table.y, progress=show, **values)
+    if selection.weights:
+        return selection, typed_again("--dry-run", "--json")
+    chosen = selection.chosen.options
+    text = as_text(approximations.parse(chosen.get("approximation", "auto")))
+    likelihood = None if request.likelihood == "gaussian" else request.likelihood or "auto"
+    added = {"kernel": chosen["kernel"], "approximation": text, "likelihood": likelihood}
+    return selection, typed_again("--dry-run", "--json", "--time-limit", "--validate", **added)
+
+
+# --- Several classes -------------------------------------------------------------------------------------------------
+
+
+def _fit_classes(
+    table: Any, gp: Any, path: Path, validation: Mapping[str, Any], with_data: bool, as_json: bool
+) -> None:
+    """Fit a model of classes to a part of a table, score it on the rest, and save it conditioned on all rows."""
+    import numpy as np
+
+    from rfgp import metrics
+    from rfgp.report.holdout import group_numbers, split
+    from rfgp.rows import repeat_groups
+
+    if table.classes is None and (wrong := table.y[table.y != np.round(table.y)]).size:
+        raise DataError(
+            f"The target {table.target!r} must have classes as texts or integers, got {wrong[0]:.6g}. Choose another "
+            "--target, or --likelihood gaussian for numbers."
+        )
+    values, codes = np.unique(table.y, return_inverse=True)
+    codes = codes.reshape(-1)
+    classes = [f"{value:g}" if table.classes is None else table.classes[int(value)] for value in values]
+    groups, frame = validation.get("groups"), table.frame()
+    kinds = repeat_groups(table.X, table.y) if groups is None else group_numbers(groups, len(codes))
+    train, test = split(len(codes), validation["test_share"], validation["seed"], kinds, validation["holdout"])
+    prediction = gp.fit(frame.iloc[train], codes[train]).predict(frame.iloc[test])
+    accuracy = float((np.asarray(prediction.observed().labels) == codes[test]).mean())
+    most_frequent = float((codes[test] == np.bincount(codes[train]).argmax()).mean())
+    loss = float(metrics.nlpd(codes[test], prediction))
+    _save(copy(gp).condition(frame, codes), table, path, with_data, {"log": False, "classes": classes})
+    if as_json:
+        scores = {"accuracy": accuracy, "log_loss": loss, "most_frequent": most_frequent}
+        sizes = {"target": table.target, "classes": classes, "train": len(train), "test": len(test)}
+        print_json({**sizes, **scores, "files": {"model": str(path)}})
+        return
+    say(
+        f"{table.target}: {len(classes)} classes, fitted to {len(train):,} rows.\n"
+        f"Right class on {len(test):,} held-out rows: {100 * accuracy:.1f} % (the most frequent class: "
+        f"{100 * most_frequent:.1f} %)\nLog loss: {loss:.4g} nats a row\n"
+        f"Model: {path}. There is no report of several classes."
+    )

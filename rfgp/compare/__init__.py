@@ -2,9 +2,8 @@
 
 from rfgp.compare.distance import Distance as Distance
 from rfgp.compare.distance import distance_from_exact as distance_from_exact
-from rfgp.compare.inputs import compare_file as compare_file
-from rfgp.compare.methods import WALKS as WALKS
-from rfgp.compare.plan import Plan as Plan
+from rfgp.compare.protocol import WALKS as WALKS
+from rfgp.compare.protocol import compare_file as compare_file
 from rfgp.compare.protocol import compare_nodes as compare_nodes
 from rfgp.compare.protocol import compare_table as compare_table
 from rfgp.compare.results import Comparison as Comparison
@@ -12,5 +11,6 @@ from rfgp.compare.results import Draw as Draw
 from rfgp.compare.results import Estimate as Estimate
 from rfgp.compare.results import Exact as Exact
 from rfgp.compare.results import Example as Example
-from rfgp.compare.show import to_json as to_json
-from rfgp.compare.show import to_table as to_table
+from rfgp.compare.results import Plan as Plan
+from rfgp.compare.results import to_json as to_json
+from rfgp.compare.results import to_table as to_table

@@ -44,58 +44,38 @@ def fetch(
     entry = describe(name)
     if entry.packaged is not None:
         return entry.packaged
-    local = _find_local(entry, folder)
-    if local is not None:
-        return local
-    cached = cache_folder() / entry.file
+    named = folder or os.environ.get("RFGP_DATA_DIR")
+    root, cached = Path(named or "").expanduser(), cache_folder() / entry.file
+    if named and not root.is_dir():
+        where = "folder" if folder else "RFGP_DATA_DIR"
+        raise DataError(f"{name}: {where} is {str(named)!r}, and there is no such folder. Correct it or leave it out.")
+    path = cached
     try:
-        if _is_intact(entry, cached):
+        for path in (root / entry.file, root / Path(entry.file).name) if named else ():
+            if path.is_file():
+                return _checked(entry, path)
+        path = cached
+        if cached.exists() and _sha256(cached) == entry.sha256:
             return cached
         if download:
             return _download(entry, cached, progress)
     except OSError as error:
         raise DataError(
-            f"{name}: {cached} cannot be read or written: {error.strerror or error}. "
+            f"{name}: {path} cannot be read or written: {error.strerror or error}. "
             "Make room or give access there, or name another folder in RFGP_CACHE_DIR."
         ) from error
     state = "is damaged" if cached.exists() else "is missing"
     raise DataError(f"{name}: {cached} {state} and downloads are switched off. Allow them, or {_by_hand(entry)}")
 
 
-def _find_local(entry: Entry, folder: str | Path | None) -> Path | None:
-    """Return the checked file of a local folder, or None without the folder or the file."""
-    named = folder or os.environ.get("RFGP_DATA_DIR")
-    if not named:
-        return None
-    root = Path(named).expanduser()
-    if not root.is_dir():
-        where = "folder" if folder else "RFGP_DATA_DIR"
-        raise DataError(
-            f"{entry.name}: {where} is {str(named)!r}, and there is no such folder. Correct it or leave it out."
-        )
-    for path in (root / entry.file, root / Path(entry.file).name):
-        if path.is_file():
-            _check_local(entry, path)
-            return path
-    return None
-
-
-def _check_local(entry: Entry, path: Path) -> None:
-    try:
-        sha256 = _sha256(path)
-    except OSError as error:
-        raise DataError(
-            f"{entry.name}: {path} cannot be read: {error.strerror or error}. Give access to it."
-        ) from error
-    if sha256 != entry.sha256:
+def _checked(entry: Entry, path: Path) -> Path:
+    """Return the path of a local file, whose checksum must be that of the catalog."""
+    if (sha256 := _sha256(path)) != entry.sha256:
         raise DataError(
             f"{entry.name}: {path} is not the file of the catalog: expected sha256 {entry.sha256}, found {sha256}. "
             f"Replace it by {entry.url}, or remove it so that it is downloaded."
         )
-
-
-def _is_intact(entry: Entry, path: Path) -> bool:
-    return path.exists() and _sha256(path) == entry.sha256
+    return path
 
 
 def _sha256(path: Path) -> str:

@@ -68,6 +68,15 @@ class Effect:
     num_levels: int = 0
     period: float | None = None
 
+    def band(self, scale: "Scale") -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean and the ends of a 95 % band on a scale, with the shape of the mean.
+
+        Args:
+            scale: The scale.
+        """
+        half = 1.96 * self.std
+        return scale.shown(self.mean), scale.shown(self.mean - half), scale.shown(self.mean + half)
+
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
@@ -112,6 +121,11 @@ class Scale:
     name: str
     words: str = ""
     is_factor: bool = False
+
+    @property
+    def no_effect(self) -> float:
+        """The value of no effect."""
+        return 1.0 if self.is_factor else 0.0
 
     def shown(self, values: Any) -> NDArray[np.float64]:
         """Return effects of the latent function on this scale.

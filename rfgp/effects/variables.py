@@ -74,6 +74,16 @@ class Variable:
         levels: NDArray[Any] = np.array(list(self.indicators.values()), dtype=object)
         return np.asarray(levels[shares.argmax(axis=1)])
 
+    def texts(self, values: NDArray[Any]) -> list[str]:
+        """Return values of the variable as texts.
+
+        Args:
+            values: The values (n,).
+        """
+        if self.role == DATE:
+            return as_dates(values)
+        return [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+
     def typical(self, frame: Any) -> Any:
         """Return the typical value: the median of a number, or the most frequent level.
 

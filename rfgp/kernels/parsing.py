@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rfgp import names
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import NAMED, Call, Name, Reader, bound, check_known, constant, made
 from rfgp.kernels.kernel import Kernel
@@ -11,24 +12,27 @@ from rfgp.kernels.role import Key
 from rfgp.kernels.stationary import RBF, Additive, Harmonics, Matern, Periodic, RationalQuadratic, Stationary
 from rfgp.messages import did_you_mean, listed, quoted, short_repr
 
-KERNELS: dict[str, type[Kernel]] = {
-    kind.__name__: kind
-    for kind in (
-        RBF,
-        Matern,
-        RationalQuadratic,
-        Stationary,
-        Periodic,
-        Harmonics,
-        Linear,
-        Polynomial,
-        Constant,
-        Group,
-        Categorical,
-        Coregionalization,
-        Additive,
+KERNELS: dict[str, type[Kernel]] = dict(
+    zip(
+        names.KERNELS,
+        (
+            RBF,
+            Matern,
+            RationalQuadratic,
+            Stationary,
+            Periodic,
+            Harmonics,
+            Linear,
+            Polynomial,
+            Constant,
+            Group,
+            Categorical,
+            Coregionalization,
+            Additive,
+        ),
+        strict=True,
     )
-}
+)
 """The kernels that a text may name. Kernels on graphs, roads and meshes need Python objects."""
 MAX_TERMS = 256
 """The largest number of terms of a kernel from a text, after products are expanded."""
@@ -39,7 +43,6 @@ _TEXTS = ("name", "spectrum", "boundary")
 """The arguments, other than columns, that may be texts."""
 _BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
 """The kernels that `Additive` may repeat."""
-_OBJECTS = ("Nodes", "Roads", "Mesh")
 
 
 class _Known(NamedTuple):
@@ -124,7 +127,7 @@ def _product(call: Call, known: _Known) -> Kernel:
 
 def _leaf(call: Call, known: _Known) -> Kernel:
     """Return the kernel of a call."""
-    if call.function in _OBJECTS and call.function not in known.kernels:
+    if call.function in names.OBJECT_KERNELS and call.function not in known.kernels:
         raise InvalidArgumentError(
             f"The kernel {call.function} needs a graph, a road network or a mesh, which a text cannot hold. Build it "
             "in Python."

@@ -15,19 +15,17 @@ from rfgp.likelihoods.role import InitialMoments as InitialMoments
 from rfgp.likelihoods.role import Likelihood as Likelihood
 from rfgp.likelihoods.role import LogProbDerivatives as LogProbDerivatives
 from rfgp.likelihoods.role import Parameter as Parameter
+from rfgp.names import LIKELIHOODS
 
 REGISTRY: Registry[Likelihood] = Registry(
     "likelihood",
-    {
-        "gaussian": Gaussian,
-        "bernoulli": Bernoulli,
-        "categorical": Categorical,
-        "poisson": Poisson,
-        "negative-binomial": NegativeBinomial,
-        "student-t": StudentT,
-        "heteroscedastic": Heteroscedastic,
-        "gamma": Gamma,
-    },
+    dict(
+        zip(
+            LIKELIHOODS,
+            (Gaussian, Bernoulli, Categorical, Poisson, NegativeBinomial, StudentT, Heteroscedastic, Gamma),
+            strict=True,
+        )
+    ),
 )
 
 

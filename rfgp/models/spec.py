@@ -36,7 +36,7 @@ from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points,
 from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
-from rfgp.messages import check_count, counted, positive
+from rfgp.messages import check_choice, check_count, counted, positive
 from rfgp.models.inputs import (
     FREEDOM,
     NARROWER,
@@ -61,6 +61,7 @@ from rfgp.models.inputs import (
     with_all_levels,
     without_missing,
 )
+from rfgp.names import POSTERIORS
 from rfgp.parameters import BoundaryAvoiding, Hyperparameter, Hyperprior, ParameterValues, find_path
 from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import (
@@ -84,8 +85,6 @@ from rfgp.torch_context import outside_inference_mode
 
 MEANS = ("constant", "zero")
 """Mean functions."""
-POSTERIORS = ("point", "integrated", "auto")
-"""The kinds of posteriors of hyperparameters."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +166,7 @@ class ModelOptions:
         object.__setattr__(self, "approximations", read_approximation(self.approximations))
         if self.mean not in MEANS:
             raise InvalidArgumentError(f"mean must be one of {', '.join(MEANS)}, got {self.mean!r}.")
-        if self.hyperparameter_posterior not in POSTERIORS:
-            raise InvalidArgumentError(
-                f"hyperparameter_posterior must be one of {', '.join(POSTERIORS)}, got "
-                f"{self.hyperparameter_posterior!r}."
-            )
+        check_choice("hyperparameter_posterior", self.hyperparameter_posterior, POSTERIORS)
         for name in ("start", "priors"):
             value = getattr(self, name)
             if not isinstance(value, Mapping):

@@ -6,8 +6,8 @@ with requires_extra("report"):
     from rfgp.effects.effects import Effect as Effect
     from rfgp.effects.effects import effects_of as effects_of
     from rfgp.effects.variables import input_frame as input_frame
-    from rfgp.report.fields import field_report as field_report
+    from rfgp.report.reports import field_report as field_report
+    from rfgp.report.reports import table_report as table_report
     from rfgp.report.study import Study as Study
     from rfgp.report.study import study_field as study_field
     from rfgp.report.study import study_table as study_table
-    from rfgp.report.tables import table_report as table_report

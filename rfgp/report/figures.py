@@ -7,24 +7,29 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
-from graphs.checks import printable
 from rfgp import metrics
 from rfgp.compare import Comparison
+from rfgp.effects.effects import LEVELS, MAP, SCATTER, Effect, Scale
+from rfgp.effects.variables import CATEGORY, DATE, Variable
 from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.models import Calibration, FitReport, SelectionReport
 from rfgp.models.report import LOG_DENSITY
-from rfgp.palette import COLORS, color_range, log_ticks, styles
+from rfgp.palette import COLOR_MAPS, COLORS, color_range, coverage_band, log_ticks, styles
+from rfgp.report.page import plain
+from rfgp.tables import Table
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK, _GREY = "#1b1f24", "#8c959f"
+_DOTTED = {"color": _INK, "width": 1, "dash": "dot"}
 _THIN: dict[str, Any] = {"width": 0, "thickness": 0.6, "color": _GREY}
 """The look of error bars of many points."""
-MAX_POINTS, MAX_BARS = 2000, 400
+MAX_POINTS, MAX_BARS, _MAX_RUG, _MAX_MARKS = 2000, 400, 400, 300
+"""The maximum numbers of points, of points with bars, of data below a curve, and of data on a map."""
 _BINS = 16
+_ACROSS, _MAX_TICKS, _MANY_DAYS = 3, 6, 90
 
 
 def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
@@ -48,17 +53,6 @@ def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure
     }
     figure = go.Figure(data=list(traces), layout=base)
     return figure.update_layout(**layout)
-
-
-def plain(text: object, width: int = 40) -> str:
-    """Return text without control characters, cut to a width.
-
-    Examples:
-        >>> plain("a long name", width=6)
-        'a lon…'
-    """
-    shown = printable(str(text))
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def label(text: object, width: int = 40) -> str:
@@ -162,8 +156,7 @@ def calibration(
     count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
     shares = metrics.interval_coverage(y, prediction, levels).numpy()
-    low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
-    expected = band(short(levels), low, high, "rgba(140,149,159,0.25)", "95 % band if calibrated")
+    expected = band(short(levels), *coverage_band(levels, count), "rgba(140,149,159,0.25)", "95 % band if calibrated")
     diagonal = scatter([0, 1], [0, 1], "lines", line={"color": _INK, "width": 1})
     ours = scatter(levels, shares, "lines", line={"color": COLORS[0]}, name="held-out data")
     look = {"line": {"color": COLORS[1], "dash": "dot"}, "name": "left-out training rows"}
@@ -287,17 +280,14 @@ def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
     """Return the plot of a score ("kl", "kernel_error") of each method against m, on log scales."""
-    groups = comparison.groups()
-    sizes = sorted({size for _, size in groups})
-    traces = []
-    for method, i in styles(method for method, _ in groups).items():
-        estimates = [comparison.estimate(figure, method, size) for size in sizes]
+    curves, sizes, traces = comparison.curves(figure), comparison.sizes, []
+    for method, i in styles(curves).items():
+        means, bars = curves[method]
         look = {
-            "error_y": error_bars([2 * np.nan_to_num(e.error) for e in estimates]),
+            "error_y": error_bars(bars),
             "marker": {"symbol": _SYMBOLS[i % 6], "size": 8},
             "line": {"color": COLORS[i], "dash": _DASHES[i % 6], "width": 1.5},
         }
-        means = short([e.mean for e in estimates])
         traces.append(scatter(sizes, means, "lines+markers", name=label(method), **look))
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
@@ -405,3 +395,120 @@ def _lines(shapes: Sequence[NDArray[np.float64]], color: str) -> go.Scatter:
         x += [*(round(float(v), 6) for v in shape[:, 0]), None]
         y += [*(round(float(v), 6) for v in shape[:, 1]), None]
     return scatter(x, y, "lines", line={"color": color, "width": 3}, hoverinfo="skip")
+
+
+# --- Effects, and the target against columns -------------------------------------------------------------------------
+
+
+def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
+    """Return the figures of an effect.
+
+    A map has two figures, of the mean and the standard deviation.
+    """
+    if effect.shape in (MAP, SCATTER):
+        deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
+        return [
+            _plane(effect, scale.shown(effect.mean), label(scale.name, 44), COLOR_MAPS["mean"]),
+            _plane(effect, effect.std, deviation, COLOR_MAPS["sd"]),
+        ]
+    return [_levels(effect, scale) if effect.shape == LEVELS else _curve(effect, scale)]
+
+
+def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
+    """Return the values of a number or a date for an axis.
+
+    Examples:
+        >>> axis_values(Variable("day", DATE, "day", {}), np.array([0.0]))
+        ['1970-01-01']
+    """
+    return variable.texts(values) if variable.role == DATE else short(values)
+
+
+def _curve(effect: Effect, scale: Scale) -> go.Figure:
+    (variable,), (values,), (data,) = effect.variables, effect.values, effect.data
+    mean, low, high = effect.band(scale)
+    x, kept = axis_values(variable, values), np.unique(np.asarray(data)[thin(len(data), _MAX_RUG)])
+    area = band(x, low, high, "rgba(0,114,178,0.2)", "95 % band")
+    line = scatter(x, mean, "lines", line={"color": COLORS[0]}, name="median" if scale.is_factor else "mean")
+    marker = {"symbol": "line-ns-open", "size": 7, "color": "#57606a", "line": {"width": 1}}
+    look: dict[str, Any] = {"marker": marker, "name": "data", "hoverinfo": "skip", "yaxis": "y2"}
+    rug = scatter(axis_values(variable, kept), [0.015] * len(kept), **look)
+    figure = figure_of([area, line, rug], label(variable.name, 34), label(scale.name, 44))
+    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+    return figure.add_hline(y=scale.no_effect, line=_DOTTED)
+
+
+def _levels(effect: Effect, scale: Scale) -> go.Figure:
+    mean, low, high = effect.band(scale)
+    rows = list(range(len(mean)))  # names may be cut to the same text, and would share a place
+    bars = error_bars(high - mean, mean - low, color=COLORS[0], thickness=1.5, width=3)
+    points = scatter(mean, rows, error_x=bars, marker={"color": COLORS[0], "size": 8})
+    names = [label(text, 24) for text in effect.variables[0].texts(effect.values[0])]
+    figure = figure_of([points], label(scale.name, 44), "")
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=[-0.7, len(rows) - 0.3])
+    return figure.add_vline(x=scale.no_effect, line=_DOTTED)
+
+
+def _plane(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
+    """Return a map over a grid with the data as dots, or the rows as colored points."""
+    first, second = (axis_values(*pair) for pair in zip(effect.variables, effect.values, strict=True))
+    titles = [label(variable.name, 34) for variable in effect.variables[:2]]
+    if effect.shape == SCATTER:
+        marker = {"color": short(values), "colorscale": colors, "size": 6, "colorbar": color_bar(name)}
+        return figure_of([scatter(first, second, marker=marker)], *titles)
+    look = {"colorscale": colors, "colorbar": color_bar(name), "zsmooth": "best"}
+    heat = go.Heatmap(x=first, y=second, z=[short(row) for row in values], **look)
+    kept = thin(len(effect.data[0]), _MAX_MARKS)
+    x, y = (axis_values(variable, data[kept]) for variable, data in zip(effect.variables, effect.data, strict=True))
+    marker = {"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": _INK}}
+    return figure_of([heat, scatter(x, y, marker=marker, hoverinfo="skip")], *titles)
+
+
+def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, is_log: bool = False) -> go.Figure:
+    """Return plots of the target against variables, as points or as boxes of categories."""
+    from plotly.subplots import make_subplots
+
+    across = min(_ACROSS, len(variables))
+    down = -(-len(variables) // across)
+    cells: list[list[dict[str, Any] | None]] = [
+        [{} if i * across + j < len(variables) else None for j in range(across)] for i in range(down)
+    ]
+    spacing = {"horizontal_spacing": 0.04, "vertical_spacing": 0.26 / down}
+    grid = make_subplots(down, across, specs=cells, shared_yaxes=True, **spacing)
+    rows = thin(len(table.y))
+    y = short(table.y[rows])
+    for i, variable in enumerate(variables):
+        cell = {"row": 1 + i // across, "col": 1 + i % across}
+        grid.add_trace(_trace(variable, variable.values(frame)[rows], y), **cell)
+        grid.update_xaxes(title_text=label(variable.name, 28), **_ticks(variable, frame), **cell)
+    look = figure_of([], "", "").layout
+    grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
+    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
+    grid.update_yaxes(gridcolor="#e6eaee", zeroline=False, automargin=True)
+    if is_log:
+        grid.update_yaxes(log_axis(table.y.tolist()))
+    for i in range(down):
+        grid.update_yaxes(title_text=label(table.target, 28), row=1 + i, col=1)
+    return grid
+
+
+def _ticks(variable: Variable, frame: Any) -> dict[str, Any]:
+    """Return the ticks of an axis of levels, without texts if there are many."""
+    if variable.role == DATE:
+        days = float(np.ptp(variable.values(frame)))
+        return {"nticks": 3, "tickangle": 0, "tickformat": "%b<br>%Y" if days > _MANY_DAYS else "%b %d<br>%Y"}
+    if variable.role != CATEGORY:
+        return {"nticks": 5}
+    names = np.unique([str(value) for value in variable.values(frame)])
+    if len(names) > _MAX_TICKS:
+        return {"tickvals": []}
+    return {"tickvals": list(range(len(names))), "ticktext": [label(name, 12) for name in names]}
+
+
+def _trace(variable: Variable, values: Any, y: list[float]) -> Any:
+    """Return the target y (n,) against the values (n,) of a variable."""
+    if variable.role == CATEGORY:
+        category_index = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
+        return go.Box(x=category_index, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
+    marker = {"color": COLORS[0], "size": 3, "opacity": 0.35}
+    return go.Scatter(x=axis_values(variable, values), y=y, mode="markers", marker=marker, hoverinfo="x+y")

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ from typing import Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from graphs.checks import printable
+from rfgp.messages import counted, printable
 
+_OPTIONS: dict[str, Any] = {"loader": PackageLoader("rfgp.report"), "undefined": StrictUndefined}
 _LONG = 28
 """The maximum number of characters of the cells of a column of figures. A column with longer ones is text, which
 wraps."""
@@ -167,14 +169,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
     """
     from plotly.offline import get_plotlyjs
 
-    loader = PackageLoader("rfgp.report")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        finalize=_printable,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+    environment = Environment(autoescape=True, finalize=_printable, trim_blocks=True, **_OPTIONS)
     environment.filters["base64"] = _base64
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     return environment.get_template("page.html.j2").render(
@@ -201,3 +196,53 @@ def _base64(content: bytes) -> Markup:
 
 def _asset(name: str) -> Markup:
     return Markup(resources.files("rfgp.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+# --- Sentences, which the page escapes and the command line prints ---------------------------------------------------
+
+
+def sentence(name: str, /, **values: Any) -> str:
+    """Return the text of a macro of `templates/sentences.j2`.
+
+    Args:
+        name: The name of the macro.
+        **values: Its arguments.
+
+    Examples:
+        >>> sentence("seen", count=1, reason="order")
+        '1 held-out observation repeats a row, or a node, of the training part, because the split is by order.'
+    """
+    return " ".join(str(getattr(_sentences(), name)(**values)).split())
+
+
+@cache
+def _sentences() -> Any:
+    """Return the macros of sentences."""
+    environment = Environment(autoescape=False, **_OPTIONS)
+    environment.filters |= {"number": number, "plain": plain, "counted": counted}
+    environment.filters |= {"digits": "{0:.{1}g}".format, "commas": "{:,}".format}
+    return environment.get_template("sentences.j2").module
+
+
+def plain(text: object, width: int = 40) -> str:
+    """Return text without control characters, cut to a width.
+
+    Examples:
+        >>> plain("a long name", width=6)
+        'a lon…'
+    """
+    shown = printable(str(text))
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def number(value: float) -> str:
+    """Return a number as text with four significant digits.
+
+    Args:
+        value: The number.
+
+    Examples:
+        >>> number(1234.567), number(12345.67)
+        ('1235', '12,346')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

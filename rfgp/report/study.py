@@ -1,19 +1,20 @@
 """Studies: models that are fitted to a training set and evaluated on a held-out set."""
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from rfgp import metrics
 from rfgp.approximations import Approximation, Vecchia
 from rfgp.compare import Comparison
-from rfgp.compare.protocol import Report
-from rfgp.effects.variables import input_frame, is_of_logarithms
+from rfgp.effects.variables import columns_of, input_frame, is_of_logarithms
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fields.field import check_field
@@ -22,19 +23,34 @@ from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
-from rfgp.messages import counted
-from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
-from rfgp.report.comparing import NOT_COMPARED, Compared, compare_nodes, compare_rows, without_comparison
-from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
-from rfgp.report.notes import of_baselines, of_bounds, of_selection
+from rfgp.messages import check_count, counted
+from rfgp.progress import Report
+from rfgp.report.comparing import Compared, compare_nodes, compare_rows, without_comparison
+from rfgp.report.holdout import (
+    MAX_WALKED,
+    Baseline,
+    baselines_of_nodes,
+    baselines_of_rows,
+    group_numbers,
+    independent_groups,
+    joined_groups,
+    random_walks,
+    split,
+)
+from rfgp.report.page import plain, sentence
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
 """The maximum number of rows to which hyperparameters are fitted, unless the model takes a number of its own."""
-
-
-_OF_ROW_OPTIONS = "Models with exposures, known noise or weights of rows are not compared with the exact process."
+_NEAR = 0.01
+"""The difference of logarithms up to which a hyperparameter is at a bound."""
+_BETTER = 0.99
+"""The share of the model's error below which a baseline is mentioned."""
+_NAMED = 3
+"""The maximum number of columns that a note names."""
+_SPANNED, _SKEWED = 10.0, 1.0
+"""The ratio of the largest to the least target, and the skewness, above which logarithms are suggested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +237,7 @@ def study_table(
     """
     show = report or (lambda step, done, total: None)
     table.check_numeric_target(2 if isinstance(model.spec.options.likelihood, Bernoulli) else 0)
-    if fit_rows < 2:
-        raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
+    check_count("fit_rows", fit_rows, 2)
     if groups is not None and holdout == "last":
         raise InvalidArgumentError('groups need holdout="random", got holdout="last", which takes rows by order alone.')
     grouped = None if groups is None else group_numbers(groups, len(table.y))
@@ -235,30 +250,29 @@ def study_table(
     study = _fit_and_predict(title, model, frame, table.y, train, test, fit_rows, show, given)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
-    compared = NOT_COMPARED
-    if compare:
-        of_plain_rows = compare_rows(table, model, train, test, title, seed, show) if not given else None
-        compared = of_plain_rows or Compared(None, without_comparison(model) or _OF_ROW_OPTIONS)
+    if compare and not given:
+        compared = compare_rows(table, model, train, test, title, seed, show)
+    else:
+        reason = sentence("not_compared", reason="rows" if compare else "off")
+        compared = Compared(None, (without_comparison(model) if compare else None) or reason)
     making = {
         "share of the held-out part": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
     baselines = baselines_of_rows(table, train, test, given.get("exposure"))
-    notes = (
+    notes = [
         *_seen(copies, train, test, "order" if grouped is None else "groups"),
-        *of_selection(model),
-        *of_baselines(baselines, study.rmse),
-        *_left_out(compared, compare),
-        *of_bounds(model),
-    )
+        *_of_selection(model),
+        *_of_fit(study, baselines, compared.remark if compare and compared.comparison is None else ""),
+    ]
     return replace(
         study,
         **compared._asdict(),
         num_repeated=0 if copies is None else len(copies) - int(copies.max()) - 1,
         baselines=baselines,
         reproduction_settings=making,
-        notes=notes,
+        notes=tuple(notes),
         groups=None if kinds is None else kinds[test],
         holdout=holdout,
         split_by="" if grouped is None else split_by,
@@ -313,16 +327,16 @@ def study_field(
     study = _fit_and_predict(title, model, inputs, field.values, train, test, len(train), show)
     alternatives: tuple[Baseline, ...] = ()
     if isinstance(model, GraphGP):
-        compared = compare_nodes(field, model, train, test, title, seed, show) if compare else NOT_COMPARED
+        off = Compared(None, sentence("not_compared", reason="off"))
+        compared = compare_nodes(field, model, train, test, title, seed, show) if compare else off
     else:
         if compare and field.graph.num_nodes <= MAX_WALKED:
             show("Fitting random walks for comparison", 0, 0)
             alternatives = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in alternatives)
-        assert isinstance(model, GP)
-        compared = Compared(None, f"{without_comparison(model) or NOT_COMPARED.remark}{text}")
+        compared = Compared(None, f"{without_comparison(model) or sentence('not_compared', reason='off')}{text}")
     baselines = baselines_of_nodes(field, train, test)
-    better = of_baselines(baselines, study.rmse)
+    remark = compared.remark if compare and compared.comparison is None else ""
     return replace(
         study,
         **compared._asdict(),
@@ -330,11 +344,14 @@ def study_field(
         baselines=baselines,
         alternatives=alternatives,
         reproduction_settings={"share of the held-out part": test_share, "seed of the split": seed},
-        notes=(*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model)),
+        notes=(*_seen(groups, train, test), *_of_fit(study, baselines, remark)),
         groups=groups[test],
         holdout=holdout,
         split_by=by,
     )
+
+
+# --- Notes, for the page and the terminal ----------------------------------------------------------------------------
 
 
 def _seen(
@@ -342,18 +359,80 @@ def _seen(
     train: NDArray[np.int64],  # (n,)
     test: NDArray[np.int64],  # (k,)
     reason: str = "order",
-) -> tuple[str, ...]:
-    """Return a note if held-out observations have the rows or nodes of training observations."""
+) -> Iterator[str]:
+    """Yield a note if held-out observations have the rows or nodes of training observations."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
-    if not seen:
+    if seen:
+        yield sentence("seen", count=seen, reason=reason)
+
+
+def _of_selection(model: GP) -> Iterator[str]:
+    """Yield notes on an unbeaten baseline and on the selected candidate."""
+    if model.selection is not None:
+        if (baseline := model.selection.unbeaten_baseline) is not None:
+            yield sentence("unbeaten", baseline=baseline)
+        yield f"Selected: {model.selection.reason}"
+
+
+def _of_fit(study: Study, baselines: Sequence[Baseline], remark: str) -> Iterator[str]:
+    """Yield notes on a better baseline, on a missing comparison, and on hyperparameters at a bound."""
+    best = min(baselines, key=lambda baseline: baseline.rmse)
+    if best.rmse < _BETTER * study.rmse:
+        yield sentence("better_baseline", name=best.name, rmse=best.rmse)
+    if remark:
+        yield remark
+    report = study.model.fit_report
+    for name in () if report is None else report.at_bounds:
+        yield from _of_bound(study.model, name)
+
+
+def _of_bound(model: GP, path: str) -> Iterator[str]:
+    """Yield notes on a hyperparameter at a bound after the fit, with its meaning."""
+    values, (term, _, name) = model.hyperparameters.values, path.rpartition(".")
+    if sum(other.endswith(f".{name}") for other in values.space.names) == 1:
+        term = ""  # the only one of its name
+    raw, columns = values.raw[path].detach().double().cpu().reshape(-1).tolist(), columns_of(model, path)
+    levels = model.spec.options.indicators.items()
+    indicators = {f"{key}={level}" for key, known in levels for level in known}
+    for side, end in (("lower", 0), ("upper", 1)):
+        limits = [pair[end] for pair in values.space.bounds(path)]
+        pairs = zip(raw, limits, strict=True)
+        at = [i for i, (value, limit) in enumerate(pairs) if limit is not None and abs(value - limit) < _NEAR]
+        if at and name == "lengthscale" and len(raw) == len(columns):
+            names = [plain(columns[i]) for i in at if columns[i] not in indicators]
+            others = max(len(names) - _NAMED, 0)
+            if names:
+                yield sentence("lengthscales_at_bound", names=names[:_NAMED], others=others, side=side, term=term)
+        elif at:
+            value = float(model.hyperparameters.value(path).detach().reshape(-1)[at[0]])
+            shown = f"{math.sqrt(value):.3g} as a standard deviation" if path == "noise" else f"{value:.3g}"
+            yield sentence("at_bound", kind=f"{name} {side}", path=name, side=side, value=shown, term=term)
+
+
+def scale_notes(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
+    """Return a note if the logarithm of targets (n,) may be fitted better.
+
+    This is the case if targets are positive and span a factor of 10. Their skewness must also be above 1, and at least
+    twice that of their logarithms.
+
+    Args:
+        y: The targets (n,).
+        name: The name of the target.
+
+    Examples:
+        >>> len(scale_notes(np.exp(np.linspace(0, 8, 50)), "price"))
+        1
+    """
+    if y.min() <= 0 or y.max() < _SPANNED * y.min():
         return ()
-    subject = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
-    return (f"{subject} a row, or a node, of the training part, because the split is by {reason}.",)
+    skewness, of_logarithm = float(stats.skew(y)), abs(float(stats.skew(np.log(y))))
+    if skewness < _SKEWED or of_logarithm > skewness / 2:
+        return ()
+    given = {"name": name, "low": y.min(), "high": y.max(), "skewness": skewness, "of_logarithm": of_logarithm}
+    return (sentence("skewed", **given),)
 
 
-def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
-    """Return the reason why there is no comparison, if one was requested."""
-    return (compared.remark,) if wanted and compared.comparison is None else ()
+# --- The fit ---------------------------------------------------------------------------------------------------------
 
 
 def _takes_all_rows(model: GP) -> bool:

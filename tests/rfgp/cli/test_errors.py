@@ -16,7 +16,8 @@ from devices import device
 
 import graphs
 import rfgp
-from rfgp.cli import choices, speech
+from rfgp import names
+from rfgp.cli import speech
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning"),
@@ -148,6 +149,8 @@ CHOICES = {
     "NODES": lambda: graphs.Graph.from_mesh(MESH, nodes="nothing"),
     "BOUNDARIES": lambda: rfgp.RoadGP(ROADS, boundary="nothing").condition([(0, 0.5)], [1]),
     "ROAD_DUPLICATES": lambda: rfgp.fields.read_road_field(DATA / "roads.geojson", "value", duplicates="nothing"),
+    "POSTERIORS": lambda: rfgp.GP(hyperparameter_posterior="nothing"),
+    "FEATURES": lambda: rfgp.RandomFeatures(8, kind="nothing"),
     "HOLDOUTS": lambda: rfgp.report.study_table(rfgp.datasets.make_table(), rfgp.GP(), holdout="nothing"),
 }
 """Refusals of the library that list the values of each choice of the command line, which loads no library for them."""
@@ -158,10 +161,10 @@ def test_choices_are_those_of_the_library(name):
     with pytest.raises(ValueError, match="nothing") as found:
         CHOICES[name]()
     message = str(found.value)
-    assert [choice for choice in getattr(choices, name) if choice not in message] == []
+    assert [choice for choice in getattr(names, name) if choice not in message] == []
 
 
 def test_results_and_endings_are_those_of_the_library():
-    assert (choices.RESULTS, choices.ROAD_SUFFIXES) == (rfgp.fields.RESULTS, rfgp.fields.ROAD_SUFFIXES)
-    assert {*choices.MESH_SUFFIXES} < {*rfgp.fields.FIELD_SUFFIXES}
-    assert (rfgp.likelihoods.names(), graphs.kernels.names()) == (choices.LIKELIHOODS, choices.GRAPH_KERNELS)
+    assert (names.RESULTS, names.ROAD_SUFFIXES) == (rfgp.fields.RESULTS, rfgp.fields.ROAD_SUFFIXES)
+    assert {*names.MESH_SUFFIXES} < {*rfgp.fields.FIELD_SUFFIXES}
+    assert (rfgp.likelihoods.names(), graphs.kernels.names()) == (names.LIKELIHOODS, names.GRAPH_KERNELS)

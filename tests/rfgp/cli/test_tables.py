@@ -276,7 +276,7 @@ def test_a_public_data_set_takes_the_given_options(monkeypatch, tmp_path):
     assert (found["title"], len(found["hyperparameters"]["rbf.lengthscale"])) == ("tiny, target A", 1)
 
 
-# --- compare, advise, datasets -----------------------------------------------------------------------------------
+# --- compare, dry runs, datasets ----------------------------------------------------------------------------------
 
 
 def test_compare_prints_a_table_and_writes_files(tmp_path):
@@ -315,13 +315,13 @@ def plain(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_advised_command_fits_the_average_that_was_selected(plain):
-    out = command("advise t.csv --target y --seed 5 --memory 1GB", plain).out
+    out = command("fit t.csv --dry-run --target y --seed 5 --memory 1GB", plain).out
     frame = pd.read_csv(plain / "t.csv")
     selection = rfgp.GP(seed=5).select(frame[["a", "b"]], frame.y)
     assert all(trial.name in out for trial in selection.trials)
     assert selection.reason in out
     (line,) = [line.removeprefix("Type: rfgp ") for line in out.splitlines() if line.startswith("Type: ")]
-    assert line.endswith("--memory 1GB --seed 5")
+    assert line == "fit t.csv --target y --seed 5 --memory 1GB"
     command(f"{line} --no-compare --out o", plain)
     gp = rfgp.load(plain / MODEL)
     assert gp.selection.parts.keys() == selection.parts.keys()
@@ -335,37 +335,41 @@ def test_the_advised_command_reads_the_same_table(plain):
     rows = [f"{line};{'ab'[i % 2]}" for i, line in enumerate(lines)]
     (plain / "marks.csv").write_text("\n".join(["a;b;y;kind", *rows, "-;1;2;a"]))
     options = "--target y --missing-mark - --missing mean --approximation RandomFeatures(16) --time-limit 1min"
-    found = figures(f"advise marks.csv {options}", plain)
+    found = figures(f"fit marks.csv --dry-run {options}", plain)
     words = shlex.split(found["command"])
-    assert {"--missing-mark=-", "--missing=mean", "--kernel", "--approximation"} <= {*words}
-    assert "--time-limit" not in words
+    assert {"--missing-mark", "--missing", "--kernel", "--approximation"} <= {*words}
+    assert not {"--time-limit", "1min", "--dry-run", "--json"} & {*words}
+    assert words.count("--approximation") == 1
     command(shlex.join(words[1:]) + " --no-compare --out o", plain)
     (term,) = rfgp.load(plain / MODEL).kernel.terms()
     assert term.factors[0].columns == ("a", "b", "kind=a", "kind=b")
 
 
 def test_a_time_limit_is_kept_and_commands_are_quoted_as_in_a_shell(plain):
-    found = figures("advise t.csv --time-limit 1e-6s --missing-mark 'it is $5'", plain)
-    assert "--missing-mark=it is $5" in shlex.split(found["command"])
+    found = figures("fit t.csv --dry-run --time-limit=1e-6s --missing-mark 'it is $5'", plain)
+    assert "--missing-mark it is $5 --kernel" in " ".join(shlex.split(found["command"]))
     assert {*found} == {"best", "weights", "reason", "candidates", "baselines", "command"}
     assert sum("predicted time" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
 
 
-@pytest.mark.slow
-def test_features_of_graphs_and_meshes_are_advised(tmp_path):
-    nodes = "".join(f'node [ id {i} label "{i}" ]' for i in range(40))
-    edges = "".join(f"edge [ source {i} target {i + 1} ]" for i in range(39))
-    (tmp_path / "g.gml").write_text(f"graph [ {nodes} {edges} ]")
-    out = command("advise g.gml", tmp_path).out
-    assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
-    assert "the cheapest, because none is within the limits" in command("advise g.gml --time-limit 1e-9s", tmp_path).out
-    sizes = sorted(each["bytes"] for each in figures("advise g.gml", tmp_path)["candidates"])
-    found = figures(f"advise g.gml --memory {sizes[0] + 1}", tmp_path)
-    kept = [each for each in found["candidates"] if not each["status"]]
-    assert 0 < len(kept) < len(found["candidates"])
-    assert found["best"] == min(kept, key=lambda each: each["error_of_the_kernel"])["name"]
+def test_features_of_meshes_are_compared_before_a_fit(tmp_path):
     (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nv 2 0 1\nf 1 2 3\nf 2 4 3\nf 2 5 4\n")
-    assert "Type: rfgp mesh" in command("advise m.obj", tmp_path).out
+    line = "mesh m.obj --kernel diffusion"
+    found = figures(f"{line} --dry-run", tmp_path)
+    kept = [each for each in found["candidates"] if not each["status"]]
+    assert found["best"] in [each["name"] for each in kept]
+    assert found["command"].startswith(f"rfgp {line} --features ")
+    assert f"Type: {found['command']}" in command(f"{line} --dry-run", tmp_path).out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.obj"]
+
+
+def test_hyperparameters_are_integrated_if_asked(tmp_path):
+    _, x = waves(20)
+    write(tmp_path, x=x, y=np.sin(2 * x))
+    line = "fit t.csv --kernel RBF(x) --approximation Exact --no-compare --out o"
+    for posterior, is_average in (("point", False), ("integrated", True)):
+        command(f"{line} --hyperparameter-posterior {posterior}", tmp_path)
+        assert (len(rfgp.load(tmp_path / MODEL).members) > 1) == is_average
 
 
 def test_a_skewed_target_gets_a_hint_of_its_logarithm(tmp_path):

@@ -1,4 +1,7 @@
-"""The names that options accept, without imports of large packages; a test compares them with those of the library."""
+"""The names that options accept, without numpy and torch. Registries and the command line share them.
+
+Those of graphs, meshes and roads belong to the package `graphs`; a test compares them.
+"""
 
 KERNELS = (
     "RBF",
@@ -41,6 +44,10 @@ LIKELIHOODS = (
     "gamma",
 )
 INFERENCES = ("laplace", "variational")
+POSTERIORS = ("point", "integrated", "auto")
+"""The kinds of posteriors of hyperparameters."""
+FEATURES = ("fourier", "laplace")
+HOLDOUTS = ("random", "last")
 GRAPH_KERNELS = (
     "diffusion",
     "regularized-laplacian",
@@ -53,28 +60,12 @@ GRAPH_KERNELS = (
     "free",
 )
 GRAPH_FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
-FIELD = "whittle-matern"
-"""The process on a surface or on roads, instead of a kernel of the graph."""
 METRICS = ("haversine", "euclidean")
 WEIGHTS = ("unit", "edge-length", "cotangent")
 NODES = ("faces", "vertices")
 BOUNDARIES = ("neumann", "stationary", "open")
+ROAD_DUPLICATES = ("parallel", "merge")
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", ".vtk", ".vtu", ".msh")
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
-ROAD_DUPLICATES = ("parallel", "merge")
-HOLDOUTS = ("random", "last")
 RESULTS = ("gp_mean", "gp_sd", "gp_observed_sd", "gp_low", "gp_high")
-"""Properties that `rfgp traffic` writes."""
-
-
-def is_expression(kernel: str) -> bool:
-    """Return whether a kernel is a sum or product of terms, and no name.
-
-    Args:
-        kernel: The kernel as text.
-
-    Examples:
-        >>> is_expression("Roads() + Linear(maxspeed)"), is_expression("diffusion")
-        (True, False)
-    """
-    return "(" in kernel
+"""Properties that are written to the features of roads."""
