@@ -136,7 +136,8 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     chosen = halving.run()
     end_of_scoring = time.monotonic()
     (fitted, report), *others = [
-        _fit_to_all_rows(halving, one, plan.deadline, searches=one is chosen[0]) for one in chosen
+        _fit_to_all_rows(halving, one, plan.deadline, searches=one is chosen[0] or one.candidate.is_linear)
+        for one in chosen
     ]
     if others:
         members = [(one.weight, other) for one, (other, _) in zip(chosen[1:], others, strict=True)]
