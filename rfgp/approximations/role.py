@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.autograd import pulled_back
 from rfgp.blocks import Design, NewLevels, Prior, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
@@ -720,8 +721,8 @@ def _weights_gram(
 
         def pull_back(gradient: Tensor) -> list[Tensor | None]:
             in_factors, in_variance = gram.pull_back(gradient)
-            gradients = list(torch.autograd.grad(factors, leaves, in_factors)) if factors.requires_grad else []
-            return [*gradients, *([] if variance is None else [in_variance])]
+            found = pulled_back([factors], leaves, [in_factors]) if factors.requires_grad else ()
+            return [*found, *([] if variance is None else [in_variance])]
 
         return replace(gram, pull_back=pull_back)
 

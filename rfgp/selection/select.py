@@ -135,7 +135,10 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
-    (fitted, report), *others = [_fit_to_all_rows(halving, one, plan.deadline) for one in chosen]
+    (fitted, report), *others = [
+        _fit_to_all_rows(halving, one, plan.deadline, searches=one is chosen[0] or one.candidate.is_linear)
+        for one in chosen
+    ]
     if others:
         members = [(one.weight, other) for one, (other, _) in zip(chosen[1:], others, strict=True)]
         fitted = averaged(fitted, chosen[0].weight, members)
@@ -211,11 +214,11 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
 
 
 def _fit_to_all_rows(
-    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
+    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline, *, searches: bool
 ) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, unless its last fit used all of them or less time is left than that took.
 
-    If time is over, or the user interrupts the fit, the last fit is conditioned on all rows.
+    If time is over, if the user interrupts the fit, or without a search, the last fit is conditioned on all rows.
     """
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
@@ -227,6 +230,8 @@ def _fit_to_all_rows(
         is_merged = validation.rows.replicate_sum_of_squares is not None
         fitted = last.state
         return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
+    if not searches:
+        return _conditioned_on_all_rows(validation, last)
     has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
     max_rows = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
     has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
