@@ -59,7 +59,7 @@ sphinx_gallery_conf = {
     "doc_module": ("rfgp", "graphs"),
 }
 warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
-BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # a class of each package
+BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # of both packages
 
 
 def inventory(listed):
@@ -96,16 +96,16 @@ html_theme_options = {
 
 
 def edit_docstring(app, what, name, obj, options, lines):
-    """Escape formulas, name the package of an error that both packages have, and list the keys of a mapping."""
+    """Escape formulas, name the page of an error of both packages, and list the keys of a mapping."""
     if isinstance(obj, Mapping):
         lines[:] = ["A mapping with the keys " + ", ".join(f"``{key}``" for key in obj) + "."]
         return
-    package, in_example = name.split(".")[0], False
+    in_example = False
     for i, line in enumerate(lines):
         in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
         error = re.match(r"    (\w+):", line)
         if error and error[1] in BOTH:
-            lines[i] = f"    ~{package}.{escaped(line.strip())}"
+            lines[i] = f"    ~rfgp.{escaped(line.strip())}"
         elif not in_example:
             lines[i] = escaped(line)
 

@@ -990,7 +990,7 @@ def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
     """
     try:
         return factorize(entries)
-    except np.linalg.LinAlgError as error:
+    except NotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(
             f"{error} A field loses its digits if its lengthscale is far longer than its edges or the heights of its "
             "faces. Bound it with priors, or use a smaller alpha or a mesh without thin faces."

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from graphs.arrays import component_of_nodes, first_of_each, last_before
 from graphs.builders.lines import LinePoints, Lines, chord, in_space, line_points
-from graphs.checks import check_choice, check_fits
+from graphs.checks import check_choice
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Integers = NDArray[np.int64]
@@ -104,7 +104,7 @@ def snapped_vertices(
         Ascending indices into the points (v,), a crossing for each point, -1 for none, and the width in tolerances.
 
     Raises:
-        MemoryBudgetError: If there are too many vertices within the tolerance of each other.
+        InvalidGraphError: If there are too many vertices within the tolerance of each other.
 
     Examples:
         >>> import numpy as np
@@ -168,7 +168,7 @@ def _crossings(
     group = np.full(len(space), -1)
     vertices, others = np.flatnonzero(is_vertex), np.flatnonzero(~is_vertex)
     group[vertices] = component = _chains(space[vertices], reach, snap)
-    width = float(_widths(space[vertices], component).max()) / reach
+    width = float(_widths(space[vertices], component).max() / max(reach, np.finfo(float).tiny))
     distance, nearest = cKDTree(space[vertices]).query(space[others], distance_upper_bound=np.nextafter(reach, np.inf))
     is_near = np.isfinite(distance)
     group[others[is_near]] = component[nearest[is_near]]
@@ -243,8 +243,10 @@ def _chains(space: Floats, reach: float, snap: float) -> Integers:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
-    num_pairs = float(tree.count_neighbors(tree, reach))  # before they are listed
-    check_fits(f"The pairs of points within snap={snap:g}", 16 * num_pairs, "Use a smaller tolerance.")
+    if tree.count_neighbors(tree, reach) > _MAX_NEAR * len(space):  # before the pairs are listed
+        raise InvalidGraphError(
+            f"snap must be less than the distance of neighboring crossings, got {snap:g}. Use a smaller one."
+        )
     first, second = tree.query_pairs(reach, output_type="ndarray").T
     return component_of_nodes(first, second, len(space)).astype(np.int64)
 

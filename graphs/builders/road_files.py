@@ -109,7 +109,8 @@ def _known_system(name: str) -> CoordinateSystem | None:
     except ImportError:
         return None
     try:
-        crs = CRS.from_epsg(int(code)) if code.isdigit() else CRS.from_user_input(f"OGC:{code}" if code else name)
+        named = f"OGC:{code}" if code.startswith("CRS") else name
+        crs = CRS.from_epsg(int(code)) if code.isdigit() else CRS.from_user_input(named)
     except CRSError:
         return None
     units = {axis.unit_name for axis in crs.axis_info[:2]}

@@ -36,6 +36,7 @@ from rfgp.approximations.role import (
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import MAX_CELLS, KernelBlock, MaternColumn, PrecisionBlock, Prior, Side, Slope
 from rfgp.columns import ColumnKind
+from rfgp.errors import NotPositiveDefiniteError
 from rfgp.grams import stationary_gram
 from rfgp.kernels.role import (
     OUTPUTSCALE,
@@ -469,7 +470,7 @@ def condition_of(field: Any, values: Array) -> float:
     diagonal = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) == indices
     try:
         inverse = field.factor_at(values).inverse[diagonal]
-    except np.linalg.LinAlgError:
+    except NotPositiveDefiniteError:
         return math.inf
     return float((field.entries(values)[diagonal] * inverse).max())
 

@@ -216,6 +216,9 @@ GRAPHS = {
     "lengths must be a number": lambda: replace(ROADS, lengths=[1.0, 2.0]),
     "got [1.0, -1.0, 2.0]": lambda: replace(ROADS, lengths=[1.0, -1.0, 2.0]),
     "Road 1 must have a positive": lambda: replace(ROADS, lengths=[1.0, 0.0, 1.0]),
+    "less than the distance of neighboring": lambda: of_roads(
+        list(np.random.default_rng(1).uniform(0, 1, (2000, 2, 2))), snap=0.5
+    ),
     # matrices, edges and networkx
     "csr": lambda: of_matrix(falling(sp.csr_array)),
     "bsr": lambda: of_matrix(falling(sp.bsr_array, 1, 1)),

@@ -40,6 +40,15 @@ def test_names_that_a_public_module_shows_are_listed():
             assert not is_ours or name in INTERNAL or any(thing is each for each in known), f"{module}.{name}"
 
 
+def test_a_star_import_takes_the_public_names_of_graphs_alone():
+    names = dict[str, object]()
+    exec("from graphs import *", names)
+    shown = {name for name in LISTED if name.startswith("graphs.") and name.count(".") == 1}
+    assert {name.removeprefix("graphs.") for name in shown} <= set(names)
+    assert set(names) & {"Any", "importlib"} == set()
+    assert not hasattr(importlib.import_module("graphs"), "a.b")
+
+
 def test_each_page_is_in_the_table_of_contents():
     pages = {path.stem for path in public_names.PAGES.glob("*.rst")} - {"index"}
     assert pages <= set((public_names.PAGES / "index.rst").read_text(encoding="utf-8").split())

@@ -1,6 +1,6 @@
 """Compiled loops over pairs of frequencies.
 
-They are serial and release the lock of the interpreter (`nogil`). `rfgp.couplings.energy.repulsion` runs them over
+They are serial and release the lock of the interpreter (`nogil`). `rfgp.couplings.energy.potential` runs them over
 blocks of rows in a thread pool.
 """
 

@@ -86,6 +86,7 @@ ALONE = ("epsg:32633", "urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326")  # known wi
         ("http://www.opengis.net/def/crs/EPSG/0/2154", "euclidean"),
         ("urn:ogc:def:crs:OGC:1.3:CRS84", "haversine"),
         ("EPSG:4326", "haversine"),
+        ("WGS84", "haversine"),
         ("urn:ogc:def:crs:EPSG::4258", "haversine"),
     ],
 )

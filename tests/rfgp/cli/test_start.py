@@ -16,7 +16,7 @@ from commands import calls
 
 pytestmark = pytest.mark.slow
 
-HEAVY = ("torch", "scipy", "numba", "networkx", "numpy", "pandas", "pyarrow", "matplotlib", "graphs")
+HEAVY = ("torch", "scipy", "numba", "networkx", "numpy", "pandas", "pyarrow", "matplotlib")
 MESSAGE = "Interrupted. Files are written whole or not at all.\n"
 
 

@@ -12,6 +12,7 @@ from refusals import refused
 import graphs
 import rfgp
 from rfgp import fields
+from rfgp import kernels as k
 
 CUBE = trimesh.creation.box()
 
@@ -212,3 +213,14 @@ def test_meshes_of_volumes_and_missing_packages_are_named(tmp_path, monkeypatch)
     refused(lambda: graphs.load_mesh(path), graphs.InvalidGraphError, "got tetra")
     monkeypatch.setitem(sys.modules, "meshio", None)
     refused(lambda: graphs.load_mesh(path), graphs.MissingDependencyError, "mesh")
+
+
+def test_lengthscales_far_longer_than_a_mesh_are_refused_with_a_remedy():
+    square = [(0, 0), (1, 0), (1, 1), (0, 1)], [(0, 1, 2), (0, 2, 3)]
+    X, y = np.random.default_rng(0).uniform(size=(9, 2)), np.arange(9.0)
+    with pytest.raises(rfgp.NotPositiveDefiniteError, match="Bound it with priors"):
+        rfgp.MeshGP(square, lengthscale=1e6).condition(np.sort(X)[:, ::-1], y)
+    product = k.Mesh(square, columns=(0, 1), lengthscale=1e6) * k.Matern(2, nu=1.5)
+    times = np.column_stack([np.sort(X)[:, ::-1], np.arange(9) % 3])
+    with pytest.raises(rfgp.InvalidArgumentError, match="use a shorter lengthscale="):
+        rfgp.GP(product, approximation=rfgp.SparsePrecision()).condition(times, y)
