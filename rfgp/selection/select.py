@@ -135,13 +135,11 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
-    (fitted, report), *others = [
-        _fit_to_all_rows(halving, one, plan.deadline, searches=one is chosen[0] or one.candidate.is_linear)
-        for one in chosen
-    ]
+    best, *others = chosen
+    fitted, report = _fit_to_all_rows(halving, best, plan.deadline)
     if others:
-        members = [(one.weight, other) for one, (other, _) in zip(chosen[1:], others, strict=True)]
-        fitted = averaged(fitted, chosen[0].weight, members)
+        members = [(one.weight, _member_of(halving, one, plan.deadline)) for one in others]
+        fitted = averaged(fitted, best.weight, members)
     fitted, report = with_integrated(fitted, report, own_plan)
     selection = report_of(halving, chosen, plan.deadline.seconds_passed)
     report = replace(report, selection=replace(selection, seconds=end_of_scoring - start_time))
@@ -213,12 +211,23 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
     return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
+def _member_of(halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline) -> GPState:
+    """Return another candidate of an average, which keeps its hyperparameters and gets the rows of the best one.
+
+    The search of a linear model is cheap, and is finished.
+    """
+    assert candidate_state.fitted is not None
+    if candidate_state.candidate.is_linear:
+        return _fit_to_all_rows(halving, candidate_state, deadline)[0]
+    return candidate_state.fitted.state
+
+
 def _fit_to_all_rows(
-    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline, *, searches: bool
+    halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline
 ) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, unless its last fit used all of them or less time is left than that took.
 
-    If time is over, if the user interrupts the fit, or without a search, the last fit is conditioned on all rows.
+    If time is over, or the user interrupts the fit, the last fit is conditioned on all rows.
     """
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
@@ -230,8 +239,6 @@ def _fit_to_all_rows(
         is_merged = validation.rows.replicate_sum_of_squares is not None
         fitted = last.state
         return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
-    if not searches:
-        return _conditioned_on_all_rows(validation, last)
     has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
     max_rows = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
     has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
