@@ -23,6 +23,7 @@ from graphs.cholesky import Factor
 from graphs.precisions import MarkovField
 from rfgp import random
 from rfgp.autograd import input_derivatives
+from rfgp.chains import StateModel
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.grams import Gram
 from rfgp.linalg import cholesky, half_solve
@@ -978,6 +979,40 @@ class PrecisionBlock(LatentBlock):
         return factorized(self.field.factor_at, self.values.detach().numpy())
 
 
+@dataclass(frozen=True, eq=False)
+class ChainBlock(LatentBlock):
+    """A Markov process of one column, without latent values: a filter passes over the rows.
+
+    Attributes:
+        position: The index of the column among those of the inputs.
+        model: Maps `parameters` to the process.
+        covariance: Maps inputs a and b, and `parameters`, to k(a, b) (n_a, n_b).
+        variances: Maps inputs a, and `parameters`, to k(a_i, a_i) (n_a,).
+        parameters: The tensors that the process depends on.
+        name: The name of the term.
+    """
+
+    position: int
+    model: Callable[..., StateModel]
+    covariance: Callable[..., Tensor]
+    variances: Callable[..., Tensor]
+    parameters: tuple[Tensor, ...] = ()
+    name: str = "chain"
+
+    @property
+    def process(self) -> StateModel:
+        """The process at the parameters, with gradients."""
+        return self.model(*self.parameters)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return k(a, b), (n_a, n_b)."""
+        return self.covariance(a, b, *self.parameters).double()
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,)."""
+        return self.variances(a, *self.parameters).double()
+
+
 def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
     """Return factorize(entries).
 
@@ -1425,6 +1460,7 @@ class Prior:
         precisions: Blocks with a sparse precision.
         neighbors: A block with nearest neighbors, or None.
         order: The names of the first terms in lists. Others follow.
+        chains: Markov processes of one column.
 
     Examples:
         >>> import torch
@@ -1441,6 +1477,7 @@ class Prior:
     precisions: tuple[PrecisionBlock, ...] = ()
     neighbors: VecchiaBlock | None = None
     order: tuple[str, ...] = ()
+    chains: tuple[ChainBlock, ...] = ()
 
     @classmethod
     def of_terms(cls, priors: "Sequence[Prior]") -> "Prior":
@@ -1459,13 +1496,14 @@ class Prior:
             tuple(block for prior in priors for block in prior.precisions),
             joined_neighbors([prior.neighbors for prior in priors if prior.neighbors is not None]),
             tuple(dict.fromkeys(name for prior in priors for block in prior.blocks for name in block.names)),
+            tuple(block for prior in priors for block in prior.chains),
         )
 
     @property
     def blocks(self) -> tuple[LatentBlock, ...]:
         """All blocks, by kind."""
         last = () if self.neighbors is None else (self.neighbors,)
-        return (*self.weights, *self.kernels, *self.graph_features, *self.precisions, *last)
+        return (*self.weights, *self.kernels, *self.graph_features, *self.precisions, *self.chains, *last)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -1494,7 +1532,7 @@ class Prior:
     @property
     def has_weights_only(self) -> bool:
         """Whether all blocks are dense weights."""
-        return not (self.kernels or self.graph_features or self.precisions or self.neighbors)
+        return not (self.kernels or self.graph_features or self.precisions or self.chains or self.neighbors)
 
     @property
     def has_grids(self) -> bool:
@@ -1564,10 +1602,9 @@ class Prior:
         def kept(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)
 
-        near = None if self.neighbors is None else self.neighbors.of(names)
-        return Prior(
-            kept(self.weights), kept(self.kernels), kept(self.graph_features), kept(self.precisions), near, self.order
-        )
+        near, sparse = None if self.neighbors is None else self.neighbors.of(names), kept(self.graph_features)
+        others = kept(self.precisions), near, self.order, kept(self.chains)
+        return Prior(kept(self.weights), kept(self.kernels), sparse, *others)
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""

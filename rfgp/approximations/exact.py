@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphs.checks import check_fits, machine_memory
 from graphs.precisions import ChainField, KroneckerField, ReplicatedField
+from rfgp import chains
 from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
@@ -34,7 +35,7 @@ from rfgp.approximations.role import (
     weights_term,
 )
 from rfgp.autograd import Array, as_array
-from rfgp.blocks import MAX_CELLS, KernelBlock, MaternColumn, PrecisionBlock, Prior, Side, Slope
+from rfgp.blocks import MAX_CELLS, ChainBlock, KernelBlock, MaternColumn, PrecisionBlock, Prior, Side, Slope
 from rfgp.columns import ColumnKind
 from rfgp.errors import NotPositiveDefiniteError
 from rfgp.grams import stationary_gram
@@ -51,6 +52,7 @@ from rfgp.kernels.role import (
     label_of,
     of_prefix,
 )
+from rfgp.kernels.wandering import Wiener
 from rfgp.limits import limits
 from rfgp.messages import counted
 from rfgp.sparse import quadratic_forms
@@ -545,8 +547,10 @@ class SparsePrecision(Approximation):
     latent values at each pair of distinct positions. Other factors must be functions without hyperparameters: groups
     replicate the field, and one column of a linear kernel multiplies it.
 
-    If the only term of a model is a Matern kernel of one column, it is computed by Kalman filtering. Time and memory
-    are then linear in the number of rows.
+    Wiener processes, and seasons of a few harmonics alone or times Matern kernels of the same column, are Markov
+    processes of that column without a sparse matrix. Sums of such terms, and of Matern kernels of the same column, are
+    computed by Kalman filtering, together with terms of at most 1,000 weights. Time and memory are then linear in the
+    number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 
@@ -561,6 +565,8 @@ class SparsePrecision(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no sparse precision that fits in memory, or None."""
+        if is_chain(data.term, data.columns):
+            return None
         chosen = fields_of(data.term, data.columns)
         if not chosen:
             return "no factor has a sparse precision. Use InducingPoints() or Exact()."
@@ -595,6 +601,10 @@ class SparsePrecision(Approximation):
 
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the latent values, from a sample of the rows."""
+        if is_chain(data.term, data.columns):
+            size = sum(_chain_model(data.term, Given((), _all_values(data)), data.columns).sizes)
+            memory = 8.0 * size**2 * data.num_rows / 256
+            return TermCost(size, memory, f"a Markov process with {counted(size, 'state')}")
         chosen = fields_of(data.term, data.columns)
         if not len(data.columns.sample) and any(factor.kind is ColumnKind.NUMBER for factor, _, _ in chosen):
             return TermCost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
@@ -612,7 +622,47 @@ class SparsePrecision(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. The seed is not used."""
+        if is_chain(data.term, data.columns):
+            return TermPrior("precision", partial(_chain_prior, data.term, parameter_names(data, with_scale=True)))
         return TermPrior("precision", partial(_precision_prior, data.term, scale_name(data.term, data.values)))
+
+
+def is_chain(term: BoundTerm, columns: ColumnSummary) -> bool:
+    """Return whether a term is a Markov process of one column that has no sparse precision of its own.
+
+    Factors of a product are stationary.
+
+    Args:
+        term: The term.
+        columns: The summary of all columns.
+    """
+    parts = term.parts()
+    if any(part.factor.kind is not ColumnKind.NUMBER or part.chain(columns) is None for part in parts):
+        return False
+    is_single = len(parts) == 1
+    are_stationary = is_single or not any(isinstance(part.factor, Wiener) for part in parts)
+    return are_stationary and len(term.columns) == 1 and not (is_single and parts[0].latent_field(columns) is not None)
+
+
+def _all_values(data: TermData) -> Values:
+    """Return the hyperparameters and constants of a term by path."""
+    return {**data.constants, **data.values}
+
+
+def _chain_model(term: BoundTerm, given: Given, columns: ColumnSummary, *parameters: Tensor) -> chains.StateModel:
+    """Return the process of a term at hyperparameters."""
+    values = given.at(parameters)
+    makers = [maker for part in term.parts() if (maker := part.chain(columns)) is not None]
+    model = chains.product_of([maker(values) for maker in makers])
+    return model if term.outputscale is None else model.scaled(values[term.outputscale].double())
+
+
+def _chain_prior(term: BoundTerm, names: tuple[str, ...], basis: None, values: Values, columns: ColumnSummary) -> Prior:
+    """Return the prior of a Markov process at hyperparameters by path, given all columns."""
+    given, parameters = Given(names, constants_of([term], columns)), tuple(values[name] for name in names)
+    covariance, model = TermCovariance(term, given), partial(_chain_model, term, given, columns)
+    block = ChainBlock(term.columns[0], model, covariance, covariance.variances, parameters, term.name)
+    return Prior(chains=(block,))
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[BoundFactor, ...]:

@@ -303,7 +303,7 @@ class ClosedForm:
             return None
         prior = state.prior()
         is_exact = (
-            not (prior.graph_features or prior.precisions or prior.neighbors or prior.has_grids)
+            not (prior.graph_features or prior.precisions or prior.chains or prior.neighbors or prior.has_grids)
             and not spec.other_members
         )
         if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):

@@ -114,11 +114,12 @@ def _fit(fit: TermFit) -> tuple[GPState, FitReport]:
         if is_gaussian and any(name.endswith("period") for name in fit.free):
             fit = fit.at(with_likelier_periods(fit))
         prior, rows = fit.prior, fit.rows
-        if is_gaussian and prior.neighbors is not None and not (prior.precisions or prior.graph_features):
+        is_sparse = bool(prior.precisions or prior.chains or prior.graph_features)
+        if is_gaussian and prior.neighbors is not None and not is_sparse:
             return (fit_learned_with_neighbors if learned_frequencies(fit) else fit_neighbors)(fit.state, fit.plan)
         if is_gaussian and onepass.supports(prior, rows):
             return _fit_lattices(fit)
-        if prior.neighbors is not None or prior.precisions or prior.graph_features or uses_cg(prior, rows):
+        if prior.neighbors is not None or is_sparse or uses_cg(prior, rows):
             return _fit_sparse(fit)
         if not is_gaussian:
             return _fit_observed(fit.state, fit.plan)

@@ -22,3 +22,5 @@ from rfgp.kernels.stationary import Matern as Matern
 from rfgp.kernels.stationary import Periodic as Periodic
 from rfgp.kernels.stationary import RationalQuadratic as RationalQuadratic
 from rfgp.kernels.stationary import Stationary as Stationary
+from rfgp.kernels.wandering import IntegratedWiener as IntegratedWiener
+from rfgp.kernels.wandering import Wiener as Wiener

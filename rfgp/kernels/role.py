@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphs.checks import check_fits
 from rfgp.autograd import Array
+from rfgp.chains import StateModel
 from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
@@ -409,6 +410,16 @@ class Factor(ABC):
         """
         return None
 
+    def chain(self, columns: ColumnSummary) -> "Callable[[Values], StateModel] | None":
+        """Return a map of hyperparameters and constants to a Markov process of variance 1, or None.
+
+        The kernel then has one column.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
+        return None
+
     @property
     def measure(self) -> Spectrum | None:
         """The spectral measure at unit lengthscale. None if not stationary."""
@@ -634,6 +645,15 @@ class BoundFactor(NamedTuple):
             columns: The summary of all columns.
         """
         return self.factor.latent_field(columns.select(self.indices))
+
+    def chain(self, columns: ColumnSummary) -> Callable[[Values], StateModel] | None:
+        """Return a map of values by path to a Markov process of variance 1, or None.
+
+        Args:
+            columns: The summary of all columns.
+        """
+        model = self.factor.chain(columns.select(self.indices))
+        return None if model is None else lambda values: model(of_prefix(values, self.prefix))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from graphs.precisions import ChainField
 from graphs.precisions.chains import SPACING, place_knots
 from rfgp import spectra
 from rfgp.autograd import Array, as_array
+from rfgp.chains import StateModel, harmonics, matern
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
@@ -236,6 +237,13 @@ class Matern(Stationary):
         order = ORDERS.get(float(self.nu))
         return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 
+    def chain(self, columns: ColumnSummary) -> Callable[[Values], StateModel] | None:
+        """Return the process of one column if nu is 1/2, 3/2 or 5/2, otherwise None."""
+        order = ORDERS.get(float(self.nu))
+        if order is None or columns.num_columns > 1:
+            return None
+        return lambda values: matern(order, values["lengthscale"].double().reshape(()))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RationalQuadratic(Stationary):
@@ -396,6 +404,10 @@ class Harmonics(Periodic):
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, 1)."""
         return self._amplitudes(values).square().sum().expand(len(a))
+
+    def chain(self, columns: ColumnSummary) -> Callable[[Values], StateModel]:
+        """Return the constant, cosines and sines as a process."""
+        return lambda values: harmonics(values["period"].double(), self._amplitudes(values).square())
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the 2 J + 1 cosines and sines."""

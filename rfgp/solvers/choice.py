@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sized
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
-from rfgp.solvers import chain, onepass
+from rfgp.solvers import chain, onepass, statespace
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver, bordered_latent
 from rfgp.solvers.chain import ChainPosterior, ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
@@ -16,6 +17,7 @@ from rfgp.solvers.kriging import neighbors_of
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
+from rfgp.solvers.statespace import StateSpacePosterior, StateSpaceSolver
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened_inference
 
 
@@ -63,8 +65,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Features on lattices are solved from statistics of one pass, or of two if rows have their own noise. Other weights
     alone are solved through F x F algebra, in passes over blocks of rows, unless there are more weights than rows.
-    Nearest neighbors are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a
-    sparse factor with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
+    Nearest neighbors are whitened. Processes of one column are filtered, with a border of weights. Other sparse
+    precisions have a sparse factor with such a border. Sparse features of many rows are solved by conjugate gradients.
     Everything else is dense.
 
     Args:
@@ -116,7 +118,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
 
 def solver_in_memory(
     prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
-) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver:
+) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver | StateSpaceSolver:
     """Return a solver that caches the algebra of the inputs.
 
     Neighbors are conditioned on latent values.
@@ -135,6 +137,14 @@ def solver_in_memory(
         return bordered_latent(prior, block, mean, noise) or LatentSolver(prior, block, mean, noise)
     if chain.supports(prior):
         return ChainSolver(prior, block, mean, noise)
+    if statespace.supports(prior):
+        return StateSpaceSolver(prior, block, mean, noise)
+    if prior.chains:
+        raise InvalidArgumentError(
+            f"The term {prior.chains[0].name!r} is filtered along its column, so that other terms must be processes of "
+            f"the same column, or have at most {statespace.MAX_FEATURES:,} weights in all, got the terms "
+            f"{', '.join(prior.names)}. Use Exact(), or other approximations of the other terms."
+        )
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
@@ -171,4 +181,6 @@ def _stored_rows(prior: Prior, tensors: Mapping[str, Tensor]) -> Callable[..., P
         return WhitenedPosterior
     if chain.supports(prior):
         return ChainPosterior
+    if statespace.supports(prior):
+        return StateSpacePosterior
     return BorderedPosterior if prior.neighbors is not None or needs_border(prior) else DensePosterior

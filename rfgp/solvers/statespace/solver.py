@@ -1,0 +1,588 @@
+"""The solver of sums of Markov processes of one column, with a border of dense weights: filter, smoother and posterior.
+
+y = mean + f(t) + Phi w + e with e of variance D and w ~ N(0, I). f = h^T z is the sum of terms, each of which reads a
+few numbers of a state z of d numbers, a Markov process in t. Over a step, z <- A z + e with e ~ N(0, Q), where A and Q
+are block diagonal. Let C be the covariance of f + e at the rows. For all columns X = [y - mean, Phi] at once, the
+filter is
+
+    m <- A m,  P <- A P A^T + Q,    s = h^T P h + D,  v = x - h^T m,  k = P h / s,    m <- m + k v^T,  P <- P - k k^T s,
+
+so that log|C| = sum log s and X^T C^-1 X = sum v v^T / s. In the backward pass
+
+    (C^-1 X)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
+    r <- r + h (C^-1 X)_i,             N <- (I - k h^T)^T N (I - k h^T) + h h^T / s,
+
+and in a step r <- A^T r, N <- A^T N A. Given all rows, a state has the mean m + P r and the covariance P - P N P. See
+de Jong (1989), Smoothing and interpolation with the state-space model, and Durbin and Koopman (2012), Time series
+analysis by state space methods, Section 4.4.
+
+The border. With B = I + Phi^T C^-1 Phi = L L^T and S = C + Phi Phi^T, as in `rfgp.solvers.bordered`,
+
+    w = B^-1 Phi^T C^-1 (y - mean),   a = S^-1 (y - mean) = C^-1 (y - mean - Phi w),   S^-1 = C^-1 - U U^T,
+    U = C^-1 Phi L^-T,   log|S| = log|C| + log|B|.
+
+The derivatives. For K outputs with weights c_o, the log marginal likelihood has the derivative G = (sum_o c_o a a^T -
+K S^-1) / 2 in S. By the columns Z = [y - mean - Phi w, Phi L^-T], whose C^-1 Z are [a, U], and the weights g = [c, K]
+
+    M = sum_q g_q r_q r_q^T - K N after a step,    in Q: M / 2,    in A: M A P + sum_q g_q r_q m_q^T,
+
+with m and P before the step (Koopman and Shephard 1992, Exact score for time series models in state space form). Those
+of all steps of one length are summed. Derivatives in hyperparameters follow from those in A and Q by automatic
+differentiation of these small matrices. At the rows,
+
+    in D_i  (sum_o c_o a_io^2 - K (S^-1)_ii) / 2,    in Phi  sum_o c_o a_o w_o^T - K U L^-1,    in y  -c_o a_o.
+
+Points between rows are further steps without a row. For points in ascending order, the covariance of f_i and f_j, i <
+j, is h^T P_i T^T (I - N_j P_j) h, where T is the product of all A and I - k h^T between them, plus that through w.
+
+Numerics: the first and the last digits of P are those of the process, unless D is below 1e-14 of its variance.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
+from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.chains import StateModel, matern
+from rfgp.errors import NotDifferentiableError
+from rfgp.linalg import cholesky
+from rfgp.rows import Block
+from rfgp.solvers.bordered import BorderedPosterior, all_weights
+from rfgp.solvers.chain.solver import Ascending, ascending
+from rfgp.solvers.role import Joint, OnDemand, Solver, check_joint, known_terms, log_density
+
+MAX_FEATURES = 1000
+"""The maximum number of dense weights beside a filter, whose columns are all in memory."""
+
+# --- Terms as Markov processes ----------------------------------------------------------------------------------------
+
+
+def _model_of(block: PrecisionBlock) -> StateModel:
+    """Return the Matern process of a block of one column."""
+    assert block.column is not None
+    return matern(block.column.order, block.values.double().reshape(())).scaled(block.variance.double())
+
+
+class Chain(NamedTuple):
+    """The terms of a prior as one Markov process."""
+
+    models: Sequence[StateModel]
+    names: Sequence[str]  # of the terms
+
+    @classmethod
+    def of(cls, prior: Prior) -> "Chain":
+        """Return the process of a prior that satisfies `supports`."""
+        models = [*map(_model_of, prior.precisions), *(block.process for block in prior.chains)]
+        return cls(models, [block.name for block in (*prior.precisions, *prior.chains)])
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The first number of each block of the state, and d."""
+        return np.cumsum([0, *(size for model in self.models for size in model.sizes)])
+
+    def reading(self, names: Sequence[str] | None = None) -> Array:
+        """Return h (d,), with zeros for terms that are not named.
+
+        Args:
+            names: The names of terms. If None, all.
+        """
+        pairs = zip(self.models, self.names, strict=True)
+        readings = [(names is None or name in names, reading) for model, name in pairs for reading in model.readings]
+        return np.concatenate([np.multiply(is_read, reading) for is_read, reading in readings])
+
+    def moves(self, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return A and Q of steps, (u, e) each, with gradients."""
+        moves, noises = zip(*(model.steps(lengths) for model in self.models), strict=True)
+        return _entries(moves), _entries(noises)
+
+    def first(self, times: Tensor) -> Tensor:
+        """Return the covariances of states without earlier rows, (m, e), with gradients."""
+        return _entries([model.first(times) for model in self.models])
+
+
+def _entries(blocks: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Return the entries of all blocks of all terms, (u, e)."""
+    return torch.cat([block.flatten(1) for own in blocks for block in own], dim=1)
+
+
+def supports(prior: Prior) -> bool:
+    """Return whether a prior is a sum of Markov processes of one column, and of few dense weights.
+
+    Args:
+        prior: The prior.
+    """
+    others = prior.kernels or prior.graph_features or prior.neighbors is not None
+    if others or any(block.column is None for block in prior.precisions) or prior.num_features > MAX_FEATURES:
+        return False
+    return len(set(_positions(prior))) == 1
+
+
+def _positions(prior: Prior) -> list[int]:
+    """Return the index of the column of each process."""
+    columns = [block.column.position for block in prior.precisions if block.column is not None]
+    return [*columns, *(block.position for block in prior.chains)]
+
+
+# --- Rows under a chain -----------------------------------------------------------------------------------------------
+
+
+def _loops() -> Any:
+    """Return the module of compiled loops, which is loaded on first use."""
+    from rfgp.solvers.statespace import loops
+
+    return loops
+
+
+class Steps(NamedTuple):
+    """The steps between ascending rows: distinct lengths (u,), and the number of each row's step, -1 without one."""
+
+    lengths: Array
+    numbers: NDArray[np.int64]
+
+
+_ROUNDING = 8 * np.finfo(np.float64).eps
+"""The largest difference of two steps that count as one, in units of the largest time."""
+
+
+def steps_of(times: Array) -> Steps:
+    """Return the steps between ascending rows. Lengths that differ by rounding are one.
+
+    Args:
+        times: The rows, ascending, (n,).
+    """
+    if len(times) < 2:
+        return Steps(np.empty(0), np.full(len(times), -1, np.int64))
+    unit = _ROUNDING * float(np.abs(times).max())
+    distinct, numbers = np.unique(np.diff(times), return_inverse=True)
+    groups = np.cumsum((np.diff(distinct, prepend=distinct[:1]) > unit).astype(np.int64))
+    lengths, numbers = np.bincount(groups, distinct) / np.bincount(groups), np.asarray(groups)[numbers]
+    if lengths[0] <= unit:  # rows at one time
+        lengths, numbers = lengths[1:], numbers - 1
+    return Steps(lengths, np.concatenate([[-1], numbers]).astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainData:
+    """The arrays of a chain given rows, without gradients.
+
+    Attributes:
+        chain: The process.
+        times: The rows, ascending, (n,).
+        steps: The steps between them.
+        matrices: A (u, e) and Q (u, e) of the steps, and the covariance (e,) of the first state.
+        columns: The columns X (n, c) of the filter.
+        noise: The noise D, (1,) or (n,).
+    """
+
+    chain: Chain
+    times: Array
+    steps: Steps
+    matrices: tuple[Array, Array, Array]
+    columns: Array
+    noise: Array
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The arguments of the compiled loops: block starts, h, step numbers, A, Q and the first covariance."""
+        return self.chain.starts, self.chain.reading(), self.steps.numbers, *self.matrices
+
+    @cached_property
+    def filtered(self) -> tuple[Array, Array, float]:
+        """The states before blocks of rows, X^T C^-1 X (c, c), and log|C|."""
+        loops, (n, c), d = _loops(), self.columns.shape, len(self.chain.reading())
+        states, products = np.empty((-(-n // loops.BLOCK_ROWS), d * c + d * d)), np.zeros((c, c))
+        determinant = loops.filter_rows(self.arrays, self.columns, self.noise, states, products)
+        return states, products, determinant
+
+    def smoothed(self, states: Array, weights: Array) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
+        """Return the adjoints of blocks, C^-1 X (n, c), the diagonal of C^-1, and derivatives in A, Q and the first.
+
+        Args:
+            states: The states before blocks of rows.
+            weights: The weights g of the columns, and K, (c + 1,).
+        """
+        n, c = self.columns.shape
+        coefficients, precisions = np.empty((n, c)), np.empty(n)
+        adjoints = np.empty((len(states) + 1, states.shape[1]))
+        moves, noises, first = self.matrices
+        slopes = np.zeros_like(moves), np.zeros_like(noises), np.zeros_like(first)
+        data = self.arrays, self.columns, self.noise
+        _loops().smooth_rows(*data, weights, states, adjoints, coefficients, precisions, slopes)
+        return adjoints, coefficients, precisions, slopes
+
+
+# --- The solver -------------------------------------------------------------------------------------------------------
+
+
+class StateSpaceSolver(Solver):
+    """Rows under a sum of Markov processes of one column, and dense weights, exactly and in linear time.
+
+    The formulas are in `rfgp.solvers.statespace.solver`.
+
+    Args:
+        prior: The prior (`supports`), with gradients.
+        rows: The data.
+        mean: The prior mean, (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+    """
+
+    def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> None:
+        self._prior = prior
+        self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
+        super().__init__(rows, mean, noise, features=(prior.dense, self._border))
+        self._row_noise = self._rows.noise_diag(noise).reshape(-1)  # of all rows, or of each
+
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver for other targets and noise of the same inputs."""
+        return type(self)(self._prior, rows, mean, noise)
+
+    @cached_property
+    def _matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A, Q and the first covariance, with gradients."""
+        chain, times = Chain.of(self._prior), self._ascending.values
+        moves, noises = chain.moves(torch.from_numpy(self._steps.lengths))
+        return moves, noises, chain.first(torch.from_numpy(times[:1]))[0]
+
+    @cached_property
+    def _ascending(self) -> Ascending:
+        return ascending(self._rows.inputs, _positions(self._prior)[0])
+
+    @cached_property
+    def _steps(self) -> Steps:
+        return steps_of(self._ascending.values)
+
+    @cached_property
+    def _data(self) -> ChainData:
+        columns = torch.cat([self._residual, self._border], dim=1).detach()
+        noise = as_array(self._row_noise)
+        noise = noise[:1] if (noise == noise[0]).all() else self._ascending.sorted(noise)
+        moves, noises, first = map(as_array, self._matrices)
+        matrices = np.ascontiguousarray(moves), np.ascontiguousarray(noises), np.ascontiguousarray(first)
+        chain, given = Chain.of(self._prior.detached()), self._ascending
+        return ChainData(chain, given.values, self._steps, matrices, given.sorted(as_array(columns)), noise)
+
+    @cached_property
+    def _system(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The factor L (F, F), w (F, k), and the quadratic forms (k,) of the outputs."""
+        k, products = self._rows.num_outputs, torch.from_numpy(self._data.filtered[1])
+        size = products.shape[0] - k
+        factor = cholesky(torch.eye(size).double() + products[k:, k:], "I + Phi^T C^-1 Phi")
+        weights = torch.cholesky_solve(products[k:, :k], factor) if size else products[k:, :k]
+        return factor, weights, products.diagonal()[:k] - (products[k:, :k] * weights).sum(0)
+
+    @cached_property
+    def smoothed(self) -> "SmoothedRows":
+        """The columns Z given rows."""
+        factor, weights, _ = self._system
+        return SmoothedRows.of(self._data, factor, weights, self._rows.output_weights)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d."""
+        inputs = self._residual, self._row_noise, self._border, *self._matrices
+        return with_gradient(self._value, *inputs) + self._other_terms
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        factor, _, squares = self._system
+        determinant = self._data.filtered[2] + 2 * factor.diagonal().log().sum()
+        value = log_density(squares, determinant, self._rows.output_weights, len(self._rows))
+        return value, self._gradients
+
+    def _gradients(self) -> list[Tensor | None]:
+        """Return the derivatives in the residual, the noise, Phi, A, Q and the first covariance."""
+        (factor, weights, _), counts = self._system, self._rows.output_weights
+        total, solved = counts.sum(), self.solved
+        in_noise = 0.5 * (solved.square() @ counts - total * self.precisions)
+        in_border = (solved * counts) @ weights.mT
+        if len(factor):
+            in_border = in_border - total * torch.linalg.solve_triangular(factor.mT, self._reduced.mT, upper=True).mT
+        return [
+            -solved * counts,
+            in_noise.sum().reshape(1) if len(self._row_noise) == 1 else in_noise,
+            in_border,
+            *map(torch.from_numpy, self.smoothed.slopes),
+        ]
+
+    @property
+    def solved(self) -> Tensor:
+        """The coefficients S^-1 (y - mean), (n, k)."""
+        coefficients = self.smoothed.coefficients[:, : self._rows.num_outputs]
+        return torch.from_numpy(self._ascending.restored(coefficients))
+
+    @property
+    def _reduced(self) -> Tensor:
+        """U, (n, F)."""
+        return torch.from_numpy(self._ascending.restored(self.smoothed.coefficients[:, self._rows.num_outputs :]))
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal of S^-1, (n,)."""
+        return torch.from_numpy(self._ascending.restored(self.smoothed.precisions)) - self._reduced.square().sum(1)
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """The log determinant of I + K D^-1, 0-d."""
+        return self._data.filtered[2] + 2 * self._system[0].diagonal().log().sum() - self._noise.detach().log().sum()
+
+    @property
+    def effective_dof_fraction(self) -> float | None:
+        """The effective degrees of freedom of the F weights over F, or None without any."""
+        factor = self._system[0]
+        return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
+
+    def posterior(self) -> "StateSpacePosterior":
+        """Return the posterior, which keeps the rows and their filtered states."""
+        rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
+        return StateSpacePosterior(self._prior.detached(), *rows, filtered=self.smoothed)
+
+
+class PointStates(NamedTuple):
+    """States at m ascending points given the rows, for the columns Z."""
+
+    indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
+    filtered: Array  # m and P given earlier rows, (m, d c + d^2)
+    covariance: Array  # P, (m, d, d)
+    curvature: Array  # N given later rows, (m, d, d)
+    smoothed: Array  # m + P r, (m, d, c)
+    ways: tuple[Array, ...]  # A and Q from the row before, A and Q to the row after, (m, e) each
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedRows:
+    """The columns Z = [y - mean - Phi w, Phi L^-T] given rows, and the algebra of the border.
+
+    Attributes:
+        data: The arrays of the chain, with the columns Z.
+        factor: L, (F, F).
+        weights: w, (F, k).
+        states: m and P given the rows before each block of rows.
+        adjoints: r and N before the first row of each block of rows, and zeros.
+        coefficients: C^-1 Z, (n, k + F).
+        precisions: The diagonal of C^-1, (n,).
+        slopes: The derivatives of the log marginal likelihood in A, Q and the first covariance.
+    """
+
+    data: ChainData
+    factor: Tensor
+    weights: Tensor
+    states: Array
+    adjoints: Array
+    coefficients: Array
+    precisions: Array
+    slopes: tuple[Array, Array, Array]
+
+    def states_at(self, points: Array) -> PointStates:
+        """Return the states at points.
+
+        Args:
+            points: The points, ascending, (m,).
+        """
+        data, (d, c) = self.data, (len(self.data.chain.reading()), self.coefficients.shape[1])
+        times, indices = data.times, np.searchsorted(data.times, points, side="right")
+        before = np.maximum(points - times[np.maximum(indices - 1, 0)], 0.0)
+        after = np.maximum(times[np.minimum(indices, len(times) - 1)] - points, 0.0)
+        ways = tuple(
+            np.ascontiguousarray(as_array(part))
+            for distances in (before, after)
+            for part in data.chain.moves(torch.from_numpy(distances))
+        )
+        firsts = np.ascontiguousarray(as_array(data.chain.first(torch.from_numpy(points))))
+        filtered, adjoint = np.empty((len(points), d * c + d * d)), np.empty((len(points), d * c + d * d))
+        rows = data.columns, data.noise, self.states, self.adjoints
+        _loops().states_at(indices, data.arrays, (*ways[:3], firsts), *rows, filtered, adjoint)
+        means, adjoints = (array[:, : d * c].reshape(-1, d, c) for array in (filtered, adjoint))
+        covariance, curvature = (array[:, d * c :].reshape(-1, d, d) for array in (filtered, adjoint))
+        return PointStates(indices, filtered, covariance, curvature, means + covariance @ adjoints, ways)
+
+    @classmethod
+    def of(cls, data: ChainData, factor: Tensor, weights: Tensor, output_weights: Tensor) -> "SmoothedRows":
+        """Return the smoothed columns Z.
+
+        Args:
+            data: The arrays, with the columns [y - mean, Phi].
+            factor: L, (F, F).
+            weights: w, (F, k).
+            output_weights: The weights c of the outputs, (k,).
+        """
+        size, k = weights.shape
+        change = np.eye(k + size)
+        if size:
+            change[k:, :k] = -weights.numpy()
+            change[k:, k:] = torch.linalg.solve_triangular(factor.mT, torch.eye(size).double(), upper=True).numpy()
+        d, states = len(data.chain.reading()), data.filtered[0]
+        means = states[:, : d * (k + size)].reshape(-1, d, k + size) @ change
+        states = np.concatenate([means.reshape(len(states), -1), states[:, d * (k + size) :]], axis=1)
+        total = float(output_weights.sum())
+        changed = ChainData(data.chain, data.times, data.steps, data.matrices, data.columns @ change, data.noise)
+        results = changed.smoothed(states, np.concatenate([output_weights.numpy(), np.full(size + 1, total)]))
+        adjoints, coefficients, precisions, slopes = results
+        return cls(changed, factor, weights, states, adjoints, coefficients, precisions, slopes)
+
+
+# --- The posterior ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A sum of terms at n points, given the rows.
+
+    Attributes:
+        given: The rows.
+        states: The states at the points in ascending order.
+        points: The points.
+        reading: h of the sum, (d,).
+        dense: The features of the weights in the sum, (n, F).
+        conditional_variance: The variances (n,) of residuals of features, or their covariance (n, n).
+    """
+
+    given: SmoothedRows
+    states: PointStates
+    points: Ascending
+    reading: Array
+    dense: Tensor
+    conditional_variance: Tensor
+
+    @cached_property
+    def _read(self) -> Tensor:
+        """h^T (m + P r) of the columns Z, (n, k + F)."""
+        return torch.from_numpy(self.points.restored(np.einsum("i,nic->nc", self.reading, self.states.smoothed)))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean (n, k) of the sum."""
+        return self._read[:, : self.given.weights.shape[1]] + self.dense @ self.given.weights
+
+    @property
+    def half(self) -> Tensor:
+        """A root (n, F) of the part of the covariance that is due to the weights."""
+        read, factor = self._read[:, self.given.weights.shape[1] :], self.given.factor
+        half: Tensor = torch.linalg.solve_triangular(factor, self.dense.mT, upper=False).mT - read
+        return half
+
+    @property
+    def variances(self) -> Tensor:
+        """The variances (n,) of the sum."""
+        read = self.states.covariance @ self.reading
+        own = read @ self.reading - np.einsum("ni,nij,nj->n", read, self.states.curvature, read)
+        own = torch.from_numpy(self.points.restored(np.maximum(own, 0.0)))
+        missing = self.conditional_variance
+        return own + self.half.square().sum(1) + (missing.diagonal() if missing.ndim == 2 else missing)
+
+    def propagators(self) -> Array:
+        """Return the transition matrices of the filtering error between consecutive points, (n, d, d)."""
+        data, (before, _, after, after_noises), count = self.given.data, self.states.ways, self.states.smoothed.shape[2]
+        distances = torch.from_numpy(np.diff(self.points.values, append=self.points.values[-1:]))
+        ways = before, after, after_noises, as_array(data.chain.moves(distances)[0])
+        out = np.zeros_like(self.states.covariance)
+        _loops().propagate_between(self.states.indices, data.arrays, ways, data.noise, self.states.filtered, count, out)
+        return out
+
+    def covariance_with(self, other: "Projection") -> Tensor:
+        """Return the covariance (n, n) with another sum at the same points, without residuals of features."""
+        states, readings = self.states, (self.reading, other.reading)
+        n, propagators = len(states.indices), self.propagators()
+        starts = [states.covariance @ reading for reading in readings]  # P h
+        ends = [h - np.einsum("nij,nj->ni", states.curvature, start) for h, start in zip(readings, starts, strict=True)]
+        out, reached = np.diag((starts[0] * ends[1]).sum(1)), [np.zeros_like(start) for start in starts]
+        for j in range(1, n):  # `reached` is T P_i h of all points i before j
+            for so_far, start in zip(reached, starts, strict=True):
+                so_far[j - 1] = start[j - 1]
+                so_far[:j] = so_far[:j] @ propagators[j].T
+            out[:j, j], out[j, :j] = reached[0][:j] @ ends[1][j], reached[1][:j] @ ends[0][j]
+        chain = self.points.restored(self.points.restored(out).T).T
+        return torch.from_numpy(np.ascontiguousarray(chain)) + self.half @ other.half.mT
+
+
+@dataclass(frozen=True, eq=False)
+class StateSpacePosterior(BorderedPosterior):
+    """The posterior of a sum of Markov processes of one column and of dense weights, stored as the rows.
+
+    Derivatives in points are those of the sparse factor of the same rows.
+
+    Methods have the arguments of those of `Posterior`.
+
+    Attributes:
+        filtered: The computed columns given the rows. If None, they are computed on demand.
+    """
+
+    filtered: SmoothedRows | None = None
+
+    @cached_property
+    def given(self) -> SmoothedRows:
+        """The columns given the rows."""
+        if self.filtered is not None:
+            return self.filtered
+        prior = replace(self.prior, weights=tuple(replace(block, residual=None) for block in self.prior.weights))
+        rows = Block(self.inputs, self.targets, fixed_noise=self.noise_diag)  # with the residuals of features
+        zero = torch.zeros(self.targets.shape[1], dtype=torch.float64)
+        return StateSpaceSolver(prior, rows, zero, zero[0]).smoothed
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a point: two states, and features."""
+        given = self.given
+        return 2 * int(given.states.shape[1]) + len(given.factor)
+
+    def project(self, inputs: Tensor) -> Any:
+        """Return the posterior at n single points (n, d), with its mean and variances."""
+        if self._is_differentiated(inputs):
+            return super().project(inputs)
+        return self._at(inputs)
+
+    def _is_differentiated(self, inputs: Tensor) -> bool:
+        """Return whether predictions are differentiated in the points, by the sparse factor of the same rows.
+
+        Raises:
+            NotDifferentiableError: If a process has no sparse factor.
+        """
+        is_wanted = torch.is_grad_enabled() and inputs.requires_grad
+        if is_wanted and self.prior.chains:
+            raise NotDifferentiableError(
+                f"X must not require gradients for the term {self.prior.chains[0].name!r}, got X that does. Use "
+                "predict(X.detach()), or Exact()."
+            )
+        return is_wanted
+
+    def _at(self, inputs: Tensor, *, jointly: bool = False) -> Projection:
+        """Return the predicted sum at n points, with conditional variances (n,), or jointly with covariances (n, n)."""
+        given, weights = self.given, all_weights(self.prior, self.inputs)
+        points = Ascending.of(as_array(inputs[:, _positions(self.prior)[0]]))
+        dense = weights.scaled(inputs).double()
+        dense = dense if self.terms is None else dense * weights.of(self.terms)
+        residuals = weights.with_residuals_of(self.terms)
+        missing = (residuals.residual_covariance if jointly else residuals.residual_variance)(inputs, dense)
+        reading = given.data.chain.reading(self.terms)
+        return Projection(given, given.states_at(points.values), points, reading, dense, missing)
+
+    def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[OnDemand]) -> Sequence[Joint]:
+        """Return the joint projections of at most 2,000 points for sums of terms.
+
+        Raises:
+            InvalidArgumentError: If there are more points.
+            NotDifferentiableError: If the inputs require gradients.
+        """
+        if self._is_differentiated(inputs):
+            return super().joints(inputs, parts, projected)
+        check_joint(len(inputs))
+        return [Joint(part._at(inputs, jointly=True)) for part in parts]
+
+    def between(self, left: Any, right: Any) -> Tensor:
+        """Return the covariance (n, n) of two sums, without residuals of features."""
+        return left.covariance_with(right) if isinstance(left, Projection) else super().between(left, right)
+
+    def operator(self, inputs: Tensor) -> None:
+        """Return None: the covariance must be formed."""
+
+    def of(self, names: Sequence[str]) -> Self:
+        """Return the posterior of the sum of some terms, with the same states.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, or none is named.
+        """
+        return replace(self, terms=known_terms(self.prior, names), filtered=self.given)
