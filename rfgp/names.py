@@ -17,6 +17,8 @@ KERNELS = (
     "Categorical",
     "Coregionalization",
     "Additive",
+    "Wiener",
+    "IntegratedWiener",
 )
 OBJECT_KERNELS = ("Nodes", "Roads", "Mesh")
 """Kernels of graphs, roads and meshes, which a text cannot hold."""

@@ -10,6 +10,7 @@ from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.levels import Categorical, Constant, Coregionalization, Group, Linear, Polynomial
 from rfgp.kernels.role import Key
 from rfgp.kernels.stationary import RBF, Additive, Harmonics, Matern, Periodic, RationalQuadratic, Stationary
+from rfgp.kernels.wandering import IntegratedWiener, Wiener
 from rfgp.messages import did_you_mean, listed, quoted, short_repr
 
 KERNELS: dict[str, type[Kernel]] = dict(
@@ -29,6 +30,8 @@ KERNELS: dict[str, type[Kernel]] = dict(
             Categorical,
             Coregionalization,
             Additive,
+            Wiener,
+            IntegratedWiener,
         ),
         strict=True,
     )

@@ -61,6 +61,7 @@ ARD = {"lengthscale": LENGTHS}
 BOTH = ("t", "p")
 CUBIC = 0.7 + np.outer((T - 1) / 2, (T - 1) / 2) + np.outer(P, P)
 SLOPES = 0.5 * np.outer(T - 1, T - 1) + 2.0 * np.outer(P - 0.5, P - 0.5)
+CUBES = np.minimum.outer(T, T) ** 2 * np.maximum.outer(T, T) / 2 - np.minimum.outer(T, T) ** 3 / 6
 WAVES = {"period": 1.3, "lengthscale": 0.8}
 LEAVES = {
     "rbf": (k.RBF(BOTH), ARD, np.exp(-(R**2) / 2)),
@@ -79,6 +80,8 @@ LEAVES = {
     "learned period": (k.Harmonics("t", 1.0, 30, learn_period=True), WAVES, periodic(T, 1.3, 0.8)),
     "linear": (k.Linear(BOTH, origin=(1.0, 0.5)), {"variance": np.array([0.5, 2.0])}, SLOPES),
     "polynomial": (k.Polynomial(BOTH, degree=3, origin=(1.0, 0.0), scale=(2.0, 1.0)), {"offset": 0.7}, CUBIC**3),
+    "wiener": (k.Wiener("t", origin=-1.0), {"variance": 0.6}, 0.6 * (np.minimum.outer(T, T) + 1)),
+    "integrated wiener": (k.IntegratedWiener("t"), {"variance": 0.6}, 0.6 * CUBES),
     "constant": (k.Constant(), {}, np.ones((5, 5))),
     "group": (k.Group("store"), {}, equal(STORE)),
     "group of two": (k.Group(("store", "year")), {}, equal(STORE) * equal(TABLE["year"])),

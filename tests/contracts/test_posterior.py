@@ -17,6 +17,7 @@ import torch
 from checks import assert_mean
 from dense import DenseGP, poisson
 from refusals import refused
+from scipy import special
 
 import graphs
 import rfgp
@@ -94,8 +95,11 @@ TERMS = {
     "r": k.Roads(ROADS, lengthscale=0.8, name="r"),
     "r2": k.Roads(ROADS, 2, lengthscale=0.9, name="r2"),
     "rs": (k.Roads(ROADS, lengthscale=0.8) * k.Group("s")).named("rs"),
+    "b": k.Wiener("h", origin=-1.0, name="b"),
+    "i": k.IntegratedWiener("h", origin=-2.0, name="i"),
+    "s": (k.Harmonics("h", 9.0, num_harmonics=2, lengthscale=1.3) * k.Matern("h", lengthscale=30.0)).named("s"),
 }
-SCALE = {name: 0.5 + 0.05 * i for i, name in enumerate(TERMS)} | {"l": 0.15, "v": 0.15}
+SCALE = {name: 0.5 + 0.05 * i for i, name in enumerate(TERMS)} | {"l": 0.15, "v": 0.15, "b": 0.04, "i": 2e-4}
 
 
 def distance(names, lengthscales):
@@ -110,6 +114,9 @@ def matern(r, nu):
 
 
 R, H, SLOPES = distance("hp", (4.0, 1.5)), distance("h", (5.0,)), np.multiply.outer(WHOLE["p"], WHOLE["p"])
+FIRST, LAST = (function.outer(WHOLE["h"], WHOLE["h"]) + 2 for function in (np.minimum, np.maximum))
+SHARES = [special.ive(0, 1.3**-2), *(2 * special.ive(j, 1.3**-2) for j in (1, 2))]
+WAVES = sum(share * np.cos(2 * np.pi * j * 5 * H / 9) for j, share in enumerate(SHARES))
 FORMULAS = {
     "a": np.exp(-(R**2) / 2),
     "m": matern(R, 1.5),
@@ -120,6 +127,9 @@ FORMULAS = {
     "z": np.exp(-(distance("p", (2.0,)) ** 2) / 2),
     "g": np.equal.outer(WHOLE["s"], WHOLE["s"]).astype(float),
     "l": SLOPES,
+    "b": np.minimum.outer(WHOLE["h"], WHOLE["h"]) + 1,
+    "i": FIRST**2 * LAST / 2 - FIRST**3 / 6,
+    "s": WAVES * matern(5 * H / 30, 1.5),
     "v": SLOPES * matern(H, 1.5) * FIELD.matrix(WHOLE).numpy(),
 }
 """The kernels at all rows and points, at unit scale."""
@@ -213,6 +223,11 @@ CASES = {
     "rough chain": Case({"o": SPARSE}),
     "smooth chain": Case({"t": SPARSE}),
     "slopes and groups": Case({"v": SPARSE, "g": SPARSE}),
+    "exact chains": Case(EXACT, ("b", "i", "s")),
+    "filter": Case(SPARSE, ("c", "o", "b", "s")),
+    "filter and weights": Case({"i": SPARSE, "t": SPARSE, "s": SPARSE, "l": EXACT, "g": EXACT, "a": FEW}),
+    "filter and fitc": Case({"b": SPARSE, "a": points("fitc")}),
+    "filter and vfe": Case({"o": SPARSE, "b": SPARSE, "a": points("vfe")}),
     "nodes": Case({"f": SPARSE, "g": SPARSE, "a": FEW, "l": EXACT}, functions=True),
     "nodes rational": Case({"q": rfgp.RationalPrecision(3)}, functions=True),
     "nodes and fitc": Case({"f": SPARSE, "a": points("fitc")}),
@@ -260,7 +275,7 @@ START = {"noise": NOISE, "mean": MEAN}
 
 def start_of(names):
     return {
-        f"{name}.{'linear.' * (name == 'v')}{'variance' if name in 'lv' else 'outputscale'}": SCALE[name]
+        f"{name}.{'linear.' * (name == 'v')}{'variance' if name in 'lvbi' else 'outputscale'}": SCALE[name]
         for name in names
     }
 

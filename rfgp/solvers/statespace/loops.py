@@ -342,59 +342,43 @@ def states_of_block(block, chain, columns, noise, states, adjoints, filtered, ba
 
 
 @loop
-def states_at(indices, chain, ways, columns, noise, states, adjoints, filtered, adjoint):
-    """Write m and P given earlier rows, and r and N given later rows, at points.
+def states_near(indices, chain, columns, noise, states, adjoints, filtered, adjoint):
+    """Write m and P given the rows before points, and r and N given the rows after them, at these rows.
 
-    Args are the numbers of rows at or before the points (m,), ascending, and `ways`: A and Q from the row before to
-    each point (m, e), A from each point to the row after (m, e), and the covariances of states before all rows (m, e).
+    `indices` are the numbers of rows at or before the points (m,), ascending. Without such rows the numbers are 0.
     """
-    starts, reading = chain[0], chain[1]
-    before, noises, after, firsts = ways
-    d, c, n, last = len(reading), columns.shape[1], len(columns), -1
-    size = d * c + d * d
-    of_rows, backward = np.empty((BLOCK_ROWS, size)), np.empty((BLOCK_ROWS + 1, size))
-    mean, covariance, moved, work = np.empty((d, c)), np.empty((d, d)), np.empty((d, d)), space(d, c)
+    d, c, last = len(chain[1]), columns.shape[1], -1
+    of_rows, backward = np.empty((BLOCK_ROWS, d * c + d * d)), np.empty((BLOCK_ROWS + 1, d * c + d * d))
     for p in range(len(indices)):
         row = max(indices[p] - 1, 0)
         begin = row - row % BLOCK_ROWS
         if row // BLOCK_ROWS != last:
             last = row // BLOCK_ROWS
             states_of_block(last, chain, columns, noise, states, adjoints, of_rows, backward)
-        if indices[p] > 0:
-            load(of_rows, row - begin, mean, covariance)
-            advance(starts, before[p], noises[p], mean, covariance, moved, work)
-        else:
-            mean[:] = 0.0
-            covariance[:] = 0.0
-            add_blocks(starts, firsts[p], covariance)
-        store(filtered, p, mean, covariance)
-        load(backward, indices[p] - begin, mean, covariance)
-        if indices[p] < n:
-            step_backward(starts, after[p], mean, covariance, work)
-        store(adjoint, p, mean, covariance)
+        filtered[p] = of_rows[row - begin] if indices[p] > 0 else np.zeros(d * c + d * d)
+        adjoint[p] = backward[indices[p] - begin]
 
 
 @loop
-def propagate_between(indices, chain, ways, noise, filtered, count, propagators):
+def propagate_between(indices, chain, ways, noise, covariances, propagators):
     """Write the transition matrices of the filtering error between consecutive points.
 
     `propagators[p]` (d, d) maps the error z - m of the filtered state at point p - 1 to that at point p, up to
     independent noise. It is the product of A and I - k h^T of all steps and rows in between. `propagators[0]` is not
     changed. `ways` are A (m, e) from the row before to each point, A and Q from each point to the row after, and A from
-    each point to the next. `count` is the number c of columns of `filtered`.
+    each point to the next. `covariances` are P at the points (m, d, d).
     """
     starts, reading, steps, moves, noises, _ = chain
     before, after, after_noises, across = ways
     d = len(reading)
-    mean, covariance, moved, work = np.zeros((d, count)), np.empty((d, d)), np.empty((d, d)), space(d, count)
-    gain, nothing, spare = np.empty(d), np.zeros(count), np.empty(count)
-    total, other = np.empty((d, d)), np.empty((d, d))
+    mean, covariance, moved, work = np.empty((d, 0)), np.empty((d, d)), np.empty((d, d)), space(d, 0)
+    gain, nothing, total, other = np.empty(d), np.empty(0), np.empty((d, d)), np.empty((d, d))
     for p in range(1, len(indices)):
         total[:] = np.eye(d)
         if indices[p] == indices[p - 1]:
             times_blocks(starts, across[p - 1], total, propagators[p])
             continue
-        load(filtered, p - 1, mean, covariance)
+        covariance[:] = covariances[p - 1]
         for i in range(indices[p - 1], indices[p]):
             if i == indices[p - 1]:
                 advance(starts, after[p - 1], after_noises[p - 1], mean, covariance, moved, work)
@@ -404,7 +388,7 @@ def propagate_between(indices, chain, ways, noise, filtered, count, propagators)
                 advance(starts, moves[steps[i]], noises[steps[i]], mean, covariance, moved, work)
                 times_blocks(starts, moves[steps[i]], total, other)
                 total[:] = other
-            condition(nothing, noise[i if noise.size > 1 else 0], reading, mean, covariance, gain, spare)
+            condition(nothing, noise[i if noise.size > 1 else 0], reading, mean, covariance, gain, nothing)
             read = reading @ total
             for j in range(d):
                 for k in range(d):

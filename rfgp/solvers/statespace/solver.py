@@ -51,12 +51,22 @@ from torch import Tensor
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.chains import StateModel, matern
-from rfgp.errors import NotDifferentiableError
+from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
-from rfgp.solvers.bordered import BorderedPosterior, all_weights
+from rfgp.solvers.bordered import all_weights
 from rfgp.solvers.chain.solver import Ascending, ascending
-from rfgp.solvers.role import Joint, OnDemand, Solver, check_joint, known_terms, log_density
+from rfgp.solvers.role import (
+    Functions,
+    Joint,
+    OnDemand,
+    Shape,
+    Solver,
+    TermwisePosterior,
+    check_joint,
+    known_terms,
+    log_density,
+)
 
 MAX_FEATURES = 1000
 """The maximum number of dense weights beside a filter, whose columns are all in memory."""
@@ -106,10 +116,30 @@ class Chain(NamedTuple):
         """Return the covariances of states without earlier rows, (m, e), with gradients."""
         return _entries([model.first(times) for model in self.models])
 
+    def dense_moves(self, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return A and Q of steps, (u, d, d) each, with gradients."""
+        moves, noises = zip(*(model.steps(lengths) for model in self.models), strict=True)
+        return _dense(moves), _dense(noises)
+
+    def dense_first(self, times: Tensor) -> Tensor:
+        """Return the covariances of states without earlier rows, (m, d, d), with gradients."""
+        return _dense([model.first(times) for model in self.models])
+
 
 def _entries(blocks: Sequence[Sequence[Tensor]]) -> Tensor:
     """Return the entries of all blocks of all terms, (u, e)."""
     return torch.cat([block.flatten(1) for own in blocks for block in own], dim=1)
+
+
+def _dense(blocks: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Return the block-diagonal matrices of all blocks of all terms, (u, d, d)."""
+    parts, end = [block for own in blocks for block in own], 0
+    size = sum(part.shape[1] for part in parts)
+    out = torch.zeros(len(parts[0]), size, size, dtype=torch.float64)
+    for part in parts:
+        begin, end = end, end + part.shape[1]
+        out[:, begin:end, begin:end] = part
+    return out
 
 
 def supports(prior: Prior) -> bool:
@@ -339,18 +369,17 @@ class StateSpaceSolver(Solver):
     def posterior(self) -> "StateSpacePosterior":
         """Return the posterior, which keeps the rows and their filtered states."""
         rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
-        return StateSpacePosterior(self._prior.detached(), *rows, filtered=self.smoothed)
+        return StateSpacePosterior(self._prior.detached(), *rows, known=self.smoothed)
 
 
 class PointStates(NamedTuple):
-    """States at m ascending points given the rows, for the columns Z."""
+    """States at m points in ascending order given the rows, for the columns Z, with gradients in the points."""
 
     indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
-    filtered: Array  # m and P given earlier rows, (m, d c + d^2)
-    covariance: Array  # P, (m, d, d)
-    curvature: Array  # N given later rows, (m, d, d)
-    smoothed: Array  # m + P r, (m, d, c)
-    ways: tuple[Array, ...]  # A and Q from the row before, A and Q to the row after, (m, e) each
+    covariance: Tensor  # P given earlier rows, (m, d, d)
+    curvature: Tensor  # N given later rows, (m, d, d)
+    smoothed: Tensor  # m + P r, (m, d, c)
+    distances: tuple[Tensor, Tensor]  # of the rows before and after the points, (m,) each
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,28 +406,28 @@ class SmoothedRows:
     precisions: Array
     slopes: tuple[Array, Array, Array]
 
-    def states_at(self, points: Array) -> PointStates:
+    def states_at(self, points: Tensor) -> PointStates:
         """Return the states at points.
 
         Args:
-            points: The points, ascending, (m,).
+            points: The points, ascending, (m,), float64.
         """
-        data, (d, c) = self.data, (len(self.data.chain.reading()), self.coefficients.shape[1])
-        times, indices = data.times, np.searchsorted(data.times, points, side="right")
-        before = np.maximum(points - times[np.maximum(indices - 1, 0)], 0.0)
-        after = np.maximum(times[np.minimum(indices, len(times) - 1)] - points, 0.0)
-        ways = tuple(
-            np.ascontiguousarray(as_array(part))
-            for distances in (before, after)
-            for part in data.chain.moves(torch.from_numpy(distances))
-        )
-        firsts = np.ascontiguousarray(as_array(data.chain.first(torch.from_numpy(points))))
+        data, times, (d, c) = self.data, self.data.times, (len(self.data.chain.reading()), self.coefficients.shape[1])
+        indices = np.searchsorted(times, points.detach().numpy(), side="right")
         filtered, adjoint = np.empty((len(points), d * c + d * d)), np.empty((len(points), d * c + d * d))
         rows = data.columns, data.noise, self.states, self.adjoints
-        _loops().states_at(indices, data.arrays, (*ways[:3], firsts), *rows, filtered, adjoint)
-        means, adjoints = (array[:, : d * c].reshape(-1, d, c) for array in (filtered, adjoint))
-        covariance, curvature = (array[:, d * c :].reshape(-1, d, d) for array in (filtered, adjoint))
-        return PointStates(indices, filtered, covariance, curvature, means + covariance @ adjoints, ways)
+        _loops().states_near(indices, data.arrays, *rows, filtered, adjoint)
+        (mean, covariance), (r, curvature) = (
+            (torch.from_numpy(part[:, : d * c].reshape(-1, d, c)), torch.from_numpy(part[:, d * c :].reshape(-1, d, d)))
+            for part in (filtered, adjoint)
+        )
+        earlier, later = times[np.maximum(indices - 1, 0)], times[np.minimum(indices, len(times) - 1)]
+        distances = (points - torch.from_numpy(earlier)).clamp_min(0), (torch.from_numpy(later) - points).clamp_min(0)
+        (before, noise), (after, _) = map(data.chain.dense_moves, distances)
+        has_earlier, first = torch.from_numpy(indices > 0), data.chain.dense_first(points)
+        covariance = torch.where(has_earlier[:, None, None], before @ covariance @ before.mT + noise, first)
+        r, curvature = after.mT @ r, after.mT @ curvature @ after
+        return PointStates(indices, covariance, curvature, before @ mean + covariance @ r, distances)
 
     @classmethod
     def of(cls, data: ChainData, factor: Tensor, weights: Tensor, output_weights: Tensor) -> "SmoothedRows":
@@ -434,24 +463,28 @@ class Projection:
 
     Attributes:
         given: The rows.
+        order: The positions of the points in ascending order, (n,).
         states: The states at the points in ascending order.
-        points: The points.
         reading: h of the sum, (d,).
         dense: The features of the weights in the sum, (n, F).
         conditional_variance: The variances (n,) of residuals of features, or their covariance (n, n).
     """
 
     given: SmoothedRows
+    order: Tensor
     states: PointStates
-    points: Ascending
-    reading: Array
+    reading: Tensor
     dense: Tensor
     conditional_variance: Tensor
+
+    def _restored(self, values: Tensor) -> Tensor:
+        """Return values (n, ...) in the order of the points."""
+        return values[self.order.argsort()]
 
     @cached_property
     def _read(self) -> Tensor:
         """h^T (m + P r) of the columns Z, (n, k + F)."""
-        return torch.from_numpy(self.points.restored(np.einsum("i,nic->nc", self.reading, self.states.smoothed)))
+        return self._restored(torch.einsum("i,nic->nc", self.reading, self.states.smoothed))
 
     @property
     def mean(self) -> Tensor:
@@ -465,59 +498,74 @@ class Projection:
         half: Tensor = torch.linalg.solve_triangular(factor, self.dense.mT, upper=False).mT - read
         return half
 
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """P h and (I - N P) h, (n, d) each, in ascending order."""
+        start = self.states.covariance @ self.reading
+        return start, self.reading - torch.einsum("nij,nj->ni", self.states.curvature, start)
+
     @property
     def variances(self) -> Tensor:
         """The variances (n,) of the sum."""
-        read = self.states.covariance @ self.reading
-        own = read @ self.reading - np.einsum("ni,nij,nj->n", read, self.states.curvature, read)
-        own = torch.from_numpy(self.points.restored(np.maximum(own, 0.0)))
-        missing = self.conditional_variance
+        start, end = self._ends
+        own, missing = self._restored((start * end).sum(1)).clamp_min(0), self.conditional_variance
         return own + self.half.square().sum(1) + (missing.diagonal() if missing.ndim == 2 else missing)
 
-    def propagators(self) -> Array:
-        """Return the transition matrices of the filtering error between consecutive points, (n, d, d)."""
-        data, (before, _, after, after_noises), count = self.given.data, self.states.ways, self.states.smoothed.shape[2]
-        distances = torch.from_numpy(np.diff(self.points.values, append=self.points.values[-1:]))
-        ways = before, after, after_noises, as_array(data.chain.moves(distances)[0])
-        out = np.zeros_like(self.states.covariance)
-        _loops().propagate_between(self.states.indices, data.arrays, ways, data.noise, self.states.filtered, count, out)
-        return out
-
     def covariance_with(self, other: "Projection") -> Tensor:
-        """Return the covariance (n, n) with another sum at the same points, without residuals of features."""
-        states, readings = self.states, (self.reading, other.reading)
-        n, propagators = len(states.indices), self.propagators()
-        starts = [states.covariance @ reading for reading in readings]  # P h
-        ends = [h - np.einsum("nij,nj->ni", states.curvature, start) for h, start in zip(readings, starts, strict=True)]
-        out, reached = np.diag((starts[0] * ends[1]).sum(1)), [np.zeros_like(start) for start in starts]
-        for j in range(1, n):  # `reached` is T P_i h of all points i before j
-            for so_far, start in zip(reached, starts, strict=True):
-                so_far[j - 1] = start[j - 1]
-                so_far[:j] = so_far[:j] @ propagators[j].T
-            out[:j, j], out[j, :j] = reached[0][:j] @ ends[1][j], reached[1][:j] @ ends[0][j]
-        chain = self.points.restored(self.points.restored(out).T).T
-        return torch.from_numpy(np.ascontiguousarray(chain)) + self.half @ other.half.mT
+        """Return the covariance (n, n) with another sum at the same points, without residuals of features.
+
+        Args:
+            other: The projection of the other sum.
+        """
+        (start, end), (other_start, other_end) = ((part.numpy() for part in one._ends) for one in (self, other))
+        out, reached, other_reached = np.diag((start * other_end).sum(1)), np.zeros_like(start), np.zeros_like(start)
+        for j, propagator in enumerate(self._propagators()[1:], 1):  # `reached` is T P_i h of all points i before j
+            reached[j - 1], other_reached[j - 1] = start[j - 1], other_start[j - 1]
+            reached[:j], other_reached[:j] = reached[:j] @ propagator.T, other_reached[:j] @ propagator.T
+            out[:j, j], out[j, :j] = reached[:j] @ other_end[j], other_reached[:j] @ end[j]
+        place = self.order.argsort()
+        return torch.from_numpy(out)[place][:, place] + self.half @ other.half.mT
+
+    def _propagators(self) -> Array:
+        """Return the transition matrices of the filtering error between consecutive points, (n, d, d)."""
+        data, states = self.given.data, self.states
+        (before, _), (after, noise) = map(data.chain.moves, states.distances)
+        points = torch.from_numpy(data.times[np.maximum(states.indices - 1, 0)]) + states.distances[0]
+        points = torch.where(torch.from_numpy(states.indices > 0), points, data.times[0] - states.distances[1])
+        across, _ = data.chain.moves(torch.diff(points, append=points[-1:]).clamp_min(0))
+        ways = tuple(np.ascontiguousarray(as_array(part)) for part in (before, after, noise, across))
+        covariances = np.ascontiguousarray(as_array(states.covariance))
+        out = np.zeros_like(covariances)
+        _loops().propagate_between(states.indices, data.arrays, ways, data.noise, covariances, out)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
-class StateSpacePosterior(BorderedPosterior):
+class StateSpacePosterior(TermwisePosterior):
     """The posterior of a sum of Markov processes of one column and of dense weights, stored as the rows.
-
-    Derivatives in points are those of the sparse factor of the same rows.
 
     Methods have the arguments of those of `Posterior`.
 
     Attributes:
-        filtered: The computed columns given the rows. If None, they are computed on demand.
+        prior: The prior of processes and weights.
+        inputs: The inputs of the rows, (n, d).
+        noise_diag: The noise D, (n,).
+        targets: The centered targets y - mean, (n, k).
+        known: The computed columns given the rows. If None, they are computed on demand.
     """
 
-    filtered: SmoothedRows | None = None
+    inputs: Tensor
+    noise_diag: Tensor
+    targets: Tensor
+    known: SmoothedRows | None = None
+
+    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @cached_property
     def given(self) -> SmoothedRows:
         """The columns given the rows."""
-        if self.filtered is not None:
-            return self.filtered
+        if self.known is not None:
+            return self.known
         prior = replace(self.prior, weights=tuple(replace(block, residual=None) for block in self.prior.weights))
         rows = Block(self.inputs, self.targets, fixed_noise=self.noise_diag)  # with the residuals of features
         zero = torch.zeros(self.targets.shape[1], dtype=torch.float64)
@@ -529,36 +577,23 @@ class StateSpacePosterior(BorderedPosterior):
         given = self.given
         return 2 * int(given.states.shape[1]) + len(given.factor)
 
-    def project(self, inputs: Tensor) -> Any:
+    def project(self, inputs: Tensor) -> Projection:
         """Return the posterior at n single points (n, d), with its mean and variances."""
-        if self._is_differentiated(inputs):
-            return super().project(inputs)
         return self._at(inputs)
-
-    def _is_differentiated(self, inputs: Tensor) -> bool:
-        """Return whether predictions are differentiated in the points, by the sparse factor of the same rows.
-
-        Raises:
-            NotDifferentiableError: If a process has no sparse factor.
-        """
-        is_wanted = torch.is_grad_enabled() and inputs.requires_grad
-        if is_wanted and self.prior.chains:
-            raise NotDifferentiableError(
-                f"X must not require gradients for the term {self.prior.chains[0].name!r}, got X that does. Use "
-                "predict(X.detach()), or Exact()."
-            )
-        return is_wanted
 
     def _at(self, inputs: Tensor, *, jointly: bool = False) -> Projection:
         """Return the predicted sum at n points, with conditional variances (n,), or jointly with covariances (n, n)."""
         given, weights = self.given, all_weights(self.prior, self.inputs)
-        points = Ascending.of(as_array(inputs[:, _positions(self.prior)[0]]))
+        points = inputs[:, _positions(self.prior)[0]].double()
+        order = points.detach().argsort(stable=True)
         dense = weights.scaled(inputs).double()
         dense = dense if self.terms is None else dense * weights.of(self.terms)
-        residuals = weights.with_residuals_of(self.terms)
+        residuals, reading = (
+            weights.with_residuals_of(self.terms),
+            torch.from_numpy(given.data.chain.reading(self.terms)),
+        )
         missing = (residuals.residual_covariance if jointly else residuals.residual_variance)(inputs, dense)
-        reading = given.data.chain.reading(self.terms)
-        return Projection(given, given.states_at(points.values), points, reading, dense, missing)
+        return Projection(given, order, given.states_at(points[order]), reading, dense, missing)
 
     def joints(self, inputs: Tensor, parts: Sequence[Any], projected: Sequence[OnDemand]) -> Sequence[Joint]:
         """Return the joint projections of at most 2,000 points for sums of terms.
@@ -567,17 +602,36 @@ class StateSpacePosterior(BorderedPosterior):
             InvalidArgumentError: If there are more points.
             NotDifferentiableError: If the inputs require gradients.
         """
-        if self._is_differentiated(inputs):
-            return super().joints(inputs, parts, projected)
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            raise NotDifferentiableError(
+                "X must not require gradients for covariances and samples of a filter, got X that does. Use "
+                "predict(X.detach()), or Exact()."
+            )
         check_joint(len(inputs))
         return [Joint(part._at(inputs, jointly=True)) for part in parts]
 
-    def between(self, left: Any, right: Any) -> Tensor:
+    def between(self, left: Projection, right: Projection) -> Tensor:
         """Return the covariance (n, n) of two sums, without residuals of features."""
-        return left.covariance_with(right) if isinstance(left, Projection) else super().between(left, right)
+        return left.covariance_with(right)
 
-    def operator(self, inputs: Tensor) -> None:
-        """Return None: the covariance must be formed."""
+    def residual_covariance(self, inputs: Tensor, projected: Projection) -> Tensor:
+        """Return the covariance (n, n) given the states and weights."""
+        return projected.conditional_variance
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Raise an error: the process has no functions to draw.
+
+        Raises:
+            InvalidArgumentError: In any case.
+        """
+        raise InvalidArgumentError(
+            "This process has no functions to draw, because it is defined at given positions only. Use "
+            "predict(X).sample() instead."
+        )
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag and targets by name."""
+        return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> Self:
         """Return the posterior of the sum of some terms, with the same states.
@@ -585,4 +639,4 @@ class StateSpacePosterior(BorderedPosterior):
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
-        return replace(self, terms=known_terms(self.prior, names), filtered=self.given)
+        return replace(self, terms=known_terms(self.prior, names), known=self.given)
