@@ -549,7 +549,7 @@ class SparsePrecision(Approximation):
 
     Wiener processes, and seasons of a few harmonics alone or times Matern kernels of the same column, are Markov
     processes of that column without a sparse matrix. Sums of such terms, and of Matern kernels of the same column, are
-    computed by Kalman filtering, together with terms of at most 1,000 weights. Time and memory are then linear in the
+    computed by Kalman filtering, together with terms of at most 2,000 weights. Time and memory are then linear in the
     number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
@@ -565,7 +565,7 @@ class SparsePrecision(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no sparse precision that fits in memory, or None."""
-        if is_chain(data.term, data.columns):
+        if is_markov(data.term, data.columns):
             return None
         chosen = fields_of(data.term, data.columns)
         if not chosen:
@@ -601,7 +601,7 @@ class SparsePrecision(Approximation):
 
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the latent values, from a sample of the rows."""
-        if is_chain(data.term, data.columns):
+        if is_markov(data.term, data.columns):
             size = sum(_chain_model(data.term, Given((), _all_values(data)), data.columns).sizes)
             memory = 8.0 * size**2 * data.num_rows / 256
             return TermCost(size, memory, f"a Markov process with {counted(size, 'state')}")
@@ -622,12 +622,16 @@ class SparsePrecision(Approximation):
 
     def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. The seed is not used."""
-        if is_chain(data.term, data.columns):
+        if is_markov(data.term, data.columns):
             return TermPrior("precision", partial(_chain_prior, data.term, parameter_names(data, with_scale=True)))
         return TermPrior("precision", partial(_precision_prior, data.term, scale_name(data.term, data.values)))
 
 
-def is_chain(term: BoundTerm, columns: ColumnSummary) -> bool:
+MAX_FEATURES = 2000
+"""The maximum number of dense weights beside a filter, whose columns are all in memory."""
+
+
+def is_markov(term: BoundTerm, columns: ColumnSummary) -> bool:
     """Return whether a term is a Markov process of one column that has no sparse precision of its own.
 
     Factors of a product are stationary.
@@ -642,6 +646,16 @@ def is_chain(term: BoundTerm, columns: ColumnSummary) -> bool:
     is_single = len(parts) == 1
     are_stationary = is_single or not any(isinstance(part.factor, Wiener) for part in parts)
     return are_stationary and len(term.columns) == 1 and not (is_single and parts[0].latent_field(columns) is not None)
+
+
+def is_matern_chain(term: BoundTerm, columns: ColumnSummary) -> bool:
+    """Return whether a term is a Matern process of one column, which has a sparse precision and can be filtered.
+
+    Args:
+        term: The term.
+        columns: The summary of all columns.
+    """
+    return _column_of(term, columns) is not None
 
 
 def _all_values(data: TermData) -> Values:

@@ -7,7 +7,7 @@ from typing import Any
 
 import graphs
 from graphs.advice import MAX_EIGENVECTOR_ENTRIES, Candidate, sparse_factor_candidate
-from rfgp.approximations.exact import Exact, SparsePrecision, fields_of
+from rfgp.approximations.exact import MAX_FEATURES, Exact, SparsePrecision, fields_of, is_markov, is_matern_chain
 from rfgp.approximations.fourier import MAX_COLUMNS, EquispacedFourier, RandomFeatures, column_indices_of
 from rfgp.approximations.inducing_points import InducingPoints, Vecchia
 from rfgp.approximations.nodes import (
@@ -149,7 +149,12 @@ def assign(
         assigned |= {data.term.name: _by_weights(data) for data in automatic}
     else:
         is_alone = len(terms) == 1 and not others and terms[0].is_gaussian
-        sparse = [data.term.name for data in automatic if _is_sparse(data, has_neighbors, is_alone=is_alone)]
+        filtered = set(_filtered(terms))
+        sparse = [
+            data.term.name
+            for data in automatic
+            if data.term.name in filtered or _is_sparse(data, has_neighbors, is_alone=is_alone)
+        ]
         assigned |= dict.fromkeys(sparse, SparsePrecision())
         needs_weights = any(isinstance(used, AVOIDS_COVARIANCE_MATRIX) for used in assigned.values())
         defaults = {data.term.name: _default(data, needs_weights, has_neighbors) for data in automatic}
@@ -212,6 +217,23 @@ def _faster_stationary(
         return {}
     are_supported = all(equispaced.unsupported_reason(data) is None for data in stationary)
     return dict.fromkeys(names, equispaced) if are_supported else {}
+
+
+def _filtered(terms: Sequence[TermData]) -> list[str]:
+    """Return the names of the Markov processes of a sum that is filtered along one column, or none.
+
+    One of them has no other form than that of a filter, such as a Wiener process. The other terms have few weights.
+
+    Args:
+        terms: All terms of the model.
+    """
+    chains = [data for data in terms if is_markov(data.term, data.columns)]
+    columns = {tuple(data.term.columns) for data in chains}
+    on_these = [data for data in terms if tuple(data.term.columns) in columns]
+    chains += [data for data in on_these if is_matern_chain(data.term, data.columns)]
+    costs = [Exact().cost(data) for data in terms if data not in chains]
+    has_few = all(cost.has_weights for cost in costs) and sum(cost.num_features for cost in costs) <= MAX_FEATURES
+    return [data.term.name for data in chains] if len(columns) == 1 and has_few else []
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
@@ -395,6 +417,8 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     sparse = SparsePrecision()
     if sparse.unsupported_reason(data) is not None:
         return False
+    if is_markov(data.term, data.columns):
+        return not has_neighbors and (needs_weights or data.num_rows > limits().max_exact_rows)
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
     is_small = data.num_rows <= limits().max_exact_rows
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)

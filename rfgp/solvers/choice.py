@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sized
 
 from torch import Tensor
 
+from rfgp.approximations.exact import MAX_FEATURES
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.limits import limits
@@ -142,7 +143,7 @@ def solver_in_memory(
     if prior.chains:
         raise InvalidArgumentError(
             f"The term {prior.chains[0].name!r} is filtered along its column, so that other terms must be processes of "
-            f"the same column, or have at most {statespace.MAX_FEATURES:,} weights in all, got the terms "
+            f"the same column, or have at most {MAX_FEATURES:,} weights in all, got the terms "
             f"{', '.join(prior.names)}. Use Exact(), or other approximations of the other terms."
         )
     if uses_cg(prior, block):

@@ -198,24 +198,26 @@ def filter_rows(chain, columns, noise, states, products):
     starts, reading, steps, moves, noises, first = chain
     d, c = len(reading), columns.shape[1]
     mean, covariance, moved, work = np.zeros((d, c)), np.zeros((d, d)), np.empty((d, d)), space(d, c)
-    gain, innovation, logarithms, product = np.empty(d), np.empty(c), 0.0, 1.0
+    gain, whitened, logarithms, product, at = np.empty(d), np.zeros((BLOCK_ROWS, c)), 0.0, 1.0, 0
     add_blocks(starts, first, covariance)
     for i in range(len(columns)):
-        if i % BLOCK_ROWS == 0:
+        at = i % BLOCK_ROWS
+        if at == 0:
+            if i > 0:
+                products += whitened.T @ whitened
             store(states, i // BLOCK_ROWS, mean, covariance)
         if steps[i] >= 0:
             advance(starts, moves[steps[i]], noises[steps[i]], mean, covariance, moved, work)
-        s = condition(columns[i], noise[i if noise.size > 1 else 0], reading, mean, covariance, gain, innovation)
-        for p in range(c):
-            for q in range(p + 1):
-                products[p, q] += innovation[p] * (innovation[q] / s)
+        s = condition(columns[i], noise[i if noise.size > 1 else 0], reading, mean, covariance, gain, whitened[at])
+        root = math.sqrt(s)
+        for q in range(c):
+            whitened[at, q] /= root
         product *= s
         if not 1 / MAX_PRODUCT < product < MAX_PRODUCT:
             logarithms += math.log(product)
             product = 1.0
-    for p in range(c):
-        for q in range(p):
-            products[q, p] = products[p, q]
+    last = whitened[: at + 1]
+    products += last.T @ last
     return logarithms + math.log(product)
 
 

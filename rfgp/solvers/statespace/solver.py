@@ -48,6 +48,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.approximations.exact import MAX_FEATURES
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.chains import StateModel, matern
@@ -67,9 +68,6 @@ from rfgp.solvers.role import (
     known_terms,
     log_density,
 )
-
-MAX_FEATURES = 1000
-"""The maximum number of dense weights beside a filter, whose columns are all in memory."""
 
 # --- Terms as Markov processes ----------------------------------------------------------------------------------------
 
