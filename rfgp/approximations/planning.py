@@ -227,12 +227,13 @@ def _filtered(terms: Sequence[TermData]) -> list[str]:
     Args:
         terms: All terms of the model.
     """
-    chains = [data for data in terms if is_markov(data.term, data.columns)]
+    costs = {data.term.name: Exact().cost(data) for data in terms}
+    chains = [data for data in terms if is_markov(data.term, data.columns) and not costs[data.term.name].has_weights]
     columns = {tuple(data.term.columns) for data in chains}
     on_these = [data for data in terms if tuple(data.term.columns) in columns]
     chains += [data for data in on_these if is_matern_chain(data.term, data.columns)]
-    costs = [Exact().cost(data) for data in terms if data not in chains]
-    has_few = all(cost.has_weights for cost in costs) and sum(cost.num_features for cost in costs) <= MAX_FEATURES
+    others = [costs[data.term.name] for data in terms if data not in chains]
+    has_few = all(cost.has_weights for cost in others) and sum(cost.num_features for cost in others) <= MAX_FEATURES
     return [data.term.name for data in chains] if len(columns) == 1 and has_few else []
 
 

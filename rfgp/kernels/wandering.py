@@ -89,8 +89,10 @@ class Wiener(Kernel):
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with its starting variance and its origin, the smallest value of the rows if not given."""
+        if self.origin is not None:
+            return replace(self, **starts)
         low = columns.location + columns.scale * columns.ends[0]
-        return replace(self, **starts, origin=float(low[0]) if self.origin is None else self.origin)
+        return replace(self, **starts, origin=float(low[0]))
 
     def chain(self, columns: ColumnSummary) -> Callable[[Values], StateModel]:
         """Return the process."""
