@@ -419,7 +419,8 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     if sparse.unsupported_reason(data) is not None:
         return False
     if is_markov(data.term, data.columns):
-        return not has_neighbors and (needs_weights or data.num_rows > limits().max_exact_rows)
+        is_fastest = needs_weights or data.num_rows > limits().max_exact_rows
+        return not has_neighbors and is_fastest and not Exact().cost(data).has_weights
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
     is_small = data.num_rows <= limits().max_exact_rows
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)
