@@ -160,6 +160,7 @@ def assign(
         defaults = {data.term.name: _default(data, needs_weights, has_neighbors) for data in automatic}
         assigned = {**defaults, **assigned}
     used = {name: assigned[name] for name in names}
+    _check_filtered(used, terms)
     return {**used, **_faster_stationary(used, terms, [data.term.name for data in automatic], in_blocks=in_blocks)}
 
 
@@ -235,6 +236,28 @@ def _filtered(terms: Sequence[TermData]) -> list[str]:
     others = [costs[data.term.name] for data in terms if data not in chains]
     has_few = all(cost.has_weights for cost in others) and sum(cost.num_features for cost in others) <= MAX_FEATURES
     return [data.term.name for data in chains] if len(columns) == 1 and has_few else []
+
+
+def _check_filtered(chosen: Mapping[str, Approximation], terms: Sequence[TermData]) -> None:
+    """Raise if a term is filtered along its column, and another one cannot be.
+
+    Raises:
+        InvalidArgumentError: If another term is neither a process of this column nor has dense weights.
+    """
+    sparse = [data for data in terms if isinstance(chosen[data.term.name], SparsePrecision)]
+    filtered = [data.term for data in sparse if is_markov(data.term, data.columns)]
+    for data in terms if filtered else ():
+        used, on_column = chosen[data.term.name], data.term.columns == filtered[0].columns
+        is_process = is_markov(data.term, data.columns) or is_matern_chain(data.term, data.columns)
+        has_weights = isinstance(used, RandomFeatures | EquispacedFourier | InducingPoints | Exact)
+        has_weights = has_weights and used.cost(data).has_weights and not getattr(used, "residual", None)
+        if not (on_column and is_process if data in sparse else has_weights):
+            name, other = filtered[0].name, data.term.name
+            raise InvalidArgumentError(
+                f"The term {name!r} is filtered along its column, so that other terms must be processes of the same "
+                f"column or have dense weights, got the term {other!r} with {used!r}. Use Exact() for {name!r}, or "
+                f"RandomFeatures() or InducingPoints() for {other!r}."
+            )
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:

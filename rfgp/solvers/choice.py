@@ -142,9 +142,8 @@ def solver_in_memory(
         return StateSpaceSolver(prior, block, mean, noise)
     if prior.chains:
         raise InvalidArgumentError(
-            f"The term {prior.chains[0].name!r} is filtered along its column, so that other terms must be processes of "
-            f"the same column, or have at most {MAX_FEATURES:,} weights in all, got the terms "
-            f"{', '.join(prior.names)}. Use Exact(), or other approximations of the other terms."
+            f"The term {prior.chains[0].name!r} is filtered along its column, together with at most {MAX_FEATURES:,} "
+            f"weights, got {prior.num_features:,} of them. Use Exact(), or fewer features of other terms."
         )
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from dense import DenseGP
 from numpy.testing import assert_allclose
+from scipy import special
 
 import rfgp
 from rfgp import kernels as k
@@ -60,6 +61,37 @@ def test_chains_match_dense_algebra(order, kind):
     assert_allclose(found.covariance, expected.covariance(), atol=digits)
     assert_allclose(left.mean, expected.leave_one_out()[0], atol=100 * digits)
     assert_allclose(left.variance, expected.leave_one_out()[1], rtol=100 * digits)
+
+
+def level(a, b):
+    first, last = np.minimum.outer(a, b) + 9, np.maximum.outer(a, b) + 9
+    return 0.02 * (first**2 * last / 2 - first**3 / 6)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "huge gaps"])
+def test_sums_of_chains_match_dense_algebra(kind):
+    """A slope that wanders, a wave whose shape changes, and weights. Steps of one length share their matrices."""
+    times, y, fixed = rows(kind)
+    times = np.sort(times) if kind == "apart" else times
+    times[:40] = np.arange(40) / 7 if kind == "apart" else times[:40]
+    new, noise = np.r_[times[:3], times[0] - 1, 13.0, 14.0, 14.0], 1e-6 if kind == "little noise" else 0.1
+    both, slope = np.r_[times, new], np.r_[np.cos(5 * times), np.cos(5 * new)]
+    wave = (k.Harmonics("t", 2.0, num_harmonics=1, lengthscale=1.0) * k.Matern("t", lengthscale=LENGTHSCALE)).named("w")
+    sum_of = k.IntegratedWiener("t", origin=-9.0, variance=0.02, name="s") + wave + k.Linear("x", origin=0.0, name="l")
+    start = {"noise": noise, "mean": 0.2, "w.outputscale": 0.8, "l.variance": 0.5}
+    used = {"s": rfgp.SparsePrecision(), "w": rfgp.SparsePrecision(), "l": rfgp.Exact()}
+    gp = rfgp.GP(sum_of, approximation=used, start=start, standardize=False)
+    gp.condition({"t": times, "x": slope[: len(times)]}, y, noise=fixed)
+    shares = special.ive(0, 1.0), 2 * special.ive(1, 1.0)
+    waves = shares[0] + shares[1] * np.cos(np.pi * np.subtract.outer(both, both))
+    parts = {"s": level(both, both), "w": 0.8 * waves * kernel(2, both, both), "l": 0.5 * np.outer(slope, slope)}
+    expected = DenseGP(parts, y, noise + (np.zeros(len(y)) if fixed is None else fixed), 0.2)
+    found, digits = gp.predict({"t": new, "x": slope[len(times) :]}), 1e-6 if kind == "little noise" else 1e-8
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood(), rel=digits)
+    assert_allclose(found.mean, expected.mean_at(), atol=digits)
+    assert_allclose(found.covariance, expected.covariance(), atol=digits)
+    assert_allclose(gp.leave_one_out().mean, expected.leave_one_out()[0], atol=100 * digits)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
