@@ -59,7 +59,7 @@ class StateModel(NamedTuple):
 
 
 @lru_cache
-def _tables(order: int) -> tuple[Tensor, Tensor, Tensor]:
+def tables(order: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return (F + I)^k / k! (a, a, a), the coefficients of Q (2 a - 1, a, a), and the stationary covariance (a, a).
 
     Q is the integral of q g g^T over a step, with g(s) = exp(-s) sum_k s^k (F + I)^k e / k!. So it is a sum of
@@ -89,7 +89,7 @@ def matern(order: int, lengthscale: Tensor) -> StateModel:
         >>> moves[0].item(), noises[0].item()  # exp(-1), 1 - exp(-2)
         (0.36787944117144233, 0.8646647167633873)
     """
-    powers, integrals, stationary = _tables(order)
+    powers, integrals, stationary = tables(order)
 
     def steps(lengths: Tensor) -> tuple[Blocks, Blocks]:
         x = (math.sqrt(2 * order - 1) * lengths / lengthscale).clamp_max(MAX_STEP)

@@ -11,7 +11,7 @@ from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import chain, onepass, statespace
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver, bordered_latent
-from rfgp.solvers.chain import ChainPosterior, ChainSolver
+from rfgp.solvers.chain import ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.kriging import neighbors_of
@@ -180,7 +180,7 @@ def _stored_rows(prior: Prior, tensors: Mapping[str, Tensor]) -> Callable[..., P
     if prior.neighbors is not None and "noise_diag" not in tensors:
         return WhitenedPosterior
     if chain.supports(prior):
-        return ChainPosterior
+        return chain.restored
     if statespace.supports(prior):
         return StateSpacePosterior
     return BorderedPosterior if prior.neighbors is not None or needs_border(prior) else DensePosterior

@@ -39,24 +39,22 @@ P - P N P loses digits only if the variance is small relative to that given earl
 """
 
 import math
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from graphs.precisions.chains import INTENSITY, STATIONARY, companion
+from graphs.precisions.chains import INTENSITY, companion
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.blocks import MaternColumn, Prior
+from rfgp.chains import tables
 from rfgp.rows import Block
-from rfgp.solvers.bordered import BorderedPosterior
-from rfgp.solvers.role import Solver, check_joint, known_terms, log_density
-from rfgp.torch_context import Recent
+from rfgp.solvers.role import Solver, log_density
+from rfgp.solvers.statespace.solver import Chain, GivenRows, StateSpacePosterior, ascending
 
 # --- A Matern process of one column as a Markov process: its states given rows ----------------------------------------
 
@@ -91,17 +89,6 @@ class Scores(NamedTuple):
     of_means: Array  # (q + 2, q + 2)
     log_determinant: float
     squares: float
-
-
-class PointStates(NamedTuple):
-    """States at m ascending points given the rows."""
-
-    mean: Array  # of f, (m,)
-    variance: Array  # of f, (m,)
-    covariance: Array  # P, (m, a, a)
-    curvature: Array  # N, (m, a, a)
-    filtered: Array  # m and P given earlier rows, (m, a + a^2)
-    indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
 
 
 def _loops() -> Any:
@@ -139,8 +126,13 @@ class ChainStates:
     def _model(self) -> tuple[Any, ...]:
         return (math.sqrt(2 * self.order - 1) / self.lengthscale, *model_of(self.order))
 
+    @property
+    def filtered(self) -> Array:
+        """M and P before each block of rows, (b, a + a^2)."""
+        return self._sums[0]
+
     @cached_property
-    def _filtered(self) -> tuple[Array, float, float]:
+    def _sums(self) -> tuple[Array, float, float]:
         """The states before blocks, sum log s, and sum v^2 / s."""
         states = np.empty((-(-len(self.times) // _loops().BLOCK_ROWS), self.order * (self.order + 1)))
         return states, *_loops().filter_rows(self.times, self.targets, self.noise, self._model, states)
@@ -148,17 +140,17 @@ class ChainStates:
     @property
     def log_determinant(self) -> float:
         """The log determinant of C."""
-        return self._filtered[1]
+        return self._sums[1]
 
     @property
     def squares(self) -> float:
         """The squared norm y^T C^-1 y."""
-        return self._filtered[2]
+        return self._sums[2]
 
     @cached_property
     def smoothed(self) -> Smoothed:
         """The result of the backward pass over the rows."""
-        states, n = self._filtered[0], len(self.times)
+        states, n = self.filtered, len(self.times)
         coefficients, precisions, adjoints = np.empty(n), np.empty(n), np.empty((len(states) + 1, states.shape[1]))
         rows = self.times, self.targets, self.noise, self._model, states
         slope = _loops().smooth_rows(*rows, adjoints, coefficients, precisions)
@@ -178,50 +170,6 @@ class ChainStates:
         rows = self.times, self.targets, self.noise, noise_fractions
         return Scores(*sums, *_loops().score_rows(*rows, self._model, *sums))
 
-    def states_at(
-        self,
-        points: Array,  # (m,)
-    ) -> PointStates:
-        """Return the states at points.
-
-        Args:
-            points: The points, ascending.
-        """
-        a, indices = self.order, np.searchsorted(self.times, points, side="right")
-        filtered, adjoint = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
-        rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
-        _loops().states_at(points, indices, *rows, self.smoothed.adjoints, filtered, adjoint)
-        covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (filtered, adjoint))
-        first = covariance[:, 0]  # P e_0
-        mean = filtered[:, 0] + (first * adjoint[:, :a]).sum(axis=1)
-        variance = first[:, 0] - np.einsum("pi,pij,pj->p", first, curvature, first)
-        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, filtered, indices)
-
-    def covariance(
-        self,
-        points: Array,  # (m,)
-    ) -> Array:  # (m, m)
-        """Return the posterior covariance of f at points, for prior variance 1.
-
-        Args:
-            points: The points, ascending.
-
-        Returns:
-            The covariance given the rows, (m, m).
-        """
-        at_points, size = self.states_at(points), len(points)
-        propagators = np.zeros((size, self.order, self.order))
-        _loops().propagate_between(
-            points, at_points.indices, self.times, self.noise, self._model, at_points.filtered, propagators
-        )
-        complement = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])
-        out, reached = np.diag(at_points.variance), np.zeros((size, self.order))
-        for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
-            reached[j - 1] = at_points.covariance[j - 1, :, 0]
-            reached[:j] = reached[:j] @ propagators[j].T
-            out[:j, j] = out[j, :j] = reached[:j] @ complement[j]
-        return out
-
 
 @lru_cache
 def model_of(order: int) -> tuple[tuple[float, ...], Array]:
@@ -234,63 +182,12 @@ def model_of(order: int) -> tuple[tuple[float, ...], Array]:
         The unit vector (1, 0, ...) of length a as a tuple, and the tables (3 a + 2, a, a): T_k, C_m, P, F, and q in
         each entry.
     """
-    shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
-    powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
-    integrals = np.zeros((2 * order - 1, order, order))
-    for k, left in enumerate(powers):
-        for m, right in enumerate(powers):
-            scale = intensity * math.factorial(k + m) / 2.0 ** (k + m + 1)
-            integrals[k + m] += scale * np.outer(left[:, -1], right[:, -1])
-    tables = [*powers, *integrals, STATIONARY[order], companion(order), np.full((order, order), intensity)]
-    return (1.0, *[0.0] * (order - 1)), np.stack(tables)
+    powers, integrals, stationary = (table.numpy() for table in tables(order))
+    intensity = np.full((order, order), INTENSITY[order])
+    return (1.0, *[0.0] * (order - 1)), np.stack([*powers, *integrals, stationary, companion(order), intensity])
 
 
 # --- Rows of one column in ascending order, and a Matern process given them ------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Ascending:
-    """Values in ascending order.
-
-    Attributes:
-        values: The values, (n,).
-        order: The original positions of the values, (n,). If None, the given values were in ascending order.
-    """
-
-    values: Array
-    order: NDArray[np.int64] | None
-
-    @classmethod
-    def of(cls, values: Array) -> "Ascending":
-        """Return values in ascending order.
-
-        Args:
-            values: The values, (n,).
-        """
-        if (values[1:] >= values[:-1]).all():
-            return cls(np.ascontiguousarray(values), None)
-        order = np.argsort(values, kind="stable")
-        return cls(values[order], order)
-
-    def sorted(self, numbers: Array) -> Array:
-        """Return numbers (n,) in the ascending order of the values.
-
-        Args:
-            numbers: Numbers in the original order of the values, (n,).
-        """
-        return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
-
-    def restored(self, numbers: Array) -> Array:
-        """Return numbers in the original order of the values, (n, ...).
-
-        Args:
-            numbers: Numbers in the ascending order of the values, (n, ...).
-        """
-        if self.order is None:
-            return numbers
-        out = np.empty_like(numbers)
-        out[self.order] = numbers
-        return out
 
 
 class ChainRows:
@@ -333,21 +230,39 @@ class ChainRows:
         """The diagonal of C^-1 of the rows in ascending order, (n,)."""
         return self.states[0].smoothed.precisions / self.variance
 
+    def known(self, prior: Prior) -> GivenRows:
+        """Return the filtered rows for predictions.
 
-_CACHE: MutableMapping[Tensor, Recent[Ascending]] = WeakTensorKeyDictionary()
-"""The index and the ascending values of the last column of each tensor of inputs."""
+        Args:
+            prior: The prior of the process.
+        """
+        scale, columns = math.sqrt(self.variance), np.stack([self.order.sorted(y) for y in self._residual.T], axis=1)
+
+        def backward() -> Array:
+            return self._joined([one.smoothed.adjoints for one in self.states], 1 / scale)
+
+        states = self._joined([one.filtered for one in self.states], scale)
+        border = torch.empty(0, 0).double(), torch.empty(0, columns.shape[1]).double()
+        return GivenRows(Chain.of(prior), self.order.values, columns, self.noise, states, backward, *border)
+
+    def _joined(self, parts: Sequence[Array], scale: float) -> Array:
+        """Return m (a, k) and P (a, a) of k outputs, (b, a k + a^2), from those of each for variance 1."""
+        a = self.column.order
+        means = np.stack([part[:, :a] for part in parts], axis=2).reshape(len(parts[0]), -1)
+        return np.concatenate([scale * means, scale**2 * parts[0][:, a:]], axis=1)
 
 
-def ascending(inputs: Tensor, column: int) -> Ascending:
-    """Return a column of rows in ascending order.
-
-    The result is cached for the lifetime of the tensor of inputs.
+def restored(prior: Prior, inputs: Tensor, noise_diag: Tensor, targets: Tensor) -> StateSpacePosterior:
+    """Return the posterior given saved rows.
 
     Args:
+        prior: The prior of one process (`supports`).
         inputs: The inputs of the rows, (n, d).
-        column: The index of the column.
+        noise_diag: The noise D, (n,).
+        targets: The centered targets y - mean, (n, k).
     """
-    return _CACHE.setdefault(inputs, Recent(1)).find(column, lambda: Ascending.of(as_array(inputs[:, column])))
+    rows = ChainRows(prior, inputs, noise_diag.double(), targets)
+    return StateSpacePosterior(prior, inputs, noise_diag, targets, known=lambda: rows.known(prior))
 
 
 def supports(prior: Prior) -> bool:
@@ -388,103 +303,6 @@ def ascending_rows(prior: Prior, rows: Block) -> Block:
     """
     order = ascending(rows.inputs, column_of(prior).position).order
     return rows if order is None else rows.take(torch.from_numpy(order))
-
-
-# --- The posterior of a Matern process of one column, from the states of rows ----------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ChainProjection:
-    """The posterior at n points.
-
-    Attributes:
-        given: The process given the rows.
-        points: The values of the column at the points, in ascending order.
-    """
-
-    given: ChainRows
-    points: Ascending
-
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """The means (n, k) and variances (n,)."""
-        states, given = [of_output.states_at(self.points.values) for of_output in self.given.states], self.given
-        means = np.sqrt(given.variance) * np.stack([state.mean for state in states], axis=1)
-        variances = given.variance * states[0].variance
-        return as_tensor(self.points.restored(means)), as_tensor(self.points.restored(variances))
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean (n, k) of f."""
-        return self._moments[0]
-
-    @property
-    def variances(self) -> Tensor:
-        """The variances (n,) of f."""
-        return self._moments[1]
-
-    @property
-    def covariance(self) -> Tensor:
-        """The covariance (n, n) of f."""
-        covariance = self.given.variance * self.given.states[0].covariance(self.points.values)
-        return as_tensor(self.points.restored(self.points.restored(covariance).T))
-
-
-@dataclass(frozen=True, eq=False)
-class ChainPosterior(BorderedPosterior):
-    """The posterior of a Matern process of one column, stored as the rows.
-
-    Means, variances and covariances are computed from the states of rows. Derivatives in points and products are
-    computed from the sparse factor of the same rows.
-
-    Methods have the arguments of those of `Posterior`.
-
-    Attributes:
-        given: The computed process given the rows. If None, it is computed on demand.
-    """
-
-    given: ChainRows | None = None
-
-    @cached_property
-    def _states(self) -> ChainRows:
-        return self.given or ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
-
-    def project(self, inputs: Tensor) -> Any:
-        """Return the posterior at n single points (n, d), with its mean and variances."""
-        if torch.is_grad_enabled() and inputs.requires_grad:
-            return super().project(inputs)
-        return ChainProjection(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))
-
-    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the posterior covariance (n, n) of at most 2,000 points.
-
-        Raises:
-            InvalidArgumentError: If there are more points.
-            NotDifferentiableError: If the inputs require gradients.
-        """
-        check_joint(len(inputs))
-        if torch.is_grad_enabled() and inputs.requires_grad:
-            return super().covariance(inputs, projected)
-        covariance: Tensor = self.project(inputs).covariance
-        return covariance
-
-    def of(self, names: Sequence[str]) -> "ChainPosterior":
-        """Return the posterior itself, which is the sum of its one term.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
-        """
-        known_terms(self.prior, names)
-        return self
-
-    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) of the only term with itself.
-
-        Raises:
-            InvalidArgumentError: If a term is unknown, none is named, or there are more than 2,000 points.
-            NotDifferentiableError: If the inputs require gradients.
-        """
-        return self.of(first).of(second).covariance(inputs, None)
 
 
 # --- The solver of a Matern process of one column, for rows in memory ------------------------------------------------
@@ -640,7 +458,8 @@ class ChainSolver(Solver):
         """The log determinant of I + K D^-1, 0-d."""
         return self._given.states[0].log_determinant - (self._noise.detach() / self._given.variance).log().sum()
 
-    def posterior(self) -> ChainPosterior:
+    def posterior(self) -> StateSpacePosterior:
         """Return the posterior, which keeps the rows and their filtered states."""
         rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
-        return ChainPosterior(self._prior.detached(), *rows, given=self._given)
+        prior, given = self._prior.detached(), self._given
+        return StateSpacePosterior(prior, *rows, known=lambda: given.known(prior))

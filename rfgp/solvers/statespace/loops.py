@@ -116,12 +116,18 @@ def condition(row, noise, reading, mean, covariance, gain, innovation):
                 innovation[q] -= reading[i] * mean[i, q]
     for i in range(d):
         gain[i] /= s
+    is_one = reading[0] == 1.0  # without cancellation if the state has one block
+    for i in range(1, d):
+        is_one = is_one and reading[i] == 0.0
     for i in range(d):
         for q in range(c):
             mean[i, q] += gain[i] * innovation[q]
         scaled = gain[i] * s
         for k in range(d):
             covariance[i, k] -= scaled * gain[k]
+    if is_one:
+        for i in range(d):
+            covariance[i, 0] = covariance[0, i] = gain[i] * noise
     return s
 
 
@@ -314,49 +320,52 @@ def add_slopes(starts, weights, adjoint, pairs, mean, moved, in_move, in_noise):
 
 
 @loop
-def states_of_block(block, chain, columns, noise, states, adjoints, filtered, backward):
+def states_of_block(block, place, chain, columns, noise, states, adjoints, filtered, backward):
     """Write m and P given each row of a block and earlier ones to `filtered` (BLOCK_ROWS, d c + d^2).
 
     r and N before each of its rows, and before the next row, are written to `backward` (BLOCK_ROWS + 1, d c + d^2).
+    `steps` of the chain are those of the rows of some blocks and of the next rows, (k, BLOCK_ROWS + 1), and `place` is
+    the number of the block among them.
     """
-    starts, reading, steps, moves, noises, _ = chain
+    starts, reading, steps, moves, noises = chain
     d, c, begin = len(reading), columns.shape[1], BLOCK_ROWS * block
-    end = min(begin + BLOCK_ROWS, len(columns))
+    size = min(BLOCK_ROWS, len(columns) - begin)
     mean, covariance, moved, work = np.empty((d, c)), np.empty((d, d)), np.empty((d, d)), space(d, c)
     variances, gains, innovations = np.empty(BLOCK_ROWS), np.empty((BLOCK_ROWS, d)), np.empty((BLOCK_ROWS, c))
     load(states, block, mean, covariance)
-    for i in range(begin, end):
-        at = i - begin
-        if steps[i] >= 0:
-            advance(starts, moves[steps[i]], noises[steps[i]], mean, covariance, moved, work)
-        row_noise = noise[i if noise.size > 1 else 0]
-        variances[at] = condition(columns[i], row_noise, reading, mean, covariance, gains[at], innovations[at])
+    for at in range(size):
+        step, row = steps[place, at], begin + at
+        if step >= 0:
+            advance(starts, moves[step], noises[step], mean, covariance, moved, work)
+        row_noise = noise[row if noise.size > 1 else 0]
+        variances[at] = condition(columns[row], row_noise, reading, mean, covariance, gains[at], innovations[at])
         store(filtered, at, mean, covariance)
     adjoint, curvature, coefficients, products = np.empty((d, c)), np.empty((d, d)), np.empty(c), np.empty(d)
     load(adjoints, block + 1, adjoint, curvature)
-    store(backward, end - begin, adjoint, curvature)
-    for i in range(end - 1, begin - 1, -1):
-        at = i - begin
-        if i + 1 < len(columns) and steps[i + 1] >= 0:
-            step_backward(starts, moves[steps[i + 1]], adjoint, curvature, work)
+    store(backward, size, adjoint, curvature)
+    for at in range(size - 1, -1, -1):
+        step = steps[place, at + 1]
+        if step >= 0:
+            step_backward(starts, moves[step], adjoint, curvature, work)
         smooth_row(variances[at], reading, gains[at], innovations[at], adjoint, curvature, coefficients, products)
         store(backward, at, adjoint, curvature)
 
 
 @loop
-def states_near(indices, chain, columns, noise, states, adjoints, filtered, adjoint):
+def states_near(indices, blocks, chain, columns, noise, states, adjoints, filtered, adjoint):
     """Write m and P given the rows before points, and r and N given the rows after them, at these rows.
 
     `indices` are the numbers of rows at or before the points (m,), ascending. Without such rows the numbers are 0.
+    `blocks` (k,) are the blocks of these rows, ascending, whose steps are in `chain` (`states_of_block`).
     """
-    d, c, last = len(chain[1]), columns.shape[1], -1
+    d, c, place = len(chain[1]), columns.shape[1], -1
     of_rows, backward = np.empty((BLOCK_ROWS, d * c + d * d)), np.empty((BLOCK_ROWS + 1, d * c + d * d))
     for p in range(len(indices)):
         row = max(indices[p] - 1, 0)
         begin = row - row % BLOCK_ROWS
-        if row // BLOCK_ROWS != last:
-            last = row // BLOCK_ROWS
-            states_of_block(last, chain, columns, noise, states, adjoints, of_rows, backward)
+        if place < 0 or row // BLOCK_ROWS != blocks[place]:
+            place += 1
+            states_of_block(blocks[place], place, chain, columns, noise, states, adjoints, of_rows, backward)
         filtered[p] = of_rows[row - begin] if indices[p] > 0 else np.zeros(d * c + d * d)
         adjoint[p] = backward[indices[p] - begin]
 
@@ -370,7 +379,7 @@ def propagate_between(indices, chain, ways, noise, covariances, propagators):
     changed. `ways` are A (m, e) from the row before to each point, A and Q from each point to the row after, and A from
     each point to the next. `covariances` are P at the points (m, d, d).
     """
-    starts, reading, steps, moves, noises, _ = chain
+    starts, reading, steps, moves, noises = chain
     before, after, after_noises, across = ways
     d = len(reading)
     mean, covariance, moved, work = np.empty((d, 0)), np.empty((d, d)), np.empty((d, d)), space(d, 0)

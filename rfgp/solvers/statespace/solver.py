@@ -38,7 +38,7 @@ j, is h^T P_i T^T (I - N_j P_j) h, where T is the product of all A and I - k h^T
 Numerics: the first and the last digits of P are those of the process, unless D is below 1e-14 of its variance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -47,6 +47,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rfgp.approximations.exact import MAX_FEATURES
 from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
@@ -56,7 +57,6 @@ from rfgp.errors import InvalidArgumentError, NotDifferentiableError
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
 from rfgp.solvers.bordered import all_weights
-from rfgp.solvers.chain.solver import Ascending, ascending
 from rfgp.solvers.role import (
     Functions,
     Joint,
@@ -68,6 +68,7 @@ from rfgp.solvers.role import (
     known_terms,
     log_density,
 )
+from rfgp.torch_context import Recent
 
 # --- Terms as Markov processes ----------------------------------------------------------------------------------------
 
@@ -158,6 +159,70 @@ def _positions(prior: Prior) -> list[int]:
     return [*columns, *(block.position for block in prior.chains)]
 
 
+# --- Rows in ascending order ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Ascending:
+    """Values in ascending order.
+
+    Attributes:
+        values: The values, (n,).
+        order: The original positions of the values, (n,). If None, the given values were in ascending order.
+    """
+
+    values: Array
+    order: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, values: Array) -> "Ascending":
+        """Return values in ascending order.
+
+        Args:
+            values: The values, (n,).
+        """
+        if (values[1:] >= values[:-1]).all():
+            return cls(np.ascontiguousarray(values), None)
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], order)
+
+    def sorted(self, numbers: Array) -> Array:
+        """Return numbers (n,) in the ascending order of the values.
+
+        Args:
+            numbers: Numbers in the original order of the values, (n,).
+        """
+        return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
+
+    def restored(self, numbers: Array) -> Array:
+        """Return numbers in the original order of the values, (n, ...).
+
+        Args:
+            numbers: Numbers in the ascending order of the values, (n, ...).
+        """
+        if self.order is None:
+            return numbers
+        out = np.empty_like(numbers)
+        out[self.order] = numbers
+        return out
+
+
+_CACHE: MutableMapping[Tensor, Recent[Ascending]] = WeakTensorKeyDictionary()
+"""The index and the ascending values of the last column of each tensor of inputs."""
+
+
+def ascending(inputs: Tensor, column: int) -> Ascending:
+    """Return a column of rows in ascending order.
+
+    The result is cached for the lifetime of the tensor of inputs.
+
+    Args:
+        inputs: The inputs of the rows, (n, d).
+        column: The index of the column.
+    """
+    return _CACHE.setdefault(inputs, Recent(1)).find(column, lambda: Ascending.of(as_array(inputs[:, column])))
+
+
 # --- Rows under a chain -----------------------------------------------------------------------------------------------
 
 
@@ -229,21 +294,30 @@ class ChainData:
         determinant = loops.filter_rows(self.arrays, self.columns, self.noise, states, products)
         return states, products, determinant
 
-    def smoothed(self, states: Array, weights: Array) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
-        """Return the adjoints of blocks, C^-1 X (n, c), the diagonal of C^-1, and derivatives in A, Q and the first.
+    def smoothed(self, columns: Array, states: Array, weights: Array) -> "Smoothed":
+        """Return the result of the backward pass for other columns, linear combinations of X.
 
         Args:
-            states: The states before blocks of rows.
+            columns: The columns Z, (n, c).
+            states: Their states before blocks of rows.
             weights: The weights g of the columns, and K, (c + 1,).
         """
-        n, c = self.columns.shape
-        coefficients, precisions = np.empty((n, c)), np.empty(n)
+        coefficients, precisions = np.empty(columns.shape), np.empty(len(columns))
         adjoints = np.empty((len(states) + 1, states.shape[1]))
         moves, noises, first = self.matrices
         slopes = np.zeros_like(moves), np.zeros_like(noises), np.zeros_like(first)
-        data = self.arrays, self.columns, self.noise
-        _loops().smooth_rows(*data, weights, states, adjoints, coefficients, precisions, slopes)
-        return adjoints, coefficients, precisions, slopes
+        rows = self.arrays, columns, self.noise, weights, states
+        _loops().smooth_rows(*rows, adjoints, coefficients, precisions, slopes)
+        return Smoothed(coefficients, precisions, slopes, adjoints)
+
+
+class Smoothed(NamedTuple):
+    """The result of the backward pass over the rows."""
+
+    coefficients: Array  # C^-1 Z, (n, c)
+    precisions: Array  # the diagonal of C^-1, (n,)
+    slopes: tuple[Array, Array, Array]  # the derivatives of the log marginal likelihood in A, Q, the first covariance
+    adjoints: Array  # r and N before the first row of each block of rows, and zeros
 
 
 # --- The solver -------------------------------------------------------------------------------------------------------
@@ -306,10 +380,16 @@ class StateSpaceSolver(Solver):
         return factor, weights, products.diagonal()[:k] - (products[k:, :k] * weights).sum(0)
 
     @cached_property
-    def smoothed(self) -> "SmoothedRows":
-        """The columns Z given rows."""
+    def given(self) -> "GivenRows":
+        """The columns Z given the rows."""
         factor, weights, _ = self._system
-        return SmoothedRows.of(self._data, factor, weights, self._rows.output_weights)
+        return GivenRows.of(self._data, factor, weights)
+
+    @cached_property
+    def _smoothed(self) -> "Smoothed":
+        (factor, _, _), counts = self._system, self._rows.output_weights
+        weights = torch.cat([counts, counts.sum().expand(len(factor) + 1)]).numpy()
+        return self._data.smoothed(self.given.columns, self.given.states, weights)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
@@ -334,24 +414,24 @@ class StateSpaceSolver(Solver):
             -solved * counts,
             in_noise.sum().reshape(1) if len(self._row_noise) == 1 else in_noise,
             in_border,
-            *map(torch.from_numpy, self.smoothed.slopes),
+            *map(torch.from_numpy, self._smoothed.slopes),
         ]
 
     @property
     def solved(self) -> Tensor:
         """The coefficients S^-1 (y - mean), (n, k)."""
-        coefficients = self.smoothed.coefficients[:, : self._rows.num_outputs]
+        coefficients = self._smoothed.coefficients[:, : self._rows.num_outputs]
         return torch.from_numpy(self._ascending.restored(coefficients))
 
     @property
     def _reduced(self) -> Tensor:
         """U, (n, F)."""
-        return torch.from_numpy(self._ascending.restored(self.smoothed.coefficients[:, self._rows.num_outputs :]))
+        return torch.from_numpy(self._ascending.restored(self._smoothed.coefficients[:, self._rows.num_outputs :]))
 
     @property
     def precisions(self) -> Tensor:
         """The diagonal of S^-1, (n,)."""
-        return torch.from_numpy(self._ascending.restored(self.smoothed.precisions)) - self._reduced.square().sum(1)
+        return torch.from_numpy(self._ascending.restored(self._smoothed.precisions)) - self._reduced.square().sum(1)
 
     @property
     def log_determinant(self) -> Tensor:
@@ -367,7 +447,11 @@ class StateSpaceSolver(Solver):
     def posterior(self) -> "StateSpacePosterior":
         """Return the posterior, which keeps the rows and their filtered states."""
         rows = self._rows.inputs, self._noise.detach(), self._residual.detach()
-        return StateSpacePosterior(self._prior.detached(), *rows, known=self.smoothed)
+        known = self.given
+        if "_smoothed" in vars(self):  # the solver is not kept
+            adjoints = self._smoothed.adjoints
+            known = replace(known, backward=lambda: adjoints)
+        return StateSpacePosterior(self._prior.detached(), *rows, known=known)
 
 
 class PointStates(NamedTuple):
@@ -381,28 +465,34 @@ class PointStates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothedRows:
+class GivenRows:
     """The columns Z = [y - mean - Phi w, Phi L^-T] given rows, and the algebra of the border.
 
     Attributes:
-        data: The arrays of the chain, with the columns Z.
+        chain: The process.
+        times: The rows, ascending, (n,).
+        columns: The columns Z, (n, k + F).
+        noise: The noise D, (1,) or (n,).
+        states: m and P given the rows before each block of rows.
+        backward: Returns r and N before the first row of each block of rows, and zeros.
         factor: L, (F, F).
         weights: w, (F, k).
-        states: m and P given the rows before each block of rows.
-        adjoints: r and N before the first row of each block of rows, and zeros.
-        coefficients: C^-1 Z, (n, k + F).
-        precisions: The diagonal of C^-1, (n,).
-        slopes: The derivatives of the log marginal likelihood in A, Q and the first covariance.
     """
 
-    data: ChainData
+    chain: Chain
+    times: Array
+    columns: Array
+    noise: Array
+    states: Array
+    backward: Callable[[], Array]
     factor: Tensor
     weights: Tensor
-    states: Array
-    adjoints: Array
-    coefficients: Array
-    precisions: Array
-    slopes: tuple[Array, Array, Array]
+
+    @cached_property
+    def adjoints(self) -> Array:
+        """R and N before the first row of each block of rows, and zeros."""
+        adjoints: Array = self.backward()
+        return adjoints
 
     def states_at(self, points: Tensor) -> PointStates:
         """Return the states at points.
@@ -410,32 +500,46 @@ class SmoothedRows:
         Args:
             points: The points, ascending, (m,), float64.
         """
-        data, times, (d, c) = self.data, self.data.times, (len(self.data.chain.reading()), self.coefficients.shape[1])
+        times, (d, c) = self.times, (len(self.chain.reading()), self.columns.shape[1])
         indices = np.searchsorted(times, points.detach().numpy(), side="right")
         filtered, adjoint = np.empty((len(points), d * c + d * d)), np.empty((len(points), d * c + d * d))
-        rows = data.columns, data.noise, self.states, self.adjoints
-        _loops().states_near(indices, data.arrays, *rows, filtered, adjoint)
+        size = _loops().BLOCK_ROWS
+        blocks = np.unique(np.maximum(indices - 1, 0) // size)
+        rows = np.minimum(size * blocks[:, None] + np.arange(size + 1), len(times) - 1)
+        chain = self.arrays(times[rows] - times[np.maximum(rows - 1, 0)])
+        data = self.columns, self.noise, self.states, self.adjoints
+        _loops().states_near(indices, blocks, chain, *data, filtered, adjoint)
         (mean, covariance), (r, curvature) = (
             (torch.from_numpy(part[:, : d * c].reshape(-1, d, c)), torch.from_numpy(part[:, d * c :].reshape(-1, d, d)))
             for part in (filtered, adjoint)
         )
         earlier, later = times[np.maximum(indices - 1, 0)], times[np.minimum(indices, len(times) - 1)]
         distances = (points - torch.from_numpy(earlier)).clamp_min(0), (torch.from_numpy(later) - points).clamp_min(0)
-        (before, noise), (after, _) = map(data.chain.dense_moves, distances)
-        has_earlier, first = torch.from_numpy(indices > 0), data.chain.dense_first(points)
+        (before, noise), (after, _) = map(self.chain.dense_moves, distances)
+        has_earlier, first = torch.from_numpy(indices > 0), self.chain.dense_first(points)
         covariance = torch.where(has_earlier[:, None, None], before @ covariance @ before.mT + noise, first)
         r, curvature = after.mT @ r, after.mT @ curvature @ after
         return PointStates(indices, covariance, curvature, before @ mean + covariance @ r, distances)
 
+    def arrays(self, distances: Array) -> tuple[Any, ...]:
+        """Return the arguments of compiled loops: block starts, h, step numbers (...), and A and Q of the steps (u, e).
+
+        Args:
+            distances: The distances of rows from the rows before them, (...).
+        """
+        lengths, numbers = np.unique(distances, return_inverse=True)
+        numbers = numbers.reshape(distances.shape).astype(np.int64)
+        moves, noises = (np.ascontiguousarray(as_array(part)) for part in self.chain.moves(torch.from_numpy(lengths)))
+        return self.chain.starts, self.chain.reading(), np.where(distances > 0, numbers, -1), moves, noises
+
     @classmethod
-    def of(cls, data: ChainData, factor: Tensor, weights: Tensor, output_weights: Tensor) -> "SmoothedRows":
-        """Return the smoothed columns Z.
+    def of(cls, data: ChainData, factor: Tensor, weights: Tensor) -> "GivenRows":
+        """Return the columns Z given rows.
 
         Args:
             data: The arrays, with the columns [y - mean, Phi].
             factor: L, (F, F).
             weights: w, (F, k).
-            output_weights: The weights c of the outputs, (k,).
         """
         size, k = weights.shape
         change = np.eye(k + size)
@@ -445,11 +549,9 @@ class SmoothedRows:
         d, states = len(data.chain.reading()), data.filtered[0]
         means = states[:, : d * (k + size)].reshape(-1, d, k + size) @ change
         states = np.concatenate([means.reshape(len(states), -1), states[:, d * (k + size) :]], axis=1)
-        total = float(output_weights.sum())
-        changed = ChainData(data.chain, data.times, data.steps, data.matrices, data.columns @ change, data.noise)
-        results = changed.smoothed(states, np.concatenate([output_weights.numpy(), np.full(size + 1, total)]))
-        adjoints, coefficients, precisions, slopes = results
-        return cls(changed, factor, weights, states, adjoints, coefficients, precisions, slopes)
+        columns, unused = data.columns @ change, np.zeros(k + size + 1)
+        rows = data.chain, data.times, columns, data.noise, states
+        return cls(*rows, lambda: data.smoothed(columns, states, unused).adjoints, factor, weights)
 
 
 # --- The posterior ----------------------------------------------------------------------------------------------------
@@ -468,7 +570,7 @@ class Projection:
         conditional_variance: The variances (n,) of residuals of features, or their covariance (n, n).
     """
 
-    given: SmoothedRows
+    given: GivenRows
     order: Tensor
     states: PointStates
     reading: Tensor
@@ -526,15 +628,15 @@ class Projection:
 
     def _propagators(self) -> Array:
         """Return the transition matrices of the filtering error between consecutive points, (n, d, d)."""
-        data, states = self.given.data, self.states
-        (before, _), (after, noise) = map(data.chain.moves, states.distances)
-        points = torch.from_numpy(data.times[np.maximum(states.indices - 1, 0)]) + states.distances[0]
-        points = torch.where(torch.from_numpy(states.indices > 0), points, data.times[0] - states.distances[1])
-        across, _ = data.chain.moves(torch.diff(points, append=points[-1:]).clamp_min(0))
+        given, states = self.given, self.states
+        (before, _), (after, noise) = map(given.chain.moves, states.distances)
+        points = torch.from_numpy(given.times[np.maximum(states.indices - 1, 0)]) + states.distances[0]
+        points = torch.where(torch.from_numpy(states.indices > 0), points, given.times[0] - states.distances[1])
+        across, _ = given.chain.moves(torch.diff(points, append=points[-1:]).clamp_min(0))
         ways = tuple(np.ascontiguousarray(as_array(part)) for part in (before, after, noise, across))
         covariances = np.ascontiguousarray(as_array(states.covariance))
-        out = np.zeros_like(covariances)
-        _loops().propagate_between(states.indices, data.arrays, ways, data.noise, covariances, out)
+        out, chain = np.zeros_like(covariances), given.arrays(np.diff(given.times, prepend=given.times[:1]))
+        _loops().propagate_between(states.indices, chain, ways, given.noise, covariances, out)
         return out
 
 
@@ -549,25 +651,25 @@ class StateSpacePosterior(TermwisePosterior):
         inputs: The inputs of the rows, (n, d).
         noise_diag: The noise D, (n,).
         targets: The centered targets y - mean, (n, k).
-        known: The computed columns given the rows. If None, they are computed on demand.
+        known: The columns given the rows, or a function that returns them. If None, they are computed on demand.
     """
 
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
-    known: SmoothedRows | None = None
+    known: GivenRows | Callable[[], GivenRows] | None = None
 
     serialized_fields = ("inputs", "noise_diag", "targets")
 
     @cached_property
-    def given(self) -> SmoothedRows:
+    def given(self) -> GivenRows:
         """The columns given the rows."""
         if self.known is not None:
-            return self.known
+            return self.known() if callable(self.known) else self.known
         prior = replace(self.prior, weights=tuple(replace(block, residual=None) for block in self.prior.weights))
         rows = Block(self.inputs, self.targets, fixed_noise=self.noise_diag)  # with the residuals of features
         zero = torch.zeros(self.targets.shape[1], dtype=torch.float64)
-        return StateSpaceSolver(prior, rows, zero, zero[0]).smoothed
+        return StateSpaceSolver(prior, rows, zero, zero[0]).given
 
     @property
     def width(self) -> int:
@@ -588,7 +690,7 @@ class StateSpacePosterior(TermwisePosterior):
         dense = dense if self.terms is None else dense * weights.of(self.terms)
         residuals, reading = (
             weights.with_residuals_of(self.terms),
-            torch.from_numpy(given.data.chain.reading(self.terms)),
+            torch.from_numpy(given.chain.reading(self.terms)),
         )
         missing = (residuals.residual_covariance if jointly else residuals.residual_variance)(inputs, dense)
         return Projection(given, order, given.states_at(points[order]), reading, dense, missing)
