@@ -12,9 +12,9 @@ from scipy.sparse.csgraph import connected_components
 
 import graphs
 from graphs.arrays import component_of_nodes
-from graphs.builders.junctions import MAX_WIDTH, join_lines
-from graphs.builders.lines import as_lines
+from graphs.builders.lines import Lines
 from graphs.builders.roads import RoadSegment, SplitRoads
+from graphs.builders.snapping import MAX_WIDTH
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.kernels.fields import POINT_COLUMNS, ROAD_COLUMNS
 
@@ -160,7 +160,7 @@ class Field:
         if self.roads is None or self.roads.snap >= _SNAP:
             return ""
         try:
-            joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
+            joined = Lines.of(self.roads.lines, self.roads.metric).join(_SNAP)
         except graphs.GraphError:
             return ""
         if joined.width > MAX_WIDTH:  # the tolerance is too large for these units
