@@ -315,6 +315,144 @@ def entry_indices(
     return np.asarray(np.searchsorted(all_keys, keys))
 
 
+# --- Powers of a resolvent, for kernels on graphs and Whittle-Matern fields of finite elements -----------------------
+#
+# Forming the power loses digits if x is small: with C = I the constant vector has the eigenvalue x^p among entries of
+# size 1. Its relative error, and that of results that depend on it, is about eps (1 + 2 / x)^p. The determinant keeps
+# its digits, since it needs factors of x C + G alone,
+#
+#     log |Q| = p log |x C + G| - (p - 1) sum_i log C_ii + N (e log x - log s).
+
+
+class ResolventField(MarkovField):
+    """The field with precision x^e C (x + C^-1 G)^p / s, with shift x.
+
+    It is x^e sum_j binom(p, j) x^(p - j) G_j / s, with G_0 = C and G_j = G (C^-1 G)^(j - 1). On a graph, G is the
+    Laplacian L, C = I, e = 0 and s = 1.
+
+    Args:
+        matrix: G, symmetric and positive semidefinite, (N, N).
+        order: The power p, a positive integer.
+        coordinates: Coordinates (N, 2) or (N, 3) of the values for orderings, or None.
+        masses: The diagonal (N,) of C. If None, ones.
+        exponent: The exponent e.
+        norm: The divisor s.
+        shift: A function of the parameter (1,) that returns x and its derivative. If None, the parameter is x.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions import resolvent_field
+        >>> field = resolvent_field(graphs.Graph.from_grid((3, 3)), order=2)
+        >>> field.parameters, field.entries(np.array([0.5])).shape
+        (('shift',), (61,))
+    """
+
+    parameters = ("shift",)
+    subject, remedy = "nodes", "Hubs make it dense: use walks or a series."
+    """The values and a sentence, for messages."""
+
+    def __init__(
+        self,
+        matrix: sp.csr_array,
+        order: int,
+        coordinates: Floats | None = None,
+        *,
+        masses: Floats | None = None,
+        exponent: int = 0,
+        norm: float = 1.0,
+        shift: Callable[[Floats], tuple[float, float]] | None = None,
+    ) -> None:
+        self.order, self.coordinates, self._matrix = order, coordinates, matrix
+        self._masses = np.ones(matrix.shape[0]) if masses is None else masses
+        self._exponent, self._norm = exponent, norm
+        self._shift = shift or _parameter_itself
+        self.log_determinants = LogDeterminant(self._log_determinant_at)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Pairs of values within p steps."""
+        return reached_within(self._matrix, self.order, f"{len(self._masses):,} {self.subject}", self.remedy)
+
+    @np.errstate(under="ignore")
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries of Q on the pattern.
+
+        Args:
+            values: The parameter (1,).
+        """
+        return np.asarray(self._coefficients(self._shift(values)[0]) @ self.powers)
+
+    @np.errstate(under="ignore")
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / d parameter.
+
+        Args:
+            values: The parameter (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
+        x, slope = self._shift(values)
+        return np.array([slope / x * (self._exponents * self._coefficients(x)) @ (self.powers @ weights)])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative (1,), to about 1e-12 N.
+
+        Args:
+            values: The parameter (1,).
+        """
+        (x, slope), size = self._shift(values), len(self._masses)
+        value, in_x = self.log_determinants(x)
+        total = self.order * value - (self.order - 1) * float(np.log(self._masses).sum())
+        total += size * (self._exponent * math.log(x) - math.log(self._norm))
+        return total, np.array([slope * (self.order * in_x + size * self._exponent / x)])
+
+    @cached_property
+    def powers(self) -> NDArray[np.float64]:
+        """The entries of G_0, ..., G_p on the pattern, (p + 1, nnz)."""
+        first = sp.csr_array(sp.diags_array(self._masses))
+        step = sp.csr_array(sp.diags_array(1 / self._masses) @ self._matrix)
+        out = np.zeros((self.order + 1, len(self.pattern.indices)))
+        for row, power in zip(out, symmetric_powers(first, step, self.order), strict=True):
+            row[entry_indices(power, self.pattern)] = power.data
+        return out
+
+    @cached_property
+    def root(self) -> "ResolventField":
+        """The field with precision x C + G, for determinants."""
+        is_root = self.order == 1 and self._exponent == 0 and self._norm == 1
+        found = ResolventField(self._matrix, 1, self.coordinates, masses=self._masses, shift=self._shift)
+        return self if is_root else found
+
+    @property
+    def _exponents(self) -> Floats:
+        """The exponents of x of the terms, (p + 1,)."""
+        return self.order + self._exponent - np.arange(self.order + 1.0)
+
+    def _coefficients(self, x: float) -> Floats:
+        """Return the coefficients (p + 1,) of G_0, ..., G_p."""
+        binomials = [math.comb(self.order, j) for j in range(self.order + 1)]
+        return np.asarray(binomials * x**self._exponents) / self._norm
+
+    def _log_determinant_at(self, x: float) -> float:
+        root = self.root
+        return Factor.of(root.analysis, root._coefficients(x) @ root.powers).log_determinant
+
+
+def _parameter_itself(values: Floats) -> tuple[float, float]:
+    """Return the parameter and its derivative."""
+    return float(values[0]), 1.0
+
+
 # --- Independent values of variance 1, such as the effects of the levels of a group ----------------------------------
 
 
