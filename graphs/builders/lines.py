@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.arrays import as_numbers, component_of_nodes, first_of_each, last_before
 from graphs.builders.snapping import MAX_WIDTH, LinePoints, snapped_vertices
-from graphs.checks import check_choice, is_number, short_repr
+from graphs.checks import check_choice, is_number, non_negative, short_repr
 from graphs.errors import GraphError, InvalidArgumentError, InvalidGraphError
 
 Integers = NDArray[np.int64]
@@ -250,10 +250,7 @@ class Lines(NamedTuple):
             InvalidGraphError: If a length is infinite, or a line without length meets no other. The message says
                 whether the tolerance closed it.
         """
-        if not is_number(snap) or not 0 <= snap < np.inf:
-            raise InvalidArgumentError(
-                f"snap must be a number of at least 0, in meters or the units of the plane, got {snap!r}."
-            )
+        non_negative("snap", snap)
         check_choice("duplicates", duplicates, DUPLICATES)
         if not np.isfinite(self.lengths).all():
             wrong = int((~np.isfinite(self.lengths)).argmax())

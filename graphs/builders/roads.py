@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from graphs.arrays import as_numbers, component_of_nodes, first_of_each, read_integers
-from graphs.builders.edges import EdgeArrays
+from graphs.builders.edges import EdgeArrays, relative_to_mean
 from graphs.builders.lines import MAX_COORDINATE, Junctions, Lines, RoadEdges, check_lines, check_positions
 from graphs.builders.road_files import Roads, read_roads
 from graphs.builders.snapping import MAX_WIDTH
-from graphs.checks import check_fits, counted, is_number, short_repr
+from graphs.checks import check_fits, counted, non_negative, short_repr
 from graphs.errors import (
     DisconnectedWarning,
     DuplicateRoadsWarning,
@@ -512,28 +512,23 @@ def from_roads(
         >>> from_roads([[(0, 0), (1, 0)], [(1, 0), (4, 0)]], (), (), "euclidean").weights.tolist()
         [2.0, 0.6666666666666666]
     """
-    if not is_number(min_length) or not 0 <= min_length < np.inf:
-        raise InvalidArgumentError(f"min_length must be a number of at least 0, got {short_repr(min_length)}.")
+    non_negative("min_length", min_length)
     network = RoadNetwork.from_lines(lines, metric=metric, snap=snap, duplicates=duplicates)
     cut = _split(network, sensor_edges, sensor_fractions)
     segments = [segment for segment in cut.segments if segment.source != segment.target]
     distance = np.array([segment.length for segment in segments])
-    weights = _weights(distance, min_length * distance.mean()) if len(segments) else distance
+    mean = distance.mean() if len(segments) else 1.0
+    weights = relative_to_mean(np.maximum(distance, min_length * mean), mean, lambda _: _too_short(distance))
     ends = np.array([(segment.source, segment.target) for segment in segments], dtype=np.int64).reshape(-1, 2)
     _warn_of_components(ends, len(cut.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
     return EdgeArrays(len(cut.labels), ends[:, 0], ends[:, 1], weights, cut.labels, cut.coordinates)
 
 
-def _weights(distance: Floats, least: float) -> Floats:  # (E,)
-    """Return (mean length) / (length) for lengths of at least `least`."""
-    with np.errstate(over="ignore", divide="ignore"):
-        weights = distance.mean() / np.maximum(distance, least)
-    if not np.isfinite(weights).all():
-        raise InvalidGraphError(
-            f"Lengths of road segments must be in the range of double precision, got {distance.min():.3g} and "
-            f"{distance.max():.3g}. Pass min_length=, or drop short roads."
-        )
-    return np.asarray(weights)
+def _too_short(distance: Floats) -> InvalidGraphError:
+    return InvalidGraphError(
+        f"Lengths of road segments must be in the range of double precision, got {distance.min():.3g} and "
+        f"{distance.max():.3g}. Pass min_length=, or drop short roads."
+    )
 
 
 def _warn_of_components(ends: Integers, num_nodes: int, num_sensors: int) -> None:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.arrays import as_numbers
-from graphs.checks import check_count, is_number, short_repr
+from graphs.checks import check_count, positive, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
 
@@ -504,8 +504,7 @@ class ChainField(MarkovField):
             raise InvalidArgumentError(
                 f"knots must be ascending finite numbers (K,), got {short_repr(self.knots)}. Pass np.unique(knots)."
             )
-        if not is_number(self.unit) or not 0 < self.unit < np.inf:
-            raise InvalidArgumentError(f"unit must be a positive number, got {short_repr(self.unit)}.")
+        positive("unit", self.unit)
         object.__setattr__(self, "knots", knots)
 
     @cached_property

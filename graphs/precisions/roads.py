@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.roads import RoadNetwork, Segments
-from graphs.checks import check_choice, counted, is_count, is_number, short_repr
+from graphs.checks import check_choice, counted, is_count, non_negative, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
 
@@ -466,8 +466,7 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If positions are not on these roads, or the tolerance is not a number of at least 0.
         """
-        if not is_number(within) or not 0 <= within < np.inf:
-            raise InvalidArgumentError(f"within must be a number of at least 0, got {short_repr(within)}.")
+        non_negative("within", within)
         road, fraction = self.roads.read_positions(positions)
         if within > 0:
             steps = np.maximum(1.0, np.floor(self.roads.lengths[road] / within))
