@@ -6,7 +6,6 @@ from graphs.precisions.fields import KroneckerField as KroneckerField
 from graphs.precisions.fields import MarkovField as MarkovField
 from graphs.precisions.fields import Pattern as Pattern
 from graphs.precisions.fields import Precision as Precision
-from graphs.precisions.fields import ReplicatedField as ReplicatedField
 from graphs.precisions.fields import ResolventField as ResolventField
 from graphs.precisions.mesh import MeshField as MeshField
 from graphs.precisions.nodes import RationalField as RationalField

@@ -501,93 +501,22 @@ class IndependentField(MarkovField):
         return 0.0, np.zeros(0)
 
 
-# --- Independent copies of a field, for example one for each level of a group ----------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ReplicatedField(MarkovField):
-    """F independent copies of a field with shared parameters; precision I_F x Q.
-
-    Attributes:
-        base: The field, of N values.
-        copies: The number F of copies.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.precisions import IndependentField, ReplicatedField
-        >>> ReplicatedField(IndependentField(3), 2).entries(np.zeros(0)).tolist()
-        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    """
-
-    base: MarkovField
-    copies: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", self.base.parameters)
-        if self.base.coordinates is not None:
-            object.__setattr__(self, "coordinates", np.tile(self.base.coordinates, (self.copies, 1)))
-
-    @cached_property
-    def pattern(self) -> Pattern:
-        """The pattern of the base, F times on the diagonal."""
-        starts, indices = self.base.pattern
-        size, count = len(starts) - 1, len(indices)
-        shift = np.arange(self.copies)[:, None]
-        heads = (starts[:-1] + shift * count).reshape(-1)
-        columns = (indices.astype(np.int64) + shift * size).reshape(-1)
-        return Pattern(np.append(heads, self.copies * count).astype(np.int64), columns.astype(np.int32))
-
-    def entries(
-        self,
-        values: Floats,  # (p,)
-    ) -> Floats:  # (F nnz,)
-        """Return the entries of the base, F times.
-
-        Args:
-            values: The parameters (p,) of the base.
-        """
-        return np.tile(self.base.entries(values), self.copies)
-
-    def pull_back(
-        self,
-        values: Floats,  # (p,)
-        weights: Floats,  # (F nnz,)
-    ) -> Floats:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters, over all entries of all copies.
-
-        Args:
-            values: The parameters (p,) of the base.
-            weights: The derivative (F nnz,) of a scalar in each entry of Q.
-        """
-        return self.base.pull_back(values, weights.reshape(self.copies, -1).sum(0))
-
-    def log_determinant(
-        self,
-        values: Floats,  # (p,)
-    ) -> tuple[float, Floats]:
-        """Return log |Q| of all copies and its derivatives (p,).
-
-        Args:
-            values: The parameters (p,) of the base.
-        """
-        value, slopes = self.base.log_determinant(values)
-        return self.copies * value, self.copies * slopes
-
-
-# --- Products of two fields, for example of space and time -----------------------------------------------------------
+# --- Products of two fields, for example of space and time, or independent copies of a field --------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class KroneckerField(MarkovField):
     """A field on pairs of values of two fields, with covariance K_1 x K_2.
 
-    The values of the second field vary fastest.
+    The values of the second field vary fastest. The product of an `IndependentField` and a field has independent copies
+    of it.
 
     Attributes:
         first: A field of N_1 values, with the first parameters.
         second: A field of N_2 values, with the other parameters.
         parameters: The parameters of both.
-        coordinates: None.
+        coordinates: Those of the second field for each value of the first, if the values of the first are independent.
+            Otherwise None.
 
     Examples:
         >>> from graphs.precisions import ChainField, KroneckerField
@@ -601,6 +530,9 @@ class KroneckerField(MarkovField):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", (*self.first.parameters, *self.second.parameters))
+        coordinates = self.second.coordinates
+        if coordinates is not None and self._has_copies:
+            object.__setattr__(self, "coordinates", np.tile(coordinates, (self.sizes[0], 1)))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -625,8 +557,12 @@ class KroneckerField(MarkovField):
         Args:
             values: The parameters (p,) of the first field, then of the second.
         """
-        (i, j), (left, right) = self._pairs, self._split(values)
-        return np.asarray(self.first.entries(left)[i] * self.second.entries(right)[j])
+        left, right = self._split(values)
+        first, second = self.first.entries(left), self.second.entries(right)
+        if self._has_copies:
+            return np.outer(first, second).reshape(-1)
+        i, j = self._pairs
+        return np.asarray(first[i] * second[j])
 
     def pull_back(
         self,
@@ -639,8 +575,14 @@ class KroneckerField(MarkovField):
             values: The parameters (p,) of the first field, then of the second.
             weights: The derivative (nnz,) of a scalar in each entry of Q.
         """
-        (i, j), (left, right) = self._pairs, self._split(values)
+        left, right = self._split(values)
         first, second = self.first.entries(left), self.second.entries(right)
+        if self._has_copies:
+            blocks = weights.reshape(len(first), -1)
+            return np.concatenate(
+                [self.first.pull_back(left, blocks @ second), self.second.pull_back(right, first @ blocks)]
+            )
+        i, j = self._pairs
         in_first: Floats = np.bincount(i, weights * second[j], len(first)).astype(np.float64)
         in_second: Floats = np.bincount(j, weights * first[i], len(second)).astype(np.float64)
         return np.concatenate([self.first.pull_back(left, in_first), self.second.pull_back(right, in_second)])
@@ -657,6 +599,11 @@ class KroneckerField(MarkovField):
         (left, right), (rows, columns) = self._split(values), self.sizes
         (first, in_first), (second, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
         return columns * first + rows * second, np.concatenate([columns * in_first, rows * in_second])
+
+    @property
+    def _has_copies(self) -> bool:
+        """Whether the values of the first field are independent, so that entries are blocks of the second."""
+        return len(self.first.pattern.indices) == self.sizes[0]
 
     def _split(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the parameters of each field."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphs.checks import check_fits, machine_memory
-from graphs.precisions import ChainField, KroneckerField, ReplicatedField
+from graphs.precisions import ChainField, IndependentField, KroneckerField
 from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
@@ -484,7 +484,7 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
         copies: The number of copies.
     """
     product = reduce(KroneckerField, fields)
-    return product if copies == 1 else ReplicatedField(product, copies)
+    return product if copies == 1 else KroneckerField(IndependentField(copies), product)
 
 
 def factors_of(product: Any, count: int) -> list[Any]:
