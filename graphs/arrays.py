@@ -195,3 +195,21 @@ def pointers(
         [0, 2, 2, 5]
     """
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def ranks(
+    counts: NDArray[np.integer[Any]],  # (n,)
+) -> NDArray[np.int64]:  # (counts.sum(),)
+    """Return 0, 1, ... for the entries of each row.
+
+    Args:
+        counts: The numbers (n,) of entries of rows.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.arrays import ranks
+        >>> ranks(np.array([2, 0, 3])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    starts = pointers(counts)
+    return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)

@@ -91,11 +91,11 @@ class HaltingDistribution:
         return 1 - np.asarray(self.p_halt)[1:]
 
 
-def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
+def as_halting_distribution(p_halt: float | ArrayLike | HaltingDistribution) -> HaltingDistribution:
     """Return the distribution of a halting probability or of survival (L + 1,).
 
     Args:
-        p_halt: The probability in (0, 1) to halt before each step, or survival probabilities (L + 1,).
+        p_halt: The probability in (0, 1) to halt before each step, survival probabilities (L + 1,), or a distribution.
 
     Raises:
         InvalidArgumentError: If the value is neither.
@@ -105,6 +105,8 @@ def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
         >>> as_halting_distribution(0.2).is_geometric
         True
     """
+    if isinstance(p_halt, HaltingDistribution):
+        return p_halt
     try:
         return HaltingDistribution(np.asarray(p_halt, dtype=np.float64))
     except (TypeError, ValueError) as error:

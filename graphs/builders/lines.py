@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.arrays import as_numbers, component_of_nodes, first_of_each, last_before
+from graphs.arrays import as_numbers, component_of_nodes, first_of_each, last_before, pointers, ranks
 from graphs.builders.snapping import MAX_WIDTH, LinePoints, snapped_vertices
 from graphs.checks import check_choice, is_number, non_negative, short_repr
 from graphs.errors import GraphError, InvalidArgumentError, InvalidGraphError
@@ -82,7 +82,7 @@ class Lines(NamedTuple):
             InvalidArgumentError: If the metric is unknown.
             InvalidGraphError: If coordinates are not degrees, for "haversine".
         """
-        first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
+        first = pointers(np.array([len(shape) for shape in shapes]))
         points, heights = np.concatenate(shapes), None
         if points.shape[1] == 3:
             points, heights = points[:, :2], points[:, 2]
@@ -309,7 +309,7 @@ class Lines(NamedTuple):
         counts = np.ones(len(point), dtype=np.int64)
         if self.metric == "haversine":
             counts = np.maximum(1, np.ceil((self.reached[point + 1] - self.reached[point]) / _CHORD)).astype(np.int64)
-        step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        step = ranks(counts)
         point, counts = np.repeat(point, counts), np.repeat(counts, counts)
         low, high = step / counts, (step + 1) / counts
         starts, ends = (_in_space(self._between(point, along), self.metric) for along in (low, high))
@@ -354,8 +354,7 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
     apart = float(length.mean())
     gaps = np.maximum(1, np.ceil(length / apart)).astype(np.int64) if apart > 0 else np.ones(len(length), dtype=int)
     owner = np.repeat(np.arange(len(starts)), gaps + 1)
-    step = np.arange(len(owner)) - np.repeat(np.cumsum(gaps + 1) - gaps - 1, gaps + 1)
-    along = (step / gaps[owner])[:, None]
+    along = (ranks(gaps + 1) / gaps[owner])[:, None]
     return owner, starts[owner] + along * (ends - starts)[owner], apart * (1 + _SLACK)
 
 
@@ -483,6 +482,41 @@ def check_positions(
         if not fits.all():
             i = int(fits.argmin())
             raise error(f"{subject} {i} must lie {place}, got {given[i]:g}. {_REMEDY}")
+
+
+def read_points(
+    points: ArrayLike,  # (n, d)
+    dimension: int,
+    largest: float,
+) -> Floats:  # (n, d)
+    """Return points as an array (n, d).
+
+    Args:
+        points: Points (n, d), or an empty list.
+        dimension: The dimension d.
+        largest: The bound of coordinates.
+
+    Raises:
+        InvalidArgumentError: If points have another dimension, are not finite, or are out of range.
+
+    Examples:
+        >>> from graphs.builders.lines import read_points
+        >>> read_points([(0, 1)], 2, 1e100).tolist()
+        [[0.0, 1.0]]
+    """
+    coordinates = as_numbers(points)
+    if isinstance(points, list | tuple) and not points:
+        coordinates = coordinates.reshape(0, dimension)
+    if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
+        raise InvalidArgumentError(f"Points must be real numbers (n, {dimension}), got {short_repr(points)}.")
+    wrong = ~(np.abs(coordinates) < largest).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidArgumentError(
+            f"Point {row} must be finite and below {largest:g}, got {coordinates[row].tolist()}. Use "
+            "the coordinates of the vertices."
+        )
+    return coordinates
 
 
 def _distances(starts: Floats, ends: Floats, metric: str) -> Floats:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.arrays import as_numbers, component_of_nodes, first_of_each, read_integers
 from graphs.builders.edges import EdgeArrays, relative_to_mean
-from graphs.builders.lines import MAX_COORDINATE, Junctions, Lines, RoadEdges, check_lines, check_positions
+from graphs.builders.lines import MAX_COORDINATE, Junctions, Lines, RoadEdges, check_lines, check_positions, read_points
 from graphs.builders.road_files import Roads, read_roads
 from graphs.builders.snapping import MAX_WIDTH
 from graphs.checks import check_fits, counted, non_negative, short_repr
@@ -360,14 +360,8 @@ class RoadNetwork:
             >>> roads.nearest([(1.0, 0.2)])
             NearestPositions(positions=array([[0.  , 0.25]]), distances=array([0.2]))
         """
-        points = as_numbers(coordinates)
+        points = read_points(coordinates, 2, MAX_COORDINATE)
         is_globe, limit = self.lines.metric == "haversine", self.lines.limit(within)
-        if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-            raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {short_repr(coordinates)}.")
-        if (np.abs(points) > MAX_COORDINATE).any():
-            raise InvalidArgumentError(
-                f"Points must be nearer than {MAX_COORDINATE:g} to the origin, got {short_repr(coordinates)}."
-            )
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(
                 f"Points must be longitudes and latitudes in degrees, got {short_repr(coordinates)}."

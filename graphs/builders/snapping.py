@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.arrays import component_of_nodes
+from graphs.arrays import component_of_nodes, pointers, ranks
 from graphs.errors import InvalidGraphError
 
 Integers = NDArray[np.int64]
@@ -63,9 +63,8 @@ class _Visits(NamedTuple):
     def chosen(self, sites: Integers) -> "_Visits":
         """Return the visits of some sites."""
         counts = np.diff(self.first)[sites]
-        first = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(first[-1]) + np.repeat(self.first[sites] - first[:-1], counts)
-        return _Visits(first, self.line[rows], self.reached[rows])
+        rows = np.repeat(self.first[sites], counts) + ranks(counts)
+        return _Visits(pointers(counts), self.line[rows], self.reached[rows])
 
     def are_apart(
         self,
@@ -77,7 +76,7 @@ class _Visits(NamedTuple):
         counts = np.diff(self.first)
         sizes = counts[first_sites] * counts[second_sites]
         pair = np.repeat(np.arange(len(first_sites)), sizes)
-        step = np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        step = ranks(sizes)
         a = self.first[first_sites][pair] + step // counts[second_sites][pair]
         b = self.first[second_sites][pair] + step % counts[second_sites][pair]
         near = (self.line[a] == self.line[b]) & (np.abs(self.reached[a] - self.reached[b]) <= length)

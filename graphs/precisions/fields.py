@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.polynomial import Chebyshev
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from graphs.arrays import as_numbers
+from graphs.arrays import as_numbers, pointers, ranks
 from graphs.checks import check_count, check_fits, resolve_seed, short_repr
 from graphs.cholesky import Analysis, Factor, analyze
 from graphs.errors import InvalidArgumentError
@@ -167,6 +167,33 @@ def read_lengthscale(
     if given.shape != (1,) or not 0 < given[0] < np.inf:
         raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
     return float(given[0])
+
+
+def read_indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Return integers (n,) from 0 to count - 1.
+
+    Args:
+        name: The name of the argument, for the message.
+        given: The integers.
+        count: Their bound.
+
+    Raises:
+        InvalidArgumentError: If they are not such integers.
+
+    Examples:
+        >>> from graphs.precisions.fields import read_indices
+        >>> read_indices("vertices", [2, 0], 3).tolist()
+        [2, 0]
+    """
+    try:
+        numbers = np.asarray(given)
+    except ValueError:  # ragged
+        numbers = np.array([np.nan])
+    if numbers.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
+        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {short_repr(given)}.")
+    return numbers.astype(np.int64)
 
 
 # --- Interpolation of log |L + x| in x, which replaces a factor and its inverse for each x ---------------------------
@@ -544,9 +571,10 @@ class KroneckerField(MarkovField):
         """Pairs of values that have an entry in both fields."""
         first, second = self.first.pattern, self.second.pattern
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
-        starts = np.concatenate([[0], np.cumsum(counts.reshape(-1))]).astype(np.int64)
         i, j = self._pairs
-        return Pattern(starts, (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32))
+        return Pattern(
+            pointers(counts.reshape(-1)), (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32)
+        )
 
     def entries(
         self,
@@ -626,8 +654,7 @@ class KroneckerField(MarkovField):
         outer = np.repeat(np.arange(len(degree)), len(width))  # i of each row (i, j)
         row = np.tile(np.arange(len(width)), len(degree))  # j
         counts = degree[outer] * width[row]
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        row_width = np.repeat(width[row], counts)
+        offset, row_width = ranks(counts), np.repeat(width[row], counts)
         i = np.repeat(starts[:-1][outer], counts) + offset // row_width
         j = np.repeat(others[:-1][row], counts) + offset % row_width
         return i.astype(np.int32), j.astype(np.int32)
@@ -719,9 +746,8 @@ class Precision:
             InvalidArgumentError: If a position is outside 0..N-1.
             MemoryBudgetError: If the matrix does not fit into memory.
         """
-        indices, size = np.asarray(positions), self.analysis.size
-        if indices.ndim != 1 or indices.dtype.kind not in "iu" or ((indices < 0) | (indices >= size)).any():
-            raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {indices!r}.")
+        size = self.analysis.size
+        indices = read_indices("positions", positions, size)
         check_fits(f"The covariance of {len(indices):,} positions", 8.0 * len(indices) ** 2, "Ask for variances.")
         out = np.empty((len(indices), len(indices)))
         for start in range(0, len(indices), _COLUMNS):

@@ -26,11 +26,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.arrays import as_numbers
-from graphs.builders.lines import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit
+from graphs.builders.lines import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit, read_points
 from graphs.checks import check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.elements import Location, Locator, in_space, read_mesh
-from graphs.precisions.fields import Floats, ResolventField, read_lengthscale
+from graphs.precisions.fields import Floats, ResolventField, read_indices, read_lengthscale
 
 _WIDEST = 500.0
 """The largest absolute logarithm of dimensionless numbers, so that products of a few stay finite."""
@@ -213,18 +213,7 @@ class MeshField(ResolventField):
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
         """
-        coordinates, dimension = as_numbers(points), self.vertices.shape[1]
-        if isinstance(points, list | tuple) and not points:
-            coordinates = coordinates.reshape(0, dimension)
-        if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
-            raise InvalidArgumentError(
-                f"Points must be real numbers (n, {dimension}) like the vertices, got {short_repr(points)}."
-            )
-        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {coordinates[row].tolist()}.")
-        return coordinates
+        return read_points(points, self.vertices.shape[1], MAX_COORDINATE * self._mesh.elements.unit)
 
     def projector(
         self,
@@ -244,7 +233,7 @@ class MeshField(ResolventField):
             InvalidArgumentError: If faces are not in the mesh, weights are not non-negative with sum 1, or points of
                 faces without area are far from the surface.
         """
-        numbers = _numbers("faces", faces, len(self.faces))
+        numbers = read_indices("faces", faces, len(self.faces))
         weights = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
         if weights.shape != (len(numbers), 3):
             raise InvalidArgumentError(
@@ -274,7 +263,7 @@ class MeshField(ResolventField):
             InvalidArgumentError: If vertices are not in the mesh, or on no face with an area and farther from the
                 surface than `max_distance`.
         """
-        numbers = _numbers("vertices", vertices, self.num_vertices)
+        numbers = read_indices("vertices", vertices, self.num_vertices)
         weights = np.zeros((len(numbers), 3))
         weights[:, 0] = 1.0
         return self._rows(np.repeat(numbers[:, None], 3, axis=1), weights, self._columns[numbers] < 0)
@@ -349,19 +338,6 @@ def too_far_message(row: int, distance: float, within: float) -> str:
         f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "
         "count from 0). Are both in the same units and the same frame? Raise within= to allow more."
     )
-
-
-def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Return integers (n,) in 0..count - 1."""
-    try:
-        numbers = np.asarray(given)
-    except ValueError:  # ragged
-        numbers = np.array([np.nan])
-    if numbers.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
-        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {short_repr(given)}.")
-    return numbers.astype(np.int64)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -26,6 +26,7 @@ from numpy.polynomial import Chebyshev
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from graphs.arrays import pointers
 from graphs.checks import check_count
 from graphs.cholesky import Factor
 from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
@@ -414,7 +415,7 @@ class RationalField(MarkovField):
         m, count = self.terms, len(indices)
         degree = np.diff(indptr)
         width = np.repeat(degree + m - 1, m)  # of the rows: entries of a field, and the other values of the node
-        starts = np.concatenate([[0], np.cumsum(width)])
+        starts = pointers(width)
         rows = np.repeat(np.arange(self._size), degree)
         is_diagonal = indices == rows
         before = np.arange(count) - indptr[rows]  # entries before it in its row

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.arrays import pointers, ranks
 from graphs.builders.roads import RoadNetwork, Segments
 from graphs.checks import check_choice, counted, is_count, non_negative, short_repr
 from graphs.errors import InvalidArgumentError
@@ -290,8 +291,8 @@ def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Inte
         return ends[None]
     order = np.argsort(ends, kind="stable")
     rank = np.empty(len(ends), dtype=np.int64)
-    rank[order] = np.arange(len(ends)) - np.repeat(np.cumsum(degree) - degree, degree)
-    first = len(degree) + (np.cumsum(sums) - sums)[ends]
+    rank[order] = ranks(degree)
+    first = len(degree) + pointers(sums)[ends]
     return np.stack([ends, np.where(rank < sums[ends], first + rank, -1), np.where(rank > 0, first + rank - 1, -1)])
 
 
