@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
@@ -241,6 +242,38 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
     if not isinstance(value, str) or value not in choices:
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {short_repr(value)}.{hint}")
+
+
+def check_is_file(file: Path, error: type[Exception]) -> None:
+    """Check that a path is a regular file with content.
+
+    Args:
+        file: The path.
+        error: The class of the error.
+
+    Raises:
+        Exception: The error, if the file is missing, empty, a folder, or a device.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from graphs.checks import check_is_file
+        >>> from graphs.errors import FileFormatError
+        >>> check_is_file(Path("missing.csv"), FileFormatError)
+        Traceback (most recent call last):
+        graphs.errors.FileFormatError: There is no file missing.csv.
+    """
+    name = printable(str(file))
+    try:
+        if file.is_dir():
+            raise error(f"{name} is a folder. Use a file in it.")
+        if not file.exists():
+            raise error(f"There is no file {name}.")
+        if not file.is_file():
+            raise error(f"{name} is not a regular file.")
+        if file.stat().st_size == 0:
+            raise error(f"{name} is empty.")
+    except OSError as cause:
+        raise error(f"{name} cannot be read: {cause.strerror}.") from cause
 
 
 def is_hashable(value: Any) -> bool:
