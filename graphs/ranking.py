@@ -84,15 +84,12 @@ def pagerank(
     halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"p_halt must be one halting probability for PageRank, got {p_halt!r}.")
+    p = float(np.asarray(halting.p_halt))
     check_count("num_walkers", num_walkers)
     if num_threads is not None:
         check_count("num_threads", num_threads)
-    steps = num_walkers / float(np.asarray(halting.p_halt))
-    check_fits(
-        f"{counted(num_walkers, 'walker')} with p_halt {p_halt:g}",
-        64.0 * steps,
-        "Use fewer walkers, or a larger p_halt.",
-    )
+    walkers = f"{counted(num_walkers, 'walker')} with p_halt {p:g}"
+    check_fits(walkers, 64.0 * num_walkers / p, "Use fewer walkers, or a larger p_halt.")
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("step_coupling", step_coupling, STEP_COUPLINGS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
@@ -101,12 +98,13 @@ def pagerank(
         raise InvalidArgumentError(
             'step_coupling must be "independent" or "stratified" for a weighted graph, got "repelling".'
         )
-    coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
+    if lengths == "sigma" and permutation is None:
+        permutation = match_pagerank_quantiles(graph, p, num_quantiles)
+    coupling = LENGTHS[lengths]() if lengths != "sigma" or permutation is None else Sigma.from_array(permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
     ends = _count_final_nodes(model, reachable, int(num_walkers), halting, coupling, step_coupling, seed, num_threads)
-    p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
-    return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
+    return np.asarray(rank / (len(reachable) + (graph.num_nodes - len(reachable)) * p))
 
 
 @np.errstate(under="ignore")
@@ -179,16 +177,6 @@ def transposed_moves(graph: Graph) -> sp.csr_array:
     graph = graph.with_laplacian("normalized")
     root = TransitionModel(graph, "weights").sqrt_degrees
     return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
-
-
-def _coupling(
-    graph: Graph, lengths: str, halting: HaltingDistribution, num_quantiles: int, permutation: ArrayLike | None
-) -> LengthCoupling:
-    if lengths != "sigma":
-        return LENGTHS[lengths]()
-    if permutation is None:
-        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.p_halt)), num_quantiles)
-    return Sigma.from_array(permutation)
 
 
 def _count_final_nodes(

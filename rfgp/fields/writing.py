@@ -1,5 +1,6 @@
 """Writers of fitted fields: colored meshes, tables of nodes and GeoJSON. Files are written atomically."""
 
+import csv
 import io
 import json
 from collections.abc import Mapping
@@ -54,9 +55,14 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
     out = []
     for name, values in (("mean", posterior.mean), ("sd", posterior.std)):
         colors = _colors(values, COLOR_MAPS[name])
-        for suffix, content in (("ply", _ply(field, posterior, colors)), ("glb", _glb(field, colors))):
+        with_figures = _colored(field, colors, shares_vertices=True)
+        attributes = with_figures.face_attributes if field.on_faces else with_figures.vertex_attributes
+        attributes.update(zip(FIGURES, posterior.figures, strict=True))
+        ply = with_figures.export(file_type="ply", include_attributes=True)
+        glb = _colored(field, colors, shares_vertices=False).export(file_type="glb")
+        for suffix, content in (("ply", ply), ("glb", glb)):
             out.append(Path(folder) / f"{name}.{suffix}")
-            write_atomically(out[-1], content)
+            write_atomically(out[-1], bytes(content))
     return out
 
 
@@ -91,17 +97,18 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     axes: tuple[str, ...] = ("x", "y", "z") if check_field(field).mesh is not None else ("longitude", "latitude")
     if field.roads is not None and field.roads.metric == "euclidean":
         axes = ("x", "y")
-    observed = _observed(field)
+    positions, count = field.graph.index(field.nodes), field.graph.num_nodes
+    totals, counts = np.bincount(positions, field.values, count), np.bincount(positions, minlength=count)
+    pairs = zip(totals.tolist(), counts.tolist(), strict=True)
+    observed = [total / number if number else "" for total, number in pairs]
+    columns = zip(field.coordinates.tolist(), observed, posterior.figures.T.tolist(), strict=True)
+    cells = [[*point, value, *figures] for point, value, figures in columns]
     text = io.StringIO()
-    text.write(",".join(("node", *axes, "observed", *FIGURES)) + "\n")
-    labels, coordinates, figures = field.labels, field.coordinates.tolist(), posterior.figures.T.tolist()
-    nodes = field.node_of_element
-    for label, i in zip(labels, range(len(labels)), strict=True) if nodes is None else enumerate(nodes):
-        if i < 0:
-            text.write(f"{label}{',' * (len(axes) + 1 + len(FIGURES))}\n")
-            continue
-        cells = [str(label), *map(repr, coordinates[i]), repr(observed[i]) if i in observed else ""]
-        text.write(",".join([*cells, *map(repr, figures[i])]) + "\n")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["node", *axes, "observed", *FIGURES])
+    nodes, missing = field.node_of_element, [""] * (len(axes) + 1 + len(FIGURES))
+    for label, node in zip(field.labels, range(count), strict=True) if nodes is None else enumerate(nodes):
+        writer.writerow([label, *(cells[node] if node >= 0 else missing)])
     write_atomically(Path(path), text.getvalue().encode())
     return Path(path)
 
@@ -205,15 +212,6 @@ def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[st
     return {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
 
 
-def _observed(field: Field) -> dict[int, float]:
-    """Return the mean observed value by position."""
-    positions = field.graph.index(field.nodes)
-    totals: dict[int, list[float]] = {}
-    for position, value in zip(positions.tolist(), field.values.tolist(), strict=True):
-        totals.setdefault(position, []).append(value)
-    return {position: float(np.mean(values)) for position, values in totals.items()}
-
-
 def _colors(values: NDArray[np.float64], name: str) -> NDArray[np.uint8]:  # (N,) -> (N, 4)
     with requires_extra("plot"):
         from matplotlib import colormaps
@@ -222,30 +220,15 @@ def _colors(values: NDArray[np.float64], name: str) -> NDArray[np.uint8]:  # (N,
     return np.asarray(colormaps[name](Normalize(*color_range(values), clip=True)(values), bytes=True), dtype=np.uint8)
 
 
-def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> bytes:
+def _colored(field: Field, colors: NDArray[np.uint8], shares_vertices: bool) -> Any:
+    """Return a colored mesh, whose faces with colors of their own may not share vertices, as in glTF."""
     with requires_extra("mesh"):
         import trimesh
 
-    mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
-    attributes = mesh.face_attributes if field.on_faces else mesh.vertex_attributes
-    attributes.update(zip(FIGURES, posterior.figures, strict=True))
-    if field.on_faces:
-        mesh.visual.face_colors = colors
-    else:
-        mesh.visual.vertex_colors = colors
-    return bytes(mesh.export(file_type="ply", include_attributes=True))
-
-
-def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
-    """Return a binary glTF, in which faces do not share vertices."""
-    with requires_extra("mesh"):
-        import trimesh
-
-    if field.on_faces:
-        corners = np.asarray(field.mesh.triangles).reshape(-1, 3)
-        mesh = trimesh.Trimesh(corners, np.arange(len(corners)).reshape(-1, 3), process=False)
-        mesh.visual.vertex_colors = np.repeat(colors, 3, axis=0)
-    else:
-        mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
-        mesh.visual.vertex_colors = colors
-    return bytes(mesh.export(file_type="glb"))
+    vertices, faces, kind = field.mesh.vertices, field.mesh.faces, "face" if field.on_faces else "vertex"
+    if field.on_faces and not shares_vertices:
+        vertices, colors, kind = np.asarray(field.mesh.triangles).reshape(-1, 3), np.repeat(colors, 3, axis=0), "vertex"
+        faces = np.arange(len(vertices)).reshape(-1, 3)
+    mesh = trimesh.Trimesh(vertices, faces, process=False)
+    setattr(mesh.visual, f"{kind}_colors", colors)
+    return mesh
