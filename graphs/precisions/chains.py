@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphs.arrays import as_numbers, pointers
 from graphs.checks import check_count, positive, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
+from graphs.precisions.fields import MarkovField, SymmetricPattern, read_lengthscale
 
 Floats = NDArray[np.float64]
 
@@ -521,13 +521,13 @@ class ChainField(MarkovField):
         return np.diff(np.asarray(self.knots))
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Pairs of values at the same knot and at neighboring knots."""
         a, exists = self.alpha, self._block_exists
         first = a * np.arange(len(exists)) - a
         columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*exists.shape[:1], 3, a))
         indices = np.broadcast_to(columns[:, None], exists.shape)[exists]
-        return Pattern(pointers(exists.sum((2, 3)).reshape(-1)), indices.astype(np.int32))
+        return SymmetricPattern(pointers(exists.sum((2, 3)).reshape(-1)), indices.astype(np.int32))
 
     def entries(
         self,

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 # --- The interface of fields with a sparse precision: Gaussian vectors as functions of parameters --------------------
 
 
-class Pattern(NamedTuple):
+class SymmetricPattern(NamedTuple):
     """The pattern of a symmetric (N, N) matrix in CSR form, with its diagonal.
 
     Examples:
@@ -60,7 +60,7 @@ class MarkovField(ABC):
 
     @property
     @abstractmethod
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The pattern of Q."""
 
     @abstractmethod
@@ -258,7 +258,7 @@ def reached_within(
     steps: int,
     nodes: str,
     remedy: str,
-) -> Pattern:
+) -> SymmetricPattern:
     """Return the pattern of pairs that are connected by at most so many steps, with read-only arrays.
 
     Args:
@@ -285,7 +285,7 @@ def reached_within(
         check_fits(f"The precision of {nodes}", size, remedy)
         reached = sp.csr_array(reached @ hop)
     reached.sort_indices()
-    pattern = Pattern(reached.indptr.astype(np.int64), reached.indices.astype(np.int32))
+    pattern = SymmetricPattern(reached.indptr.astype(np.int64), reached.indices.astype(np.int32))
     for array in pattern:
         array.flags.writeable = False
     return pattern
@@ -321,7 +321,7 @@ def symmetric_powers(
 
 def entry_indices(
     matrix: sp.csr_array,  # (N, N)
-    pattern: Pattern,
+    pattern: SymmetricPattern,
 ) -> NDArray[np.int64]:  # (m,)
     """Return the indices of the entries of a matrix on a pattern that contains its own.
 
@@ -397,7 +397,7 @@ class ResolventField(MarkovField):
         self.log_determinants = LogDeterminant(self._log_determinant_at)
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Pairs of values within p steps."""
         return reached_within(self._matrix, self.order, f"{len(self._masses):,} {self.subject}", self.remedy)
 
@@ -501,9 +501,9 @@ class IndependentField(MarkovField):
     parameters = ()
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The diagonal."""
-        return Pattern(np.arange(self.size + 1, dtype=np.int64), np.arange(self.size, dtype=np.int32))
+        return SymmetricPattern(np.arange(self.size + 1, dtype=np.int64), np.arange(self.size, dtype=np.int32))
 
     def entries(
         self,
@@ -567,12 +567,12 @@ class KroneckerField(MarkovField):
         return len(self.first.pattern.indptr) - 1, len(self.second.pattern.indptr) - 1
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Pairs of values that have an entry in both fields."""
         first, second = self.first.pattern, self.second.pattern
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
         i, j = self._pairs
-        return Pattern(
+        return SymmetricPattern(
             pointers(counts.reshape(-1)), (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32)
         )
 

@@ -31,7 +31,7 @@ from graphs.checks import check_count
 from graphs.cholesky import Factor
 from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
 from graphs.graph import Graph
-from graphs.precisions.fields import Floats, MarkovField, Pattern, ResolventField
+from graphs.precisions.fields import Floats, MarkovField, ResolventField, SymmetricPattern
 
 MAX_TERMS = 8
 """The largest number of fractions."""
@@ -318,7 +318,7 @@ class RationalField(MarkovField):
         return self.fractions.error(_log_range(shift))
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Values of one field at nodes within q + 1 edges, and all values of one node."""
         return self._layout[0]
 
@@ -409,7 +409,7 @@ class RationalField(MarkovField):
         return _Blocks(np.array(rows), np.array(slopes))
 
     @cached_property
-    def _layout(self) -> tuple[Pattern, NDArray[np.int64]]:
+    def _layout(self) -> tuple[SymmetricPattern, NDArray[np.int64]]:
         """The pattern, and the indices (m, nnz of a field) of each field's entries."""
         indptr, indices = self._resolvent.pattern
         m, count = self.terms, len(indices)
@@ -429,7 +429,7 @@ class RationalField(MarkovField):
             diagonal = row_starts[is_diagonal] + before[is_diagonal]
             for j in range(m):
                 out[diagonal + j] = rows[is_diagonal] * m + j
-        return Pattern(starts, out.astype(np.int32)), entry_indices
+        return SymmetricPattern(starts, out.astype(np.int32)), entry_indices
 
     def projector(
         self,

@@ -12,7 +12,7 @@ from graphs.arrays import pointers, ranks
 from graphs.builders.roads import RoadNetwork, Segments
 from graphs.checks import check_choice, counted, is_count, non_negative, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
+from graphs.precisions.fields import MarkovField, SymmetricPattern, read_lengthscale
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -249,7 +249,7 @@ class Layout(NamedTuple):
 
     slots: Integers  # (2, c, P) the latent values at the two ends of each segment, -1 for none
     owner: Integers  # (N,) the vertex of each latent value
-    pattern: Pattern
+    pattern: SymmetricPattern
     assembly: sp.csr_array  # (nnz, 2 k P) from O and C of the segments (`line.blocks`) to entries of the pattern
     fixed: Floats  # (nnz,) entries that do not depend on the lengthscale
 
@@ -315,7 +315,7 @@ def _assemble(slots: Integers, owner: Integers, own_half: Integers, alpha: int) 
     indptr = np.searchsorted(entry_keys, np.arange(size + 1) * size)
     fixed = np.zeros(len(entry_keys))
     fixed[np.searchsorted(entry_keys, own_half * (size + 1))] = 0.5
-    return Layout(slots, owner, Pattern(indptr, (entry_keys % size).astype(np.int32)), assembly, fixed)
+    return Layout(slots, owner, SymmetricPattern(indptr, (entry_keys % size).astype(np.int32)), assembly, fixed)
 
 
 # --- Whittle-Matern fields on road networks: exact Gaussian vectors with a sparse precision --------------------------
@@ -406,7 +406,7 @@ class RoadField(MarkovField):
         return lay_out(self.segments, self.alpha, self.boundary)
 
     @property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The pattern of Q for every lengthscale."""
         return self.layout.pattern
 
