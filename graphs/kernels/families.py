@@ -424,15 +424,18 @@ def _spectral_radius(kernel: Spectral) -> float:
     return analytic_radius(kernel.log_series)
 
 
+def _read_tuple(name: str, given: object, fits: Callable[[Vector], bool], rule: str) -> tuple[float, ...]:
+    """Return numbers of a kernel as a tuple of floats, if they follow a rule."""
+    values = as_numbers(list(given) if isinstance(given, Iterable) else ())
+    if values.ndim != 1 or len(values) == 0 or not fits(values):
+        raise InvalidArgumentError(f"{name} must be {rule}, got {given!r}.")
+    return tuple(values.tolist())
+
+
 def _read_coefficients(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
     """Return the coefficients as a tuple of floats."""
-    values = as_numbers(list(kernel.coefficients) if isinstance(kernel.coefficients, Iterable) else ())
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:
-        raise InvalidArgumentError(
-            f"{type(kernel).__name__}: coefficients must be finite numbers, the first positive, got "
-            f"{kernel.coefficients!r}."
-        )
-    return tuple(values.tolist())
+    name, rule = f"{type(kernel).__name__}: coefficients", "finite numbers, the first positive"
+    return _read_tuple(name, kernel.coefficients, lambda a: bool(np.isfinite(a).all() and a[0] > 0), rule)
 
 
 # --- A kernel whose first modulation coefficients are free parameters ------------------------------------------------
@@ -469,7 +472,8 @@ class FreeModulation(GraphKernel):
                 "FreeModulation: base must be a kernel with a positive modulation (Diffusion, RegularizedLaplacian, "
                 f"Matern), got {self.base!r}."
             )
-        object.__setattr__(self, "factors", _positive(self.factors))
+        is_positive, rule = (lambda a: bool(((a > 0) & (a < np.inf)).all())), "positive numbers, at least one"
+        object.__setattr__(self, "factors", _read_tuple("FreeModulation: factors", self.factors, is_positive, rule))
         self._check_range()
 
     @property
@@ -491,12 +495,7 @@ class FreeModulation(GraphKernel):
         Raises:
             InvalidArgumentError: If their number is wrong, or one is not positive.
         """
-        numbers = np.asarray(values, dtype=np.float64)
-        if numbers.shape != (len(self.parameters),):
-            raise InvalidArgumentError(
-                f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
-            )
-        num_base = len(self.base.parameters)
+        numbers, num_base = self._checked(values), len(self.base.parameters)
         return replace(self, base=self.base.with_values(numbers[:num_base]), factors=tuple(numbers[num_base:].tolist()))
 
     @property
@@ -558,16 +557,3 @@ class FreeModulation(GraphKernel):
     def _stretch(self, length: int) -> Vector:
         """Return c_0..c_{m-1}, 1, 1, ..., (length + 1,)."""
         return np.concatenate([self.factors, np.ones(max(length + 1 - len(self.factors), 0))])[: length + 1]
-
-
-def _positive(factors: object) -> tuple[float, ...]:
-    """Return the factors as a tuple of floats."""
-    try:
-        values = np.asarray(list(factors) if isinstance(factors, Iterable) else [])
-    except (TypeError, ValueError):
-        values = np.zeros(0)
-    if values.dtype.kind not in "iuf":
-        values = np.zeros(0)
-    if values.ndim != 1 or len(values) == 0 or not ((values > 0) & (values < np.inf)).all():
-        raise InvalidArgumentError(f"FreeModulation: factors must be positive numbers, at least one, got {factors!r}.")
-    return tuple(float(value) for value in values.tolist())
