@@ -180,13 +180,12 @@ def check_counts(**counts: Any) -> None:
         check_count(name, value)
 
 
-def non_negative(name: str, value: Any, remedy: str = "") -> float:
+def non_negative(name: str, value: Any) -> float:
     """Check a finite number of at least 0, and return it as a float.
 
     Args:
         name: The name of the argument, for messages.
         value: The number.
-        remedy: A sentence that ends the message.
 
     Raises:
         InvalidArgumentError: If the value is not such a number.
@@ -197,7 +196,7 @@ def non_negative(name: str, value: Any, remedy: str = "") -> float:
         2.0
     """
     if not is_number(value) or not 0 <= float(value) < math.inf:
-        raise InvalidArgumentError(f"{name} must be a number of at least 0, got {short_repr(value)}.{remedy}")
+        raise InvalidArgumentError(f"{name} must be a number of at least 0, got {short_repr(value)}.")
     return float(value)
 
 
