@@ -14,7 +14,7 @@ from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.lengths import HaltingDistribution, Sigma, as_halting_distribution, quantile_survival, truncated_modulation
-from graphs.spectral import spectral_measure
+from graphs.spectral import MAX_EXACT_NODES, spectral_measure
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -163,8 +163,6 @@ def complete_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
 # dimensions (Johnson and Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors per power of U.
 
 
-MAX_EXACT_NODES = 1500
-"""The largest number of nodes for which vectors are reduced by the eigendecomposition."""
 _SEED = 0x3A7C
 """The seed of the sampled nodes and vectors."""
 _MAX_NODES = 512

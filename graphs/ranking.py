@@ -19,13 +19,12 @@ from graphs.lengths import (
     as_halting_distribution,
     quantile_survival,
 )
+from graphs.spectral import MAX_EXACT_NODES
 from graphs.walks.drawing import CHUNK_WALKERS, node_draws
 from graphs.walks.transitions import TransitionModel, WalkSettings
 
 Floats = NDArray[np.float64]
 
-MAX_EXACT_NODES = 1500
-"""The largest number of nodes for which the trace of a cost is exact."""
 _PROBES = 16
 """The number of random vectors that estimate the trace for larger graphs."""
 

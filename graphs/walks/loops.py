@@ -407,8 +407,8 @@ def draw_starts(
 # --- Merging of visits by start, node and hop, and sums over them ----------------------------------------------------
 
 
-_HOP_SHIFT, _HOP_MASK = np.uint64(32), np.uint64(0xFFFFFFFF)
-"""The number of bits of the hop in a visit, and their mask."""
+_HOP_MASK = np.uint64(0xFFFFFFFF)
+"""The mask of the hop in a visit."""
 _DIGIT_BITS, _DIGIT_MASK, _NUM_DIGITS = np.uint64(7), np.uint64(127), 128
 """The number of bits of a digit of the radix sort, their mask, and the number of digits."""
 
@@ -420,8 +420,8 @@ def _sort(visits, path_weights, other_visits, other_weights, counts):
     differing = np.uint64(0)
     for a in range(size):
         differing |= visits[a] ^ visits[0]
-    differing >>= _HOP_SHIFT
-    shift = _HOP_SHIFT
+    differing >>= _HOP_BITS
+    shift = _HOP_BITS
     while differing > np.uint64(0):
         if differing & _DIGIT_MASK:
             counts[:] = 0
@@ -477,7 +477,7 @@ def merge(
             if key == previous:
                 loads[visit] += values[a] if path_weights.size else 1
                 continue
-            node = key >> _HOP_SHIFT
+            node = key >> _HOP_BITS
             if node != previous_node:
                 entry += 1
                 columns[entry], hop_counts[entry], previous_node = node, 0, node
