@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.arrays import first_of_each, is_identifier
+from graphs.arrays import first_of_each, identifies_rows
 from graphs.builders.files import check_file
 from graphs.builders.lines import Lines, check_limit, check_positions
 from graphs.checks import check_choice, counted, is_number, one_line, short_repr
@@ -321,7 +321,7 @@ def missing_property(
             if key not in _POSITION and is_number(value):
                 numbers.setdefault(key, []).append(value)
     if numbers:
-        order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
+        order = sorted(numbers, key=lambda key: (identifies_rows(key, numbers[key]), -len(numbers[key])))
         best = [short_repr(key) for key in order[:_MAX_LISTED_NAMES]]
         return (
             f"no sensor has the property {short_repr(name)}; they have numbers in {', '.join(best)}. Pass one of them, "

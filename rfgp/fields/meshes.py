@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 import graphs
-from graphs.arrays import is_identifier
+from graphs.arrays import identifies_rows
 from graphs.builders.lines import DEFAULT_LIMIT_FRACTION
 from graphs.builders.mesh_files import MeshFile, angles, read_mesh_file
 from graphs.checks import check_choice
@@ -428,7 +428,7 @@ class _Columns:
         """Return the field of a column, or None if it identifies rows."""
         dropped = (*self.dropped, *(name for name in self.others if name != target))
         table = read_table(self.file, target, **self.options, drop=dropped)
-        if not self.is_given and is_identifier(target, table.y):
+        if not self.is_given and identifies_rows(target, table.y):
             return None
         table.check_numeric_target()
         groups: dict[str, Any] = {}
