@@ -390,7 +390,7 @@ class FieldReader:
 
         Each has its parameters and its columns of the rows (n, D).
         """
-        fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
+        fields = factors_of(field if self.copies == 1 else field.second, len(self.latents))
         counts = np.cumsum([len(field.parameters) for field in fields])[:-1]
         rows = [inputs[:, indices] for indices in self.indices]
         return [_Part(*part) for part in zip(self.latents, fields, np.split(values, counts), rows, strict=True)]
