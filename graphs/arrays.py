@@ -20,7 +20,7 @@ _MAX = 2**53
 """The bound of integers. Floats are exact below it."""
 
 
-def is_identifier(name: str, values: Any) -> bool:  # (n,)
+def identifies_rows(name: str, values: Any) -> bool:  # (n,)
     """Return whether a column identifies its rows.
 
     A column is an identifier if the last word of its name is "id", "index", "node", "vertex", "face", "cell" or "fid".
@@ -31,8 +31,8 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
         values: The values (n,) of the column.
 
     Examples:
-        >>> from graphs.arrays import is_identifier
-        >>> is_identifier("sensor_id", [7.0, 3.0]), is_identifier("speed", [60.0, 55.5])
+        >>> from graphs.arrays import identifies_rows
+        >>> identifies_rows("sensor_id", [7.0, 3.0]), identifies_rows("speed", [60.0, 55.5])
         (True, False)
     """
     if _IDENTIFIER.fullmatch(name.strip()):
@@ -195,3 +195,21 @@ def pointers(
         [0, 2, 2, 5]
     """
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def ranks(
+    counts: NDArray[np.integer[Any]],  # (n,)
+) -> NDArray[np.int64]:  # (counts.sum(),)
+    """Return 0, 1, ... for the entries of each row.
+
+    Args:
+        counts: The numbers (n,) of entries of rows.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.arrays import ranks
+        >>> ranks(np.array([2, 0, 3])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    starts = pointers(counts)
+    return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)

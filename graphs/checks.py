@@ -3,8 +3,9 @@
 import math
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
@@ -75,6 +76,25 @@ def short_repr(value: Any) -> str:
     except Exception:  # from a user's class, or an integer with more digits than Python prints
         return f"a value of type {type(value).__name__}"
     return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."
+
+
+def did_you_mean(wanted: str, names: Sequence[str]) -> str:
+    """Return " Did you mean 'price'?" if a name is similar, else an empty text.
+
+    Args:
+        wanted: The wanted name.
+        names: The existing names.
+
+    Examples:
+        >>> from graphs.checks import did_you_mean
+        >>> did_you_mean("prise", ["price", "size"])
+        " Did you mean 'price'?"
+    """
+    import difflib
+
+    by_lower = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    return f" Did you mean {quoted(by_lower[close[0]])}?" if close else ""
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
@@ -160,6 +180,26 @@ def check_counts(**counts: Any) -> None:
         check_count(name, value)
 
 
+def non_negative(name: str, value: Any) -> float:
+    """Check a finite number of at least 0, and return it as a float.
+
+    Args:
+        name: The name of the argument, for messages.
+        value: The number.
+
+    Raises:
+        InvalidArgumentError: If the value is not such a number.
+
+    Examples:
+        >>> from graphs.checks import non_negative
+        >>> non_negative("snap", 2)
+        2.0
+    """
+    if not is_number(value) or not 0 <= float(value) < math.inf:
+        raise InvalidArgumentError(f"{name} must be a number of at least 0, got {short_repr(value)}.")
+    return float(value)
+
+
 def positive(name: str, value: Any) -> float:
     """Check a positive number, and return it as a float.
 
@@ -180,26 +220,59 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
+def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
     """Check that the argument `name` has an allowed value.
 
     Args:
         name: The name of the argument, for the message.
         value: The value.
-        allowed: The allowed values.
+        known: The allowed values.
 
     Raises:
-        InvalidArgumentError: If it has another value. The message lists the allowed ones.
+        InvalidArgumentError: If it has another value. The message lists the allowed ones, and names a similar one.
 
     Examples:
         >>> from graphs.checks import check_choice
-        >>> check_choice("metric", "cosine", ("haversine", "euclidean"))
+        >>> check_choice("nodes", "face", ("faces", "vertices"))
         Traceback (most recent call last):
-        graphs.errors.InvalidArgumentError: metric must be one of 'haversine', 'euclidean', got 'cosine'.
+        graphs.errors.InvalidArgumentError: nodes must be one of faces, vertices, got 'face'. Did you mean 'faces'?
     """
-    choices = tuple(allowed)
+    choices = tuple(known)
     if not isinstance(value, str) or value not in choices:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {short_repr(value)}.")
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {short_repr(value)}.{hint}")
+
+
+def check_is_file(file: Path, error: type[Exception]) -> None:
+    """Check that a path is a regular file with content.
+
+    Args:
+        file: The path.
+        error: The class of the error.
+
+    Raises:
+        Exception: The error, if the file is missing, empty, a folder, or a device.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from graphs.checks import check_is_file
+        >>> from graphs.errors import FileFormatError
+        >>> check_is_file(Path("missing.csv"), FileFormatError)
+        Traceback (most recent call last):
+        graphs.errors.FileFormatError: There is no file missing.csv.
+    """
+    name = printable(str(file))
+    try:
+        if file.is_dir():
+            raise error(f"{name} is a folder. Use a file in it.")
+        if not file.exists():
+            raise error(f"There is no file {name}.")
+        if not file.is_file():
+            raise error(f"{name} is not a regular file.")
+        if file.stat().st_size == 0:
+            raise error(f"{name} is empty.")
+    except OSError as cause:
+        raise error(f"{name} cannot be read: {cause.strerror}.") from cause
 
 
 def is_hashable(value: Any) -> bool:
@@ -334,8 +407,7 @@ class Registry(Generic[T]):
         Raises:
             InvalidArgumentError: If the name is unknown.
         """
-        if not isinstance(name, str) or name not in self.classes:
-            raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
+        check_choice(f"The {self.role}", name, self.classes)
         return self.classes[name]
 
     def make(self, name: str, /, **options: Any) -> T:

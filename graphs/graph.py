@@ -661,31 +661,6 @@ _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "f
 """The class method of `Graph` for objects with an attribute."""
 
 
-def not_a_graph_message(value: Any) -> str | None:
-    """Return an error message if a value is not a graph, otherwise None.
-
-    Args:
-        value: The value.
-
-    Examples:
-        >>> from graphs.graph import not_a_graph_message
-        >>> not_a_graph_message([1, 2])
-        'graph must be a graphs.Graph, got list. Build one, for example with graphs.Graph.from_edges.'
-    """
-    if isinstance(value, Graph):
-        return None
-    kind = type(value)
-    source = kind.__module__.split(".")[0]
-    named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
-    constructor = next((constructor for attribute, constructor in _WAYS_IN.items() if hasattr(value, attribute)), None)
-    remedy = (
-        f"Convert it with graphs.Graph.{constructor}"
-        if constructor
-        else "Build one, for example with graphs.Graph.from_edges"
-    )
-    return f"graph must be a graphs.Graph, got {named}. {remedy}."
-
-
 def check_graph(value: Any) -> None:
     """Check that a value is a graph.
 
@@ -696,13 +671,21 @@ def check_graph(value: Any) -> None:
         InvalidArgumentError: If it is not. The message names the class method of `Graph` that converts it.
 
     Examples:
-        >>> import graphs
         >>> from graphs.graph import check_graph
-        >>> check_graph(graphs.Graph.from_grid((2, 2)))
+        >>> check_graph([1, 2])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        graphs.errors.InvalidArgumentError: graph must be a graphs.Graph, got list. Build one, for example with...
     """
-    wrong = not_a_graph_message(value)
-    if wrong is not None:
-        raise InvalidArgumentError(wrong)
+    if isinstance(value, Graph):
+        return
+    kind = type(value)
+    source = kind.__module__.split(".")[0]
+    named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
+    constructor = next((constructor for attribute, constructor in _WAYS_IN.items() if hasattr(value, attribute)), None)
+    remedy = f"Convert it with graphs.Graph.{constructor}"
+    if constructor is None:
+        remedy = "Build one, for example with graphs.Graph.from_edges"
+    raise InvalidArgumentError(f"graph must be a graphs.Graph, got {named}. {remedy}.")
 
 
 def _listed(labels: Any) -> list[Any]:

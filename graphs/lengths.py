@@ -82,6 +82,7 @@ class HaltingDistribution:
         Returns:
             The smallest length l with P(length <= l) > u for each entry, int64, in the shape of u.
         """
+        u = np.clip(u, 2.0**-54, 1 - 2.0**-53)  # sums of uniforms may be rounded to 0 and 1
         if isinstance(self.p_halt, float):
             return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
         return np.asarray(np.searchsorted(self._halted, u, side="right"), dtype=np.int64)
@@ -91,11 +92,11 @@ class HaltingDistribution:
         return 1 - np.asarray(self.p_halt)[1:]
 
 
-def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
+def as_halting_distribution(p_halt: float | ArrayLike | HaltingDistribution) -> HaltingDistribution:
     """Return the distribution of a halting probability or of survival (L + 1,).
 
     Args:
-        p_halt: The probability in (0, 1) to halt before each step, or survival probabilities (L + 1,).
+        p_halt: The probability in (0, 1) to halt before each step, survival probabilities (L + 1,), or a distribution.
 
     Raises:
         InvalidArgumentError: If the value is neither.
@@ -105,6 +106,8 @@ def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
         >>> as_halting_distribution(0.2).is_geometric
         True
     """
+    if isinstance(p_halt, HaltingDistribution):
+        return p_halt
     try:
         return HaltingDistribution(np.asarray(p_halt, dtype=np.float64))
     except (TypeError, ValueError) as error:
@@ -226,7 +229,6 @@ class Sigma:
         first = random.uniforms(keys, 2 * pairs)
         within = random.uniforms(keys, 2 * pairs + 1)
         second = (self.permutation[(first * count).astype(np.int64)] + within) / count
-        second = np.clip(second, 2.0**-54, 1 - 2.0**-53)
         return halting.quantile(np.stack([first, second], axis=2).reshape(len(keys), num_walkers))
 
 
@@ -279,7 +281,7 @@ class Tuples:
         chosen = (random.uniforms(keys, np.zeros((1, 1), dtype=np.int64)) * len(self.tuples)).astype(np.int64)
         within = random.uniforms(keys, 1 + np.arange(num_walkers)[None, :])
         u = (self.tuples[chosen[:, 0]] + within) / count
-        return halting.quantile(np.clip(u, 2.0**-54, 1 - 2.0**-53))
+        return halting.quantile(u)
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ class Systematic:
         """Return lengths (n, m) that are evenly spread over the quantiles."""
         start = random.uniforms(keys, np.zeros((1, 1), dtype=np.int64))
         u = (start + np.arange(num_walkers)[None, :] / num_walkers) % 1.0
-        return halting.quantile(np.clip(u, 2.0**-54, 1 - 2.0**-53))
+        return halting.quantile(u)
 
 
 def _array(values: ArrayLike) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.lengths import HaltingDistribution, Sigma, as_halting_distribution, quantile_survival, truncated_modulation
-from graphs.spectral import spectral_measure
+from graphs.spectral import MAX_EXACT_NODES, spectral_measure
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -89,9 +89,8 @@ def _quantile_features(
     """Return the spectral measure, (k,) and (k,), and quantile features (n, k)."""
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
-    halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
     u, mass = spectral_measure(graph)
-    return u, mass, averaged_features(kernel, halting, num_quantiles, u)
+    return u, mass, averaged_features(kernel, as_halting_distribution(p_halt), num_quantiles, u)
 
 
 def averaged_features(
@@ -164,8 +163,6 @@ def complete_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
 # dimensions (Johnson and Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors per power of U.
 
 
-MAX_EXACT_NODES = 1500
-"""The largest number of nodes for which vectors are reduced by the eigendecomposition."""
 _SEED = 0x3A7C
 """The seed of the sampled nodes and vectors."""
 _MAX_NODES = 512
@@ -632,7 +629,7 @@ def couple_quantiles(
         raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
     size = 24.0 * count * num_quantiles * num_walkers
     check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
-    costs = quantile_costs(graph, kernel, as_halting_distribution(p_halt), num_quantiles)
+    costs = quantile_costs(graph, kernel, p_halt, num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
     return _alternate(costs, num_walkers, count, np.random.default_rng(resolve_seed(seed)))
 

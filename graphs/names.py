@@ -8,7 +8,9 @@ from graphs.builders import SplitRoads as SplitRoads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
 from graphs.builders import split_roads as split_roads
-from graphs.builders.junctions import RoadEdges as RoadEdges
+from graphs.builders.lines import RoadEdges as RoadEdges
+from graphs.builders.roads import NearestPositions as NearestPositions
+from graphs.builders.roads import RoadNetwork as RoadNetwork
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import DisconnectedWarning as DisconnectedWarning
 from graphs.errors import DuplicateFacesWarning as DuplicateFacesWarning
@@ -49,8 +51,6 @@ from graphs.precisions import Precision as Precision
 from graphs.precisions import RoadField as RoadField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
-from graphs.roads import NearestPositions as NearestPositions
-from graphs.roads import RoadNetwork as RoadNetwork
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
 from graphs.walks import choose_p_halt as choose_p_halt

@@ -8,27 +8,23 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from graphs import random
+from graphs.arrays import pointers
 from graphs.checks import check_choice, check_count, check_fits, counted, resolve_seed
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 from graphs.lengths import (
     LENGTHS,
     STEP_COUPLINGS,
-    HaltingDistribution,
-    LengthCoupling,
     Sigma,
     as_halting_distribution,
     quantile_survival,
 )
-from graphs.walks.transitions import TransitionModel
+from graphs.spectral import MAX_EXACT_NODES
+from graphs.walks.drawing import CHUNK_WALKERS, node_draws
+from graphs.walks.transitions import TransitionModel, WalkSettings
 
 Floats = NDArray[np.float64]
 
-CHUNK_WALKERS = 2**15
-"""The largest number of walkers that advance together."""
-MAX_EXACT_NODES = 1500
-"""The largest number of nodes for which the trace of a cost is exact."""
 _PROBES = 16
 """The number of random vectors that estimate the trace for larger graphs."""
 
@@ -84,15 +80,12 @@ def pagerank(
     halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"p_halt must be one halting probability for PageRank, got {p_halt!r}.")
+    p = float(np.asarray(halting.p_halt))
     check_count("num_walkers", num_walkers)
     if num_threads is not None:
         check_count("num_threads", num_threads)
-    steps = num_walkers / float(np.asarray(halting.p_halt))
-    check_fits(
-        f"{counted(num_walkers, 'walker')} with p_halt {p_halt:g}",
-        64.0 * steps,
-        "Use fewer walkers, or a larger p_halt.",
-    )
+    walkers = f"{counted(num_walkers, 'walker')} with p_halt {p:g}"
+    check_fits(walkers, 64.0 * num_walkers / p, "Use fewer walkers, or a larger p_halt.")
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("step_coupling", step_coupling, STEP_COUPLINGS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
@@ -101,12 +94,15 @@ def pagerank(
         raise InvalidArgumentError(
             'step_coupling must be "independent" or "stratified" for a weighted graph, got "repelling".'
         )
-    coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
+    if lengths == "sigma" and permutation is None:
+        permutation = match_pagerank_quantiles(graph, p, num_quantiles)
+    coupling = LENGTHS[lengths]() if lengths != "sigma" or permutation is None else Sigma.from_array(permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
-    ends = _count_final_nodes(model, reachable, int(num_walkers), halting, coupling, step_coupling, seed, num_threads)
-    p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
+    number = resolve_seed(seed)
+    settings = WalkSettings(int(num_walkers), halting, lengths, step_coupling, "weights", number, coupling)
+    ends = _count_final_nodes(model, reachable, settings, num_threads)
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
-    return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
+    return np.asarray(rank / (len(reachable) + (graph.num_nodes - len(reachable)) * p))
 
 
 @np.errstate(under="ignore")
@@ -181,41 +177,28 @@ def transposed_moves(graph: Graph) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
 
 
-def _coupling(
-    graph: Graph, lengths: str, halting: HaltingDistribution, num_quantiles: int, permutation: ArrayLike | None
-) -> LengthCoupling:
-    if lengths != "sigma":
-        return LENGTHS[lengths]()
-    if permutation is None:
-        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.p_halt)), num_quantiles)
-    return Sigma.from_array(permutation)
-
-
 def _count_final_nodes(
     model: TransitionModel,
     starts: NDArray[np.int64],
-    num_walkers: int,
-    halting: HaltingDistribution,
-    coupling: LengthCoupling,
-    step_coupling: str,
-    seed: int | None,
+    settings: WalkSettings,
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return the number of walkers (N,) that end on each node."""
-    from graphs.walks.loops import final_nodes
+    from graphs.walks.loops import walk
 
-    number, matrix = resolve_seed(seed), model.matrix
-    cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)
-    chunk = max(1, CHUNK_WALKERS // num_walkers)
+    matrix, m, none = model.matrix, settings.num_walkers, np.zeros(0)
+    code, chunk = STEP_COUPLINGS.index(settings.step_coupling), max(1, CHUNK_WALKERS // settings.num_walkers)
 
-    def run(first: int) -> NDArray[np.int32]:
+    def run(first: int) -> NDArray[np.int64]:
         nodes = starts[first : first + chunk]
-        length_keys, keys = (
-            random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.STEPS)
-        )
-        drawn = coupling.draw(length_keys[:, None], num_walkers, halting)
-        out: NDArray[np.int32] = final_nodes(matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code)
-        return out
+        keys, drawn = node_draws(nodes, settings)
+        moves = (drawn > 0).sum(1)
+        firsts, visits = pointers(moves), np.empty(int(moves.sum()), np.uint64)
+        start_nodes, hops = np.repeat(nodes.astype(np.int32)[:, None], m, axis=1), np.zeros_like(nodes)
+        graph_arrays = (matrix.indptr, matrix.indices, model.cumulative, none)
+        walk(*graph_arrays, start_nodes, none[:, None], hops, keys, drawn, none, code, firsts[:-1], visits, none)
+        last_nodes = (visits >> np.uint64(32)).astype(np.int64)
+        return np.concatenate([np.repeat(nodes, m - moves), last_nodes])
 
     total = np.zeros(model.graph.num_nodes)
     with ThreadPoolExecutor(num_threads or os.cpu_count()) as pool:

@@ -11,7 +11,7 @@ from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 
 MAX_EXACT_NODES = 1500
-"""The largest number of nodes for which a spectral measure is exact."""
+"""The largest number of nodes for which spectral measures, projections and traces are exact."""
 _PROBES = 8
 """The number of random vectors whose spectral measures are averaged."""
 _LANCZOS_STEPS = 40

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import graphs
-from graphs.graph import not_a_graph_message
+from graphs.graph import check_graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from rfgp import approximations, random
@@ -328,8 +328,7 @@ class GraphGP(GP):
         time_limit: str | float | None = None,
         hyperparameter_posterior: str = "point",
     ) -> None:
-        if (wrong := not_a_graph_message(graph)) is not None:
-            raise InvalidArgumentError(wrong)
+        check_graph(graph)
         if not isinstance(features, str) or features not in (AUTO, *_KINDS):
             kinds = ", ".join(map(repr, (AUTO, *_KINDS)))
             raise InvalidArgumentError(f"features must be one of {kinds}, got {features!r}.")

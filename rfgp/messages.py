@@ -1,15 +1,16 @@
 """Values in messages, and checks of arguments, without numpy and torch. `graphs.checks` has those of both packages."""
 
-import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from graphs.checks import check_choice as check_choice
 from graphs.checks import check_count as check_count
 from graphs.checks import check_counts as check_counts
 from graphs.checks import counted as counted
+from graphs.checks import did_you_mean as did_you_mean
 from graphs.checks import one_line as one_line
 from graphs.checks import positive as positive
 from graphs.checks import printable as printable
@@ -49,22 +50,6 @@ def listed(names: Sequence[str], most: int = 8) -> str:
         'a, b, ...'
     """
     return ", ".join(unquoted(name) for name in names[:most]) + (", ..." if len(names) > most else "")
-
-
-def did_you_mean(wanted: str, names: Sequence[str]) -> str:
-    """Return " Did you mean 'price'?" if a name is similar, else an empty text.
-
-    Args:
-        wanted: The wanted name.
-        names: The existing names.
-
-    Examples:
-        >>> did_you_mean("prise", ["price", "size"])
-        " Did you mean 'price'?"
-    """
-    by_lower = {name.lower(): name for name in reversed(names)}
-    close = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
-    return f" Did you mean {quoted(by_lower[close[0]])}?" if close else ""
 
 
 # --- Frozen values, shown by their arguments that differ from the defaults -------------------------------------------
@@ -125,25 +110,6 @@ def check_flag(name: str, value: object) -> None:
     """
     if not isinstance(value, bool):
         raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
-
-
-def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
-    """Check that an argument is one of some names.
-
-    Args:
-        name: The name of the argument.
-        value: The argument.
-        known: The accepted names.
-
-    Raises:
-        InvalidArgumentError: If the name is not accepted. The message lists the accepted names.
-
-    Examples:
-        >>> check_choice("weights", "unit", ["unit", "cotangent"])
-    """
-    if value not in known:
-        hint = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(known)}, got {value!r}.{hint}")
 
 
 def check_share(name: str, value: float) -> None:

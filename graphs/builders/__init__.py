@@ -10,8 +10,8 @@ from graphs.builders.mesh import from_mesh as from_mesh
 from graphs.builders.mesh_files import load_mesh as load_mesh
 from graphs.builders.points import from_grid as from_grid
 from graphs.builders.points import from_points as from_points
+from graphs.builders.road_files import Roads as Roads
 from graphs.builders.road_files import read_roads as read_roads
-from graphs.builders.roads import Roads as Roads
 from graphs.builders.roads import SplitRoads as SplitRoads
 from graphs.builders.roads import from_roads as from_roads
 from graphs.builders.roads import split_roads as split_roads

@@ -1,6 +1,6 @@
 """Edges as arrays, and the checks that every source of edges passes."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.files import check_file
 from graphs.checks import check_choice, counted, is_hashable, one_line, short_repr
-from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError, requires_extra
+from graphs.errors import FileFormatError, GraphError, InvalidArgumentError, InvalidGraphError, requires_extra
 
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
@@ -374,17 +374,42 @@ def inverse_lengths(
         >>> inverse_lengths(np.array([1.0, 3.0]), np.array([0, 1]), np.array([1, 2]), "Nodes", "").round(3).tolist()
         [2.0, 0.667]
     """
-    if len(lengths) == 0:
-        return lengths
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        weights = lengths.mean() / lengths
-    wrong = (lengths < np.finfo(np.float64).tiny) | ~np.isfinite(weights)
-    if wrong.any():
-        worst = int(wrong.argmax())
-        raise InvalidGraphError(
-            f"{subject} of an edge must differ, got {sources[worst]} and {targets[worst]} with the same coordinates "
-            f"({counted(int(wrong.sum()), 'such edge')}). Then (mean length) / (length) is infinite. {remedy}"
+
+    def error(wrong: NDArray[np.int64]) -> InvalidGraphError:
+        first, second = sources[wrong[0]], targets[wrong[0]]
+        return InvalidGraphError(
+            f"{subject} of an edge must differ, got {first} and {second} with the same coordinates "
+            f"({counted(len(wrong), 'such edge')}). Then (mean length) / (length) is infinite. {remedy}"
         )
+
+    return relative_to_mean(lengths, lengths.mean() if len(lengths) else 1.0, error)
+
+
+def relative_to_mean(
+    lengths: NDArray[np.float64],  # (E,)
+    mean: float,
+    error: Callable[[NDArray[np.int64]], GraphError],
+) -> NDArray[np.float64]:  # (E,)
+    """Return mean / length, (E,).
+
+    Args:
+        lengths: Lengths (E,).
+        mean: Their mean.
+        error: A function that returns the error for the numbers of edges whose length is 0, or so short that the weight
+            overflows.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.edges import relative_to_mean
+        >>> from graphs.errors import InvalidGraphError
+        >>> relative_to_mean(np.array([1.0, 4.0]), 2.0, lambda wrong: InvalidGraphError("too short")).tolist()
+        [2.0, 0.5]
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        weights = mean / lengths
+    wrong = np.flatnonzero((lengths < np.finfo(np.float64).tiny) | ~np.isfinite(weights))
+    if len(wrong):
+        raise error(wrong)
     return np.asarray(weights)
 
 

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
-from graphs.checks import one_line, printable, short_repr
+from graphs.checks import check_is_file, one_line, printable, short_repr
 from graphs.errors import FileFormatError
 
 MAX_UNPACKED = 2**30
@@ -86,12 +86,7 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False, xml: bo
         raise FileFormatError(f"path must be the path of {expected}, got {short_repr(path)}.")
     file = Path(path)
     name = printable(str(file))
-    if file.is_dir():
-        raise FileFormatError(f"{name} must be a file, got a folder. Pass a file in it.")
-    if not file.is_file():
-        raise FileFormatError(f"There is no file {name}.")
-    if file.stat().st_size == 0:
-        raise FileFormatError(f"{name} is empty.")
+    check_is_file(file, FileFormatError)
     with file.open("rb") as stream:
         head = stream.read(512)
     opener = next((opener for mark, opener in _PACKED.items() if packed and head.startswith(mark)), None)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.arrays import component_of_nodes
+from graphs.arrays import as_numbers, component_of_nodes, read_integers
 from graphs.builders.edges import EdgeArrays, inverse_lengths, scale_to_unit, segment_distances
-from graphs.builders.mesh_files import angles, load_mesh, read_triangles
+from graphs.builders.mesh_files import angles, load_mesh
 from graphs.checks import check_choice, short_repr
 from graphs.errors import (
     DegenerateFacesWarning,
@@ -85,18 +85,34 @@ def as_triangles(
             raise InvalidGraphError(
                 "A scene must contain a triangle mesh, got one without. Paths and points are not meshes."
             )
-    given, corners = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else _vertices_and_faces(mesh)
-    return read_triangles(given, corners, dimensions)
-
-
-def _vertices_and_faces(mesh: Any) -> tuple[Any, Any]:
-    """Return the vertices and faces of an object; point clouds have no faces."""
-    if not hasattr(mesh, "vertices"):
+    if isinstance(mesh, tuple | list) and len(mesh) == 2:
+        given, faces = mesh
+    elif hasattr(mesh, "vertices"):
+        given, faces = mesh.vertices, getattr(mesh, "faces", ())  # point clouds have no faces
+    else:
         raise InvalidGraphError(
             "A mesh must be an object with vertices and faces, a trimesh.Scene or the path of a file, got "
             f"{short_repr(mesh)}."
         )
-    return mesh.vertices, getattr(mesh, "faces", ())
+    if given is None or faces is None:
+        raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
+    corners = read_integers(faces, "The corners of faces")
+    if corners.size == 0:
+        raise InvalidGraphError("A mesh must have faces, got no faces. Use Graph.from_points for point clouds.")
+    points = as_numbers(given)
+    if points.ndim != 2 or points.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
+        allowed = " or ".join(f"(V, {dimension})" for dimension in dimensions)
+        raise InvalidGraphError(
+            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {points.shape} and {corners.shape}. "
+            "Split polygons into triangles."
+        )
+    wrong = ((corners < 0) | (corners >= len(points))).any(axis=1)
+    if wrong.any():
+        face = int(wrong.argmax())
+        raise InvalidGraphError(
+            f"The corners of face {face} must be vertices 0..{len(points) - 1}, got {corners[face].tolist()}."
+        )
+    return points, corners
 
 
 def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.arrays import as_numbers, read_integers
 from graphs.builders.edges import scale_to_unit
 from graphs.builders.files import check_file
 from graphs.checks import one_line
@@ -24,47 +23,6 @@ Integers = NDArray[np.int64]
 
 _FLAT = 1e-10
 """The ratio of height and longest side below which a triangle has no area."""
-
-
-def read_triangles(
-    vertices: Any,  # (V, 3)
-    faces: Any,  # (F, 3)
-    dimensions: tuple[int, ...] = (3,),
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Return new arrays of the vertices (V, d) and the faces (F, 3) of a mesh.
-
-    Args:
-        vertices: Coordinates.
-        faces: Corners, numbers of vertices.
-        dimensions: The values of d that are allowed.
-
-    Raises:
-        InvalidGraphError: If there are no faces, or they are not triangles of the vertices.
-
-    Examples:
-        >>> from graphs.builders.mesh_files import read_triangles
-        >>> read_triangles([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2)])[1].tolist()
-        [[0, 1, 2]]
-    """
-    if vertices is None or faces is None:
-        raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
-    corners = read_integers(faces, "The corners of faces")
-    if corners.size == 0:
-        raise InvalidGraphError("A mesh must have faces, got no faces. Use Graph.from_points for point clouds.")
-    points = as_numbers(vertices)
-    if points.ndim != 2 or points.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
-        allowed = " or ".join(f"(V, {dimension})" for dimension in dimensions)
-        raise InvalidGraphError(
-            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {points.shape} and {corners.shape}. "
-            "Split polygons into triangles."
-        )
-    wrong = ((corners < 0) | (corners >= len(points))).any(axis=1)
-    if wrong.any():
-        face = int(wrong.argmax())
-        raise InvalidGraphError(
-            f"The corners of face {face} must be vertices 0..{len(points) - 1}, got {corners[face].tolist()}."
-        )
-    return points, corners
 
 
 class Angles(NamedTuple):
@@ -383,12 +341,7 @@ def _ply_element(mesh: Any, kind: str) -> tuple[dict[str, Any], int]:
 def _ply_properties(mesh: Any, kind: str) -> dict[str, Floats]:
     """Return the numeric properties of the vertices or faces of a PLY file."""
     columns, length = _ply_element(mesh, kind)
-    out = {}
-    for name, column in columns.items():
-        values = np.asarray(column)
-        if name.lower() not in _GEOMETRY and values.dtype.kind in "iuf" and values.size == length:
-            out[str(name)] = values.reshape(-1).astype(np.float64)
-    return out
+    return _numbers({name: column for name, column in columns.items() if name.lower() not in _GEOMETRY}, length)
 
 
 def _file_vertices(file: Path, mesh: Any) -> Floats:

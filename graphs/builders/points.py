@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.arrays import as_numbers
-from graphs.builders.edges import EdgeArrays, inverse_lengths, scale_to_unit, segment_distances
-from graphs.checks import check_choice, check_count, check_fits, counted, is_count, is_number, short_repr
+from graphs.builders.edges import EdgeArrays, inverse_lengths, relative_to_mean, scale_to_unit, segment_distances
+from graphs.checks import check_choice, check_count, check_fits, counted, is_count, positive, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _REMEDY = 'Drop duplicates with np.unique(points, axis=0), or pass weights="gaussian" or "unit".'
@@ -32,9 +32,23 @@ def from_points(
         [1.5, 0.75]
     """
     check_choice("weights", weights, ("gaussian", "length", "unit"))
-    _check_bandwidth(bandwidth, weights)
-    given = _check_points(points)
-    _check_k(k, len(given))
+    if bandwidth is not None and weights != "gaussian":
+        raise InvalidArgumentError(
+            f'weights must be "gaussian" with a bandwidth, got {weights!r}. Leave bandwidth out.'
+        )
+    if bandwidth is not None:
+        positive("bandwidth", bandwidth)
+    given = as_numbers(points)
+    if given.ndim != 2 or 0 in given.shape:
+        raise InvalidGraphError(
+            f"points must be numbers of shape (n, d), got {short_repr(points)}. Pass points[:, None] for points on a "
+            "line."
+        )
+    if check_count("k", k) >= len(given):
+        raise InvalidArgumentError(
+            f"k must be at most {len(given) - 1} for {counted(len(given), 'point')}, got {k}. Pass more points, or a "
+            "smaller k."
+        )
     check_fits(f"{counted(k, 'neighbor')} of {counted(len(given), 'point')}", 80.0 * k * len(given), "Use a smaller k.")
     scaled, scale = scale_to_unit(given, "Point")
     neighbors, farthest = _nearest(scaled, int(k))
@@ -86,35 +100,6 @@ def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.floa
     with np.errstate(all="ignore"):
         ratios = np.divide(lengths, bandwidth, out=np.zeros_like(lengths), where=lengths > 0)
         return np.asarray(np.exp(-0.5 * ratios**2))
-
-
-def _check_points(points: ArrayLike) -> NDArray[np.float64]:
-    table = as_numbers(points)
-    if table.ndim != 2 or 0 in table.shape:
-        raise InvalidGraphError(
-            f"points must be numbers of shape (n, d), got {short_repr(points)}. Pass points[:, None] for points on a "
-            "line."
-        )
-    return table
-
-
-def _check_k(k: Any, count: int) -> None:
-    if check_count("k", k) >= count:
-        raise InvalidArgumentError(
-            f"k must be at most {count - 1} for {counted(count, 'point')}, got {k}. "
-            + ("Pass a smaller k." if count > 1 else "Pass more points.")
-        )
-
-
-def _check_bandwidth(bandwidth: Any, weights: str) -> None:
-    if bandwidth is None:
-        return
-    if weights != "gaussian":
-        raise InvalidArgumentError(
-            f'weights must be "gaussian" with a bandwidth, got {weights!r}. Leave bandwidth out.'
-        )
-    if not is_number(bandwidth) or not 0 < bandwidth < np.inf:
-        raise InvalidArgumentError(f"bandwidth must be a positive number, got {short_repr(bandwidth)}.")
 
 
 # --- Grid graphs: nodes are the entries of an array, in C order ------------------------------------------------------
@@ -230,7 +215,9 @@ def from_grid(
     for offset in _offsets(len(long), diagonals):
         pairs.append(_shifted(positions, offset, [wraps[axis] for axis in long]))
         lengths.append(math.hypot(*(step / scale for step, move in zip(steps[long], offset, strict=True) if move)))
-    weights = _inverse_lengths(np.array(lengths), np.array([len(sources) for sources, _ in pairs]), spacing is not None)
+    counts = np.array([len(sources) for sources, _ in pairs], dtype=np.int64)
+    mean = np.average(lengths, weights=counts) if spacing is not None and counts.sum() else 1.0
+    weights = np.repeat(relative_to_mean(np.array(lengths), mean, lambda _: _too_different(spacing)), counts)
     empty = [np.zeros(0, dtype=np.int64)]
     sources, targets = (np.concatenate(empty + [pair[end] for pair in pairs]) for end in range(2))
     coordinates = None
@@ -266,18 +253,10 @@ def _shifted(
     return sources.ravel(), targets.ravel()
 
 
-def _inverse_lengths(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
-    """Return 1 / length, or (mean length) / (length), by the counts of lengths."""
-    if counts.sum() == 0:
-        return np.zeros(0)
-    mean = (lengths * (counts / counts.sum())).sum() if relative else 1.0
-    with np.errstate(divide="ignore", over="ignore"):
-        weights = mean / lengths
-    if not np.isfinite(weights).all():
-        raise InvalidArgumentError(
-            "Ratios of spacings must be in the range of double precision, got larger ones. Rescale an axis."
-        )
-    return np.repeat(weights, counts)
+def _too_different(spacing: ArrayLike | None) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"Ratios of spacings must be in the range of double precision, got {short_repr(spacing)}. Rescale an axis."
+    )
 
 
 def _check_shape(shape: Any) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Readers of roads with sensors: GeoJSON with its coordinate reference system, and R data files."""
+"""Roads with sensors and their readers: GeoJSON with its coordinate reference system, and R data files."""
 
 import json
 import math
@@ -13,12 +13,81 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.arrays import is_identifier
+from graphs.arrays import first_of_each, identifies_rows
 from graphs.builders.files import check_file
-from graphs.builders.lines import Lines, as_lines, check_limit, distance_limit, line_points, project_on_lines
-from graphs.builders.roads import Roads
+from graphs.builders.lines import Lines, check_limit, check_positions
 from graphs.checks import check_choice, counted, is_number, one_line, short_repr
-from graphs.errors import FileFormatError, GraphError, GraphWarning, SkippedFeaturesWarning, requires_extra, warn
+from graphs.errors import (
+    FileFormatError,
+    GraphError,
+    GraphWarning,
+    InvalidGraphError,
+    SkippedFeaturesWarning,
+    requires_extra,
+    warn,
+)
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Roads(NamedTuple):
+    """A road network with sensors, as its file describes it.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> line = np.array([(0.0, 0.0), (2.0, 0.0)])
+        >>> roads = graphs.Roads([line], np.array([0]), np.array([0.5]), np.array([3.5]), metric="euclidean")
+        >>> graphs.RoadNetwork.from_roads(roads)
+        RoadNetwork(1 road, 2 vertices, length 2)
+        >>> roads._replace(road_properties=({"oneway": "yes"},)).num_one_way
+        1
+    """
+
+    lines: list[Floats]  # each (points, 2): longitude and latitude, or x and y; or all (points, 3), with heights
+    sensor_edges: Integers  # (S,) number of the line of each sensor
+    sensor_fractions: Floats  # (S,) fraction of the length of the line, from its first point
+    values: Floats  # (S,) measurements, for example in mph; NaN if nothing was measured
+    properties: tuple[Mapping[str, Any], ...] = ()  # S properties of sensors in the file, or empty
+    metric: str = "haversine"  # of the coordinates of lines; or "euclidean"
+    snap: float = 0.0  # distance at which points of lines meet, in meters or the units of the plane
+    duplicates: str = "parallel"  # treatment of lines that repeat others: "parallel" or "merge"
+    road_properties: tuple[Mapping[str, Any], ...] = ()  # R properties of lines in the file, or empty
+    road_ids: tuple[Any, ...] = ()  # R ids of lines in the file, None for a line without one; or empty
+    sensor_ids: tuple[Any, ...] = ()  # S ids of sensors, or empty
+    unit: str = ""  # of lengths: "m", another unit of a plane, or "" if unknown
+    metadata: Mapping[str, Any] = {}  # `name` and `crs` of the file
+
+    @property
+    def num_one_way(self) -> int:
+        """The number of lines with a direction (`oneway` or a roundabout of OpenStreetMap), which is ignored."""
+        return sum(map(_is_one_way, self.road_properties))
+
+    def sensor_positions(self) -> tuple[Integers, Floats, Integers]:
+        """Return the distinct positions of sensors, and the index of each sensor's.
+
+        The result has roads (U,), fractions (U,) and the index (S,). Sensors at one crossing share a position.
+
+        Raises:
+            InvalidGraphError: If a sensor is on a road that does not exist, or outside its road.
+        """
+        check_positions("Sensor", self.sensor_edges, self.sensor_fractions, len(self.lines), InvalidGraphError)
+        joined = Lines.of(self.lines, self.metric).join(self.snap, self.duplicates)
+        cut = joined.edges.split(self.sensor_edges, self.sensor_fractions, joined.lengths)
+        distinct, position_of_sensor = first_of_each(cut.vertex)
+        return self.sensor_edges[distinct], self.sensor_fractions[distinct], position_of_sensor
+
+
+def _is_one_way(properties: Mapping[str, Any]) -> bool:
+    """Return whether properties of OpenStreetMap give a road a direction."""
+    direction = str(properties.get("oneway")).lower()
+    is_one_way = direction in ("yes", "true", "1", "-1", "reverse", "reversible", "alternating")
+    return is_one_way or properties.get("junction") in ("roundabout", "circular")
+
+
+# --- The coordinate reference system of GeoJSON ----------------------------------------------------------------------
+
 
 _NAME = re.compile(r"(?i)(?:\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]|^)([A-Z]*\d+h?)$")
 """The pattern of a name, with the code as a group."""
@@ -201,7 +270,7 @@ def read_geojson(
     if not skip and (fault := missing_property([sensor.properties for sensor in sensors], name)):
         raise FileFormatError(f"{file}: {fault}")
     shapes = _with_heights([road.points for road in roads], system.metric, skipped)
-    lines = as_lines(shapes, system.metric)
+    lines = Lines.of(shapes, system.metric)
     skipped["crossing of roads in different layers joined"] += _num_joined_layers(lines, roads)
     edges, fractions, kept = _locate_sensors(sensors, lines, within, file, system.unit, skip, skipped)
     sensors = [sensor for sensor, is_kept in zip(sensors, kept, strict=True) if is_kept]
@@ -252,7 +321,7 @@ def missing_property(
             if key not in _POSITION and is_number(value):
                 numbers.setdefault(key, []).append(value)
     if numbers:
-        order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
+        order = sorted(numbers, key=lambda key: (identifies_rows(key, numbers[key]), -len(numbers[key])))
         best = [short_repr(key) for key in order[:_MAX_LISTED_NAMES]]
         return (
             f"no sensor has the property {short_repr(name)}; they have numbers in {', '.join(best)}. Pass one of them, "
@@ -389,7 +458,7 @@ def _with_heights(shapes: list[NDArray[np.float64]], metric: str, skipped: Count
     if known.all() and np.ptp(heights) > 0:
         return shapes
     if known.any() and not known.all():
-        points = line_points(as_lines(plane, metric))
+        points = Lines.of(plane, metric).distinct_points()
         skipped["crossing of several heights joined, since other points have no height"] += _num_mixed(
             points.site, np.where(known, heights, -np.inf)[points.point]
         )
@@ -409,7 +478,7 @@ def _num_joined_layers(lines: Lines, roads: Sequence[_Road]) -> int:
     layers = np.array([_layer(road.feature.properties) for road in roads])
     if (layers == layers[0]).all():
         return 0
-    points = line_points(lines)
+    points = lines.distinct_points()
     has_end = np.bincount(points.site, points.is_end) > 0
     inner = ~has_end[points.site]
     return _num_mixed(points.site[inner], layers[points.line[inner]]) if inner.any() else 0
@@ -529,9 +598,8 @@ def _locate_sensors(
     others = np.flatnonzero(~named)
     if len(others):
         points = np.array([sensors[i].coordinates for i in others.tolist()])
-        projections = project_on_lines(lines, points)
-        edges[others], fractions[others], apart[others] = projections
-    limit = distance_limit(lines, within)
+        edges[others], fractions[others], apart[others] = lines.project(points)
+    limit = lines.limit(within)
     near = apart <= limit
     if not near.all():
         i, size = int((~near).argmax()), f" {unit}" if unit else ""

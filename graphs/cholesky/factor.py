@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.arrays import pointers
 from graphs.checks import check_fits
 from graphs.cholesky.orders import order
 from graphs.compiled import single_threaded_blas
@@ -117,9 +118,9 @@ class Analysis:
         _check_fits(len(order), int(counts.sum()), 8.0 * float(counts.sum()))
         starts, heights = loops.supernodes(parent, counts)
         parents, children = loops.supernode_tree(parent, starts)
-        row_pointers = _pointers(heights)
+        row_pointers = pointers(heights)
         rows, relative_indices = loops.panel_rows(*permuted, starts, parents, row_pointers)
-        panel_pointers = _pointers(np.diff(starts) * heights)
+        panel_pointers = pointers(np.diff(starts) * heights)
         fronts = Supernodes(starts, row_pointers, rows, relative_indices, parents, children, panel_pointers)
         return cls(indptr, indices, order, fronts, int(counts.sum()))
 
@@ -258,10 +259,6 @@ def _permuted(indptr: Integers, indices: Indices, order: Integers) -> tuple[Inte
     matrix = sp.csr_array(matrix[order][:, order])
     matrix.sort_indices()
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-
-
-def _pointers(sizes: NDArray[np.generic]) -> Integers:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 # --- The Cholesky factor of a sparse symmetric positive definite matrix ----------------------------------------------

@@ -188,7 +188,7 @@ def taylor_features(
         >>> features.features(graphs.kernels.Diffusion(1.0)).shape
         (2, 81)
     """
-    return _make(graph, nodes, "taylor", degree, max_memory)
+    return _series(graph, resolve_nodes(graph, nodes), "taylor", degree, max_memory)
 
 
 @np.errstate(under="ignore")
@@ -223,13 +223,7 @@ def chebyshev_features(
         >>> np.allclose((phi @ phi.T).toarray(), kernel.exact(g), atol=1e-8)
         True
     """
-    return _make(graph, nodes, "chebyshev", degree, max_memory)
-
-
-def _make(
-    graph: Graph, nodes: Iterable[Hashable] | None, basis: str, degree: int, max_memory: float | None
-) -> SeriesFeatures:
-    return _series(graph, resolve_nodes(graph, nodes), basis, check_count("degree", degree, 0, MAX_DEGREE), max_memory)
+    return _series(graph, resolve_nodes(graph, nodes), "chebyshev", degree, max_memory)
 
 
 def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
@@ -254,13 +248,11 @@ def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
 def _series(
     graph: Graph, starts: NDArray[np.int64], basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    matrix = graph.shift_operator
+    matrix, degree = graph.shift_operator, check_count("degree", degree, 0, MAX_DEGREE)
     if len(starts):
         sample = starts[np.linspace(0, len(starts) - 1, min(len(starts), _SAMPLE_ROWS), dtype=np.int64)]
-        reached = (
-            count_within_hops(graph, sample, degree, graph.num_nodes).sum(1).mean()
-        )  # entries of all terms of a row
-        size = _ENTRY_BYTES * reached * len(starts)
+        entries_of_row = count_within_hops(graph, sample, degree, graph.num_nodes).sum(1)  # of all terms
+        size = _ENTRY_BYTES * entries_of_row.mean() * len(starts)
         check_fits(f"{len(starts)} rows of degree {degree}", size, "Use a lower degree.", max_memory)
     firsts = range(0, max(1, len(starts)), _BLOCK_ROWS)
     blocks = [_block(matrix, starts[first : first + _BLOCK_ROWS], basis, degree) for first in firsts]

@@ -1,5 +1,6 @@
 """Kernels with a learnable scale: diffusion, regularized Laplacian and Matern."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -63,8 +64,60 @@ class Diffusion(GraphKernel):
         return (self.lengthscale / 2 * (np.concatenate(([0.0], f[:-1])) - f))[:, None]
 
 
+class _ResolventKernel(GraphKernel):
+    """A kernel k(lambda) = c^q (1 + c lambda)^-order, where c is a multiple of the squared learnable parameter.
+
+    With r = order / 2 its modulation consists of negative binomial probabilities times c^(q / 2),
+
+        f_l = c^(q / 2) Gamma(l + r) / (Gamma(r) l!) (1 + c)^-r (c / (1 + c))^l.
+    """
+
+    @property
+    @abstractmethod
+    def _form(self) -> tuple[float, float, float]:
+        """The order, c and the power q."""
+
+    @property
+    def radius(self) -> float:
+        """The radius 1 + 1 / c, which is inside of the pole of the kernel."""
+        return 1 + 1 / self._form[1]
+
+    def resolvent(self) -> Resolvent:
+        """Return the order, the shift 1 / c and the amplitude c^(q - order)."""
+        order, c, q = self._form
+        shift, amplitude = 1 / c, c ** (q - order)
+        slopes = np.array([[-2 * shift], [2 * (q - order) * amplitude]])
+        return Resolvent(order, shift, amplitude, slopes / self.values)
+
+    @np.errstate(under="ignore")
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return c^q (1 + c lambda)^-order: (n,) -> (n,)."""
+        order, c, q = self._form
+        return np.asarray(c**q * (1 + c * eigenvalues) ** -order)
+
+    @np.errstate(under="ignore")
+    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
+        """Return dk / d parameter: (n,) -> (n, 1)."""
+        order, c, q = self._form
+        slope = (q + (q - order) * c * eigenvalues) / (1 + c * eigenvalues)
+        return np.asarray(2 * self.spectral(eigenvalues) * slope)[:, None] / self.values
+
+    @np.errstate(under="ignore")
+    def modulation(self, length: int) -> Vector:
+        """Return the modulation, (length + 1,)."""
+        order, c, q = self._form
+        return np.asarray(c ** (q / 2) * stats.nbinom.pmf(powers(length), order / 2, 1 / (1 + c)))
+
+    @np.errstate(under="ignore")
+    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
+        """Return df / d parameter, (length + 1, 1)."""
+        order, c, q = self._form
+        slope = (q + (q - order) * c + 2 * powers(length)) / (1 + c)
+        return (self.modulation(length) * slope)[:, None] / self.values
+
+
 @dataclass(frozen=True)
-class RegularizedLaplacian(GraphKernel):
+class RegularizedLaplacian(_ResolventKernel):
     """The kernel (I + sigma^2 L)^-order (Smola and Kondor 2003).
 
     Attributes:
@@ -83,44 +136,12 @@ class RegularizedLaplacian(GraphKernel):
     sigma: float = 1.0
 
     @property
-    def radius(self) -> float:
-        """The radius 1 / c = (1 + sigma^2) / sigma^2."""
-        return 1 + 1 / self.sigma**2
-
-    def resolvent(self) -> Resolvent:
-        """Return the order, the shift sigma^-2 and the amplitude sigma^(-2 order)."""
-        order, sigma = float(self.order), self.sigma
-        shift, amplitude = sigma**-2.0, sigma ** (-2.0 * order)
-        return Resolvent(order, shift, amplitude, np.array([[-2 * shift / sigma], [-2 * order * amplitude / sigma]]))
-
-    @np.errstate(under="ignore")
-    def spectral(self, eigenvalues: Vector) -> Vector:
-        """Return (1 + sigma^2 lambda)^-order: (n,) -> (n,)."""
-        return np.asarray((1 + self.sigma**2 * eigenvalues) ** -float(self.order))
-
-    @np.errstate(under="ignore")
-    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return dk / d sigma: (n,) -> (n, 1)."""
-        inner = 1 + self.sigma**2 * eigenvalues
-        return np.asarray(-2 * self.order * self.sigma * eigenvalues * inner ** (-self.order - 1.0))[:, None]
-
-    @np.errstate(under="ignore")
-    def modulation(self, length: int) -> Vector:
-        """Return the negative binomial probabilities, (length + 1,)."""
-        return np.asarray(stats.nbinom.pmf(powers(length), self.order / 2, 1 / (1 + self.sigma**2)))
-
-    @np.errstate(under="ignore")
-    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d sigma, (length + 1, 1).
-
-        It is f_l (2 l / sigma - order sigma) / (1 + sigma^2).
-        """
-        slope = 2 * powers(length) / self.sigma - self.order * self.sigma
-        return (self.modulation(length) * slope / (1 + self.sigma**2))[:, None]
+    def _form(self) -> tuple[float, float, float]:
+        return float(self.order), self.sigma**2.0, 0.0
 
 
 @dataclass(frozen=True)
-class Matern(GraphKernel):
+class Matern(_ResolventKernel):
     """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu.
 
     Borovitskiy et al. (2021), Eq. 9.
@@ -144,46 +165,8 @@ class Matern(GraphKernel):
     kappa: float = 1.0
 
     @property
-    def _shift(self) -> float:
-        return 2 * self.nu / self.kappa**2
-
-    @property
-    def radius(self) -> float:
-        """The radius 1 + 2 nu / kappa^2."""
-        return 1 + self._shift
-
-    def resolvent(self) -> Resolvent:
-        """Return the order nu, the shift 2 nu / kappa^2 and the amplitude 1."""
-        return Resolvent(float(self.nu), self._shift, 1.0, np.array([[-2 * self._shift / self.kappa], [0.0]]))
-
-    @np.errstate(under="ignore")
-    def spectral(self, eigenvalues: Vector) -> Vector:
-        """Return (2 nu / kappa^2 + lambda)^-nu: (n,) -> (n,)."""
-        return np.asarray((self._shift + eigenvalues) ** -float(self.nu))
-
-    @np.errstate(under="ignore")
-    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return dk / d kappa: (n,) -> (n, 1)."""
-        slope = self.nu * (self._shift + eigenvalues) ** (-self.nu - 1.0)
-        return np.asarray(slope * 2 * self._shift / self.kappa)[:, None]
-
-    @np.errstate(under="ignore")
-    def modulation(self, length: int) -> Vector:
-        """Return the modulation (length + 1,).
-
-        It consists of negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2).
-        """
-        a = self._shift
-        return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
-
-    @np.errstate(under="ignore")
-    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d kappa, (length + 1, 1).
-
-        It is f_l (nu / 2 + l) / (1 + a) 2 a / kappa with a = 2 nu / kappa^2.
-        """
-        slope = (self.nu / 2 + powers(length)) / (1 + self._shift) * 2 * self._shift / self.kappa
-        return (self.modulation(length) * slope)[:, None]
+    def _form(self) -> tuple[float, float, float]:
+        return float(self.nu), self.kappa**2.0 / (2 * self.nu), float(self.nu)
 
 
 # --- Kernels without learnable parameters: random walks, inverse cosine and given series -----------------------------
@@ -441,15 +424,18 @@ def _spectral_radius(kernel: Spectral) -> float:
     return analytic_radius(kernel.log_series)
 
 
+def _read_tuple(name: str, given: object, fits: Callable[[Vector], bool], rule: str) -> tuple[float, ...]:
+    """Return numbers of a kernel as a tuple of floats, if they follow a rule."""
+    values = as_numbers(list(given) if isinstance(given, Iterable) else ())
+    if values.ndim != 1 or len(values) == 0 or not fits(values):
+        raise InvalidArgumentError(f"{name} must be {rule}, got {given!r}.")
+    return tuple(values.tolist())
+
+
 def _read_coefficients(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
     """Return the coefficients as a tuple of floats."""
-    values = as_numbers(list(kernel.coefficients) if isinstance(kernel.coefficients, Iterable) else ())
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:
-        raise InvalidArgumentError(
-            f"{type(kernel).__name__}: coefficients must be finite numbers, the first positive, got "
-            f"{kernel.coefficients!r}."
-        )
-    return tuple(values.tolist())
+    name, rule = f"{type(kernel).__name__}: coefficients", "finite numbers, the first positive"
+    return _read_tuple(name, kernel.coefficients, lambda a: bool(np.isfinite(a).all() and a[0] > 0), rule)
 
 
 # --- A kernel whose first modulation coefficients are free parameters ------------------------------------------------
@@ -486,7 +472,8 @@ class FreeModulation(GraphKernel):
                 "FreeModulation: base must be a kernel with a positive modulation (Diffusion, RegularizedLaplacian, "
                 f"Matern), got {self.base!r}."
             )
-        object.__setattr__(self, "factors", _positive(self.factors))
+        is_positive, rule = (lambda a: bool(((a > 0) & (a < np.inf)).all())), "positive numbers, at least one"
+        object.__setattr__(self, "factors", _read_tuple("FreeModulation: factors", self.factors, is_positive, rule))
         self._check_range()
 
     @property
@@ -508,12 +495,7 @@ class FreeModulation(GraphKernel):
         Raises:
             InvalidArgumentError: If their number is wrong, or one is not positive.
         """
-        numbers = np.asarray(values, dtype=np.float64)
-        if numbers.shape != (len(self.parameters),):
-            raise InvalidArgumentError(
-                f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
-            )
-        num_base = len(self.base.parameters)
+        numbers, num_base = self._checked(values), len(self.base.parameters)
         return replace(self, base=self.base.with_values(numbers[:num_base]), factors=tuple(numbers[num_base:].tolist()))
 
     @property
@@ -575,16 +557,3 @@ class FreeModulation(GraphKernel):
     def _stretch(self, length: int) -> Vector:
         """Return c_0..c_{m-1}, 1, 1, ..., (length + 1,)."""
         return np.concatenate([self.factors, np.ones(max(length + 1 - len(self.factors), 0))])[: length + 1]
-
-
-def _positive(factors: object) -> tuple[float, ...]:
-    """Return the factors as a tuple of floats."""
-    try:
-        values = np.asarray(list(factors) if isinstance(factors, Iterable) else [])
-    except (TypeError, ValueError):
-        values = np.zeros(0)
-    if values.dtype.kind not in "iuf":
-        values = np.zeros(0)
-    if values.ndim != 1 or len(values) == 0 or not ((values > 0) & (values < np.inf)).all():
-        raise InvalidArgumentError(f"FreeModulation: factors must be positive numbers, at least one, got {factors!r}.")
-    return tuple(float(value) for value in values.tolist())

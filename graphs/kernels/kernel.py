@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_count
+from graphs.checks import check_count, positive
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 from graphs.precisions import Precision, resolvent_field
@@ -218,11 +218,7 @@ class GraphKernel(ABC):
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-            if not number or not (0 < float(value) < np.inf):
-                raise InvalidArgumentError(
-                    f"{type(self).__name__}: {entry.name} must be a positive number, got {value!r}."
-                )
+            positive(f"{type(self).__name__}: {entry.name}", value)
             if isinstance(value, np.generic):  # numbers of few bits overflow in products
                 object.__setattr__(self, entry.name, value.item())
         self._check_range()
@@ -262,12 +258,17 @@ class GraphKernel(ABC):
         Raises:
             InvalidArgumentError: If their number is wrong, or one is out of range.
         """
+        numbers = self._checked(values)
+        return replace(self, **dict(zip(self.parameters, numbers.tolist(), strict=True)))
+
+    def _checked(self, values: ArrayLike) -> Vector:  # (p,)
+        """Return values of the parameters as an array, if there is one for each."""
         numbers = np.asarray(values, dtype=np.float64)
         if numbers.shape != (len(self.parameters),):
             raise InvalidArgumentError(
                 f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
             )
-        return replace(self, **{name: float(v) for name, v in zip(self.parameters, numbers, strict=True)})
+        return numbers
 
     @np.errstate(under="ignore")
     def exact(self, graph: Graph) -> NDArray[np.float64]:

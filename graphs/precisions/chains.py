@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.arrays import as_numbers
-from graphs.checks import check_count, is_number, short_repr
+from graphs.arrays import as_numbers, pointers
+from graphs.checks import check_count, positive, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
+from graphs.precisions.fields import MarkovField, SymmetricPattern, read_lengthscale
 
 Floats = NDArray[np.float64]
 
@@ -416,7 +416,7 @@ def hermite_projector(
         nearest = np.where(points - knots[above - 1] <= knots[above] - points, above - 1, above)
     at_knot = np.abs(points - knots[nearest]) <= slack
     counts = np.where(at_knot, 1, 2 * alpha)
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    starts = pointers(counts)
     entries, columns = np.ones(starts[-1]), np.empty(starts[-1], dtype=np.int64)
     columns[starts[:-1][at_knot]] = alpha * nearest[at_knot]
     inside = np.flatnonzero(~at_knot)
@@ -504,8 +504,7 @@ class ChainField(MarkovField):
             raise InvalidArgumentError(
                 f"knots must be ascending finite numbers (K,), got {short_repr(self.knots)}. Pass np.unique(knots)."
             )
-        if not is_number(self.unit) or not 0 < self.unit < np.inf:
-            raise InvalidArgumentError(f"unit must be a positive number, got {short_repr(self.unit)}.")
+        positive("unit", self.unit)
         object.__setattr__(self, "knots", knots)
 
     @cached_property
@@ -522,14 +521,13 @@ class ChainField(MarkovField):
         return np.diff(np.asarray(self.knots))
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Pairs of values at the same knot and at neighboring knots."""
         a, exists = self.alpha, self._block_exists
         first = a * np.arange(len(exists)) - a
         columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*exists.shape[:1], 3, a))
         indices = np.broadcast_to(columns[:, None], exists.shape)[exists]
-        starts = np.concatenate([[0], np.cumsum(exists.sum((2, 3)).reshape(-1))])
-        return Pattern(starts.astype(np.int64), indices.astype(np.int32))
+        return SymmetricPattern(pointers(exists.sum((2, 3)).reshape(-1)), indices.astype(np.int32))
 
     def entries(
         self,
@@ -697,7 +695,7 @@ class ChainField(MarkovField):
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
         is_stored = (weights != 0) & ((knots >= 0) & (knots < len(self._block_exists)))[:, :, None]
-        starts = np.concatenate([[0], np.cumsum(is_stored.sum((1, 2)))])
+        starts = pointers(is_stored.sum((1, 2)))
         size = self.alpha * len(self._block_exists)
         return sp.csr_array((weights[is_stored], columns[is_stored], starts), shape=(len(after), size))
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.polynomial import Chebyshev
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from graphs.arrays import as_numbers
+from graphs.arrays import as_numbers, pointers, ranks
 from graphs.checks import check_count, check_fits, resolve_seed, short_repr
 from graphs.cholesky import Analysis, Factor, analyze
 from graphs.errors import InvalidArgumentError
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 # --- The interface of fields with a sparse precision: Gaussian vectors as functions of parameters --------------------
 
 
-class Pattern(NamedTuple):
+class SymmetricPattern(NamedTuple):
     """The pattern of a symmetric (N, N) matrix in CSR form, with its diagonal.
 
     Examples:
@@ -60,7 +60,7 @@ class MarkovField(ABC):
 
     @property
     @abstractmethod
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The pattern of Q."""
 
     @abstractmethod
@@ -169,6 +169,33 @@ def read_lengthscale(
     return float(given[0])
 
 
+def read_indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Return integers (n,) from 0 to count - 1.
+
+    Args:
+        name: The name of the argument, for the message.
+        given: The integers.
+        count: Their bound.
+
+    Raises:
+        InvalidArgumentError: If they are not such integers.
+
+    Examples:
+        >>> from graphs.precisions.fields import read_indices
+        >>> read_indices("vertices", [2, 0], 3).tolist()
+        [2, 0]
+    """
+    try:
+        numbers = np.asarray(given)
+    except ValueError:  # ragged
+        numbers = np.array([np.nan])
+    if numbers.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
+        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {short_repr(given)}.")
+    return numbers.astype(np.int64)
+
+
 # --- Interpolation of log |L + x| in x, which replaces a factor and its inverse for each x ---------------------------
 #
 # With t = log x the function is the sum of log(lambda + e^t) over eigenvalues lambda >= 0, analytic for |Im t| < pi. On
@@ -231,7 +258,7 @@ def reached_within(
     steps: int,
     nodes: str,
     remedy: str,
-) -> Pattern:
+) -> SymmetricPattern:
     """Return the pattern of pairs that are connected by at most so many steps, with read-only arrays.
 
     Args:
@@ -258,7 +285,7 @@ def reached_within(
         check_fits(f"The precision of {nodes}", size, remedy)
         reached = sp.csr_array(reached @ hop)
     reached.sort_indices()
-    pattern = Pattern(reached.indptr.astype(np.int64), reached.indices.astype(np.int32))
+    pattern = SymmetricPattern(reached.indptr.astype(np.int64), reached.indices.astype(np.int32))
     for array in pattern:
         array.flags.writeable = False
     return pattern
@@ -294,7 +321,7 @@ def symmetric_powers(
 
 def entry_indices(
     matrix: sp.csr_array,  # (N, N)
-    pattern: Pattern,
+    pattern: SymmetricPattern,
 ) -> NDArray[np.int64]:  # (m,)
     """Return the indices of the entries of a matrix on a pattern that contains its own.
 
@@ -313,6 +340,144 @@ def entry_indices(
     all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
     keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices
     return np.asarray(np.searchsorted(all_keys, keys))
+
+
+# --- Powers of a resolvent, for kernels on graphs and Whittle-Matern fields of finite elements -----------------------
+#
+# Forming the power loses digits if x is small: with C = I the constant vector has the eigenvalue x^p among entries of
+# size 1. Its relative error, and that of results that depend on it, is about eps (1 + 2 / x)^p. The determinant keeps
+# its digits, since it needs factors of x C + G alone,
+#
+#     log |Q| = p log |x C + G| - (p - 1) sum_i log C_ii + N (e log x - log s).
+
+
+class ResolventField(MarkovField):
+    """The field with precision x^e C (x + C^-1 G)^p / s, with shift x.
+
+    It is x^e sum_j binom(p, j) x^(p - j) G_j / s, with G_0 = C and G_j = G (C^-1 G)^(j - 1). On a graph, G is the
+    Laplacian L, C = I, e = 0 and s = 1.
+
+    Args:
+        matrix: G, symmetric and positive semidefinite, (N, N).
+        order: The power p, a positive integer.
+        coordinates: Coordinates (N, 2) or (N, 3) of the values for orderings, or None.
+        masses: The diagonal (N,) of C. If None, ones.
+        exponent: The exponent e.
+        norm: The divisor s.
+        shift: A function of the parameter (1,) that returns x and its derivative. If None, the parameter is x.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions import resolvent_field
+        >>> field = resolvent_field(graphs.Graph.from_grid((3, 3)), order=2)
+        >>> field.parameters, field.entries(np.array([0.5])).shape
+        (('shift',), (61,))
+    """
+
+    parameters = ("shift",)
+    subject, remedy = "nodes", "Hubs make it dense: use walks or a series."
+    """The values and a sentence, for messages."""
+
+    def __init__(
+        self,
+        matrix: sp.csr_array,
+        order: int,
+        coordinates: Floats | None = None,
+        *,
+        masses: Floats | None = None,
+        exponent: int = 0,
+        norm: float = 1.0,
+        shift: Callable[[Floats], tuple[float, float]] | None = None,
+    ) -> None:
+        self.order, self.coordinates, self._matrix = order, coordinates, matrix
+        self._masses = np.ones(matrix.shape[0]) if masses is None else masses
+        self._exponent, self._norm = exponent, norm
+        self._shift = shift or _parameter_itself
+        self.log_determinants = LogDeterminant(self._log_determinant_at)
+
+    @cached_property
+    def pattern(self) -> SymmetricPattern:
+        """Pairs of values within p steps."""
+        return reached_within(self._matrix, self.order, f"{len(self._masses):,} {self.subject}", self.remedy)
+
+    @np.errstate(under="ignore")
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries of Q on the pattern.
+
+        Args:
+            values: The parameter (1,).
+        """
+        return np.asarray(self._coefficients(self._shift(values)[0]) @ self.powers)
+
+    @np.errstate(under="ignore")
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / d parameter.
+
+        Args:
+            values: The parameter (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
+        x, slope = self._shift(values)
+        return np.array([slope / x * (self._exponents * self._coefficients(x)) @ (self.powers @ weights)])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative (1,), to about 1e-12 N.
+
+        Args:
+            values: The parameter (1,).
+        """
+        (x, slope), size = self._shift(values), len(self._masses)
+        value, in_x = self.log_determinants(x)
+        total = self.order * value - (self.order - 1) * float(np.log(self._masses).sum())
+        total += size * (self._exponent * math.log(x) - math.log(self._norm))
+        return total, np.array([slope * (self.order * in_x + size * self._exponent / x)])
+
+    @cached_property
+    def powers(self) -> NDArray[np.float64]:
+        """The entries of G_0, ..., G_p on the pattern, (p + 1, nnz)."""
+        first = sp.csr_array(sp.diags_array(self._masses))
+        step = sp.csr_array(sp.diags_array(1 / self._masses) @ self._matrix)
+        out = np.zeros((self.order + 1, len(self.pattern.indices)))
+        for row, power in zip(out, symmetric_powers(first, step, self.order), strict=True):
+            row[entry_indices(power, self.pattern)] = power.data
+        return out
+
+    @cached_property
+    def root(self) -> "ResolventField":
+        """The field with precision x C + G, for determinants."""
+        is_root = self.order == 1 and self._exponent == 0 and self._norm == 1
+        found = ResolventField(self._matrix, 1, self.coordinates, masses=self._masses, shift=self._shift)
+        return self if is_root else found
+
+    @property
+    def _exponents(self) -> Floats:
+        """The exponents of x of the terms, (p + 1,)."""
+        return self.order + self._exponent - np.arange(self.order + 1.0)
+
+    def _coefficients(self, x: float) -> Floats:
+        """Return the coefficients (p + 1,) of G_0, ..., G_p."""
+        binomials = [math.comb(self.order, j) for j in range(self.order + 1)]
+        return np.asarray(binomials * x**self._exponents) / self._norm
+
+    def _log_determinant_at(self, x: float) -> float:
+        root = self.root
+        return Factor.of(root.analysis, root._coefficients(x) @ root.powers).log_determinant
+
+
+def _parameter_itself(values: Floats) -> tuple[float, float]:
+    """Return the parameter and its derivative."""
+    return float(values[0]), 1.0
 
 
 # --- Independent values of variance 1, such as the effects of the levels of a group ----------------------------------
@@ -336,9 +501,9 @@ class IndependentField(MarkovField):
     parameters = ()
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The diagonal."""
-        return Pattern(np.arange(self.size + 1, dtype=np.int64), np.arange(self.size, dtype=np.int32))
+        return SymmetricPattern(np.arange(self.size + 1, dtype=np.int64), np.arange(self.size, dtype=np.int32))
 
     def entries(
         self,
@@ -363,93 +528,22 @@ class IndependentField(MarkovField):
         return 0.0, np.zeros(0)
 
 
-# --- Independent copies of a field, for example one for each level of a group ----------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ReplicatedField(MarkovField):
-    """F independent copies of a field with shared parameters; precision I_F x Q.
-
-    Attributes:
-        base: The field, of N values.
-        copies: The number F of copies.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.precisions import IndependentField, ReplicatedField
-        >>> ReplicatedField(IndependentField(3), 2).entries(np.zeros(0)).tolist()
-        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    """
-
-    base: MarkovField
-    copies: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", self.base.parameters)
-        if self.base.coordinates is not None:
-            object.__setattr__(self, "coordinates", np.tile(self.base.coordinates, (self.copies, 1)))
-
-    @cached_property
-    def pattern(self) -> Pattern:
-        """The pattern of the base, F times on the diagonal."""
-        starts, indices = self.base.pattern
-        size, count = len(starts) - 1, len(indices)
-        shift = np.arange(self.copies)[:, None]
-        heads = (starts[:-1] + shift * count).reshape(-1)
-        columns = (indices.astype(np.int64) + shift * size).reshape(-1)
-        return Pattern(np.append(heads, self.copies * count).astype(np.int64), columns.astype(np.int32))
-
-    def entries(
-        self,
-        values: Floats,  # (p,)
-    ) -> Floats:  # (F nnz,)
-        """Return the entries of the base, F times.
-
-        Args:
-            values: The parameters (p,) of the base.
-        """
-        return np.tile(self.base.entries(values), self.copies)
-
-    def pull_back(
-        self,
-        values: Floats,  # (p,)
-        weights: Floats,  # (F nnz,)
-    ) -> Floats:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters, over all entries of all copies.
-
-        Args:
-            values: The parameters (p,) of the base.
-            weights: The derivative (F nnz,) of a scalar in each entry of Q.
-        """
-        return self.base.pull_back(values, weights.reshape(self.copies, -1).sum(0))
-
-    def log_determinant(
-        self,
-        values: Floats,  # (p,)
-    ) -> tuple[float, Floats]:
-        """Return log |Q| of all copies and its derivatives (p,).
-
-        Args:
-            values: The parameters (p,) of the base.
-        """
-        value, slopes = self.base.log_determinant(values)
-        return self.copies * value, self.copies * slopes
-
-
-# --- Products of two fields, for example of space and time -----------------------------------------------------------
+# --- Products of two fields, for example of space and time, or independent copies of a field --------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class KroneckerField(MarkovField):
     """A field on pairs of values of two fields, with covariance K_1 x K_2.
 
-    The values of the second field vary fastest.
+    The values of the second field vary fastest. The product of an `IndependentField` and a field has independent copies
+    of it.
 
     Attributes:
         first: A field of N_1 values, with the first parameters.
         second: A field of N_2 values, with the other parameters.
         parameters: The parameters of both.
-        coordinates: None.
+        coordinates: Those of the second field for each value of the first, if the values of the first are independent.
+            Otherwise None.
 
     Examples:
         >>> from graphs.precisions import ChainField, KroneckerField
@@ -463,6 +557,9 @@ class KroneckerField(MarkovField):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", (*self.first.parameters, *self.second.parameters))
+        coordinates = self.second.coordinates
+        if coordinates is not None and self._has_copies:
+            object.__setattr__(self, "coordinates", np.tile(coordinates, (self.sizes[0], 1)))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -470,13 +567,14 @@ class KroneckerField(MarkovField):
         return len(self.first.pattern.indptr) - 1, len(self.second.pattern.indptr) - 1
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """Pairs of values that have an entry in both fields."""
         first, second = self.first.pattern, self.second.pattern
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
-        starts = np.concatenate([[0], np.cumsum(counts.reshape(-1))]).astype(np.int64)
         i, j = self._pairs
-        return Pattern(starts, (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32))
+        return SymmetricPattern(
+            pointers(counts.reshape(-1)), (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32)
+        )
 
     def entries(
         self,
@@ -487,8 +585,12 @@ class KroneckerField(MarkovField):
         Args:
             values: The parameters (p,) of the first field, then of the second.
         """
-        (i, j), (left, right) = self._pairs, self._split(values)
-        return np.asarray(self.first.entries(left)[i] * self.second.entries(right)[j])
+        left, right = self._split(values)
+        first, second = self.first.entries(left), self.second.entries(right)
+        if self._has_copies:
+            return np.outer(first, second).reshape(-1)
+        i, j = self._pairs
+        return np.asarray(first[i] * second[j])
 
     def pull_back(
         self,
@@ -501,8 +603,14 @@ class KroneckerField(MarkovField):
             values: The parameters (p,) of the first field, then of the second.
             weights: The derivative (nnz,) of a scalar in each entry of Q.
         """
-        (i, j), (left, right) = self._pairs, self._split(values)
+        left, right = self._split(values)
         first, second = self.first.entries(left), self.second.entries(right)
+        if self._has_copies:
+            blocks = weights.reshape(len(first), -1)
+            return np.concatenate(
+                [self.first.pull_back(left, blocks @ second), self.second.pull_back(right, first @ blocks)]
+            )
+        i, j = self._pairs
         in_first: Floats = np.bincount(i, weights * second[j], len(first)).astype(np.float64)
         in_second: Floats = np.bincount(j, weights * first[i], len(second)).astype(np.float64)
         return np.concatenate([self.first.pull_back(left, in_first), self.second.pull_back(right, in_second)])
@@ -519,6 +627,11 @@ class KroneckerField(MarkovField):
         (left, right), (rows, columns) = self._split(values), self.sizes
         (first, in_first), (second, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
         return columns * first + rows * second, np.concatenate([columns * in_first, rows * in_second])
+
+    @property
+    def _has_copies(self) -> bool:
+        """Whether the values of the first field are independent, so that entries are blocks of the second."""
+        return len(self.first.pattern.indices) == self.sizes[0]
 
     def _split(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the parameters of each field."""
@@ -541,8 +654,7 @@ class KroneckerField(MarkovField):
         outer = np.repeat(np.arange(len(degree)), len(width))  # i of each row (i, j)
         row = np.tile(np.arange(len(width)), len(degree))  # j
         counts = degree[outer] * width[row]
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        row_width = np.repeat(width[row], counts)
+        offset, row_width = ranks(counts), np.repeat(width[row], counts)
         i = np.repeat(starts[:-1][outer], counts) + offset // row_width
         j = np.repeat(others[:-1][row], counts) + offset % row_width
         return i.astype(np.int32), j.astype(np.int32)
@@ -634,9 +746,8 @@ class Precision:
             InvalidArgumentError: If a position is outside 0..N-1.
             MemoryBudgetError: If the matrix does not fit into memory.
         """
-        indices, size = np.asarray(positions), self.analysis.size
-        if indices.ndim != 1 or indices.dtype.kind not in "iu" or ((indices < 0) | (indices >= size)).any():
-            raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {indices!r}.")
+        size = self.analysis.size
+        indices = read_indices("positions", positions, size)
         check_fits(f"The covariance of {len(indices):,} positions", 8.0 * len(indices) ** 2, "Ask for variances.")
         out = np.empty((len(indices), len(indices)))
         for start in range(0, len(indices), _COLUMNS):

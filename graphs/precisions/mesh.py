@@ -18,204 +18,22 @@ Determinants need factors of K alone: log |Q| = a log |K| - (a - 1) sum_i log(ka
 """
 
 from functools import cached_property
-from math import comb, log, pi
-from typing import Any, NamedTuple
+from math import pi
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.arrays import as_numbers
-from graphs.builders.lines import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit
+from graphs.builders.lines import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit, read_points
 from graphs.checks import check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.elements import Elements, Location, Locator, in_space, read_mesh
-from graphs.precisions.fields import (
-    Floats,
-    LogDeterminant,
-    MarkovField,
-    Pattern,
-    entry_indices,
-    reached_within,
-    read_lengthscale,
-    symmetric_powers,
-)
+from graphs.precisions.elements import Location, Locator, in_space, read_mesh
+from graphs.precisions.fields import Floats, ResolventField, read_indices, read_lengthscale
 
 _WIDEST = 500.0
 """The largest absolute logarithm of dimensionless numbers, so that products of a few stay finite."""
-
-
-class Term(NamedTuple):
-    """A matrix G_j: its entries and their indices on a pattern.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.precisions.mesh import Term
-        >>> Term(np.array([0, 3]), np.array([1.0, 2.0])).entries.sum().item()
-        3.0
-    """
-
-    entry_indices: NDArray[np.int64]  # (m,)
-    entries: Floats  # (m,)
-
-
-class WhittleField(MarkovField):
-    """The precision of order alpha, with kappa^2 = ratio / lengthscale^2.
-
-    Args:
-        elements: The matrices C and G.
-        order: The order alpha, a positive integer.
-        ratio: kappa^2 lengthscale^2.
-        norm: The divisor of the sum, 4 pi nu for variance 1 on the plane.
-        coordinates: Coordinates (N, 2) or (N, 3) of the vertices for orderings. If None, they are unknown.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.precisions.elements import read_mesh
-        >>> from graphs.precisions.mesh import WhittleField, unit_norm
-        >>> mesh = read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
-        >>> WhittleField(mesh.elements, 2, 2.0, unit_norm(2)).entries(np.array([1.0])).shape
-        (9,)
-    """
-
-    parameters = ("lengthscale",)
-
-    def __init__(
-        self, elements: Elements, order: int, ratio: float, norm: float, coordinates: Floats | None = None
-    ) -> None:
-        self.order, self.ratio, self.norm, self.coordinates = order, ratio, norm, coordinates
-        self._elements = elements
-        self._pattern = reached_within(
-            elements.stiffness, order, f"{len(elements.masses):,} vertices", "Take a smaller alpha, or a coarser mesh."
-        )
-        step = sp.csr_array(sp.diags_array(1 / elements.masses) @ elements.stiffness)
-        powers = symmetric_powers(sp.csr_array(sp.diags_array(elements.masses)), step, order)
-        self._terms = [Term(entry_indices(matrix, self._pattern), matrix.data) for matrix in powers]
-
-    @property
-    def pattern(self) -> Pattern:
-        """Vertices within alpha edges of each other."""
-        return self._pattern
-
-    @np.errstate(under="ignore")
-    def entries(
-        self,
-        values: Floats,  # (1,)
-    ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern for a lengthscale.
-
-        Args:
-            values: The lengthscale (1,).
-
-        Raises:
-            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
-                it too.
-        """
-        out = np.zeros(len(self._pattern.indices))
-        for term, coefficient in zip(self._terms, self._coefficients(values), strict=True):
-            out[term.entry_indices] += coefficient * term.entries
-        return out
-
-    @np.errstate(under="ignore")
-    def pull_back(
-        self,
-        values: Floats,  # (1,)
-        weights: Floats,  # (nnz,)
-    ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale.
-
-        Args:
-            values: The lengthscale (1,).
-            weights: The derivative (nnz,) of a scalar in each entry of Q.
-        """
-        slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
-        inner = [float(weights[term.entry_indices] @ term.entries) for term in self._terms]
-        return np.array([slopes @ inner])
-
-    def log_determinant_from(
-        self,
-        values: Floats,  # (1,)
-        root: tuple[float, Floats],  # log |K|, (1,)
-    ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), given those of K.
-
-        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(norm).
-
-        A factor of K is cheaper than one of Q and keeps the digits of the constant.
-
-        Args:
-            values: The lengthscale (1,).
-            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
-                of K^-1 on the pattern of `root`.
-        """
-        masses, times = self._elements.masses, self.order - 1
-        constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
-        slope = self.order * root[1] + 2 * times * len(masses) / float(values[0])
-        return self.order * root[0] - constant, slope
-
-    def condition(
-        self,
-        values: Floats,  # (1,)
-    ) -> float:
-        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
-
-        Digits are lost if eps times it is not small.
-
-        Args:
-            values: The lengthscale (1,).
-        """
-        with np.errstate(over="ignore"):
-            return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
-
-    def shift(
-        self,
-        values: Floats,  # (1,)
-    ) -> float:
-        """Return kappa^2 in the unit of the elements.
-
-        Args:
-            values: The lengthscale (1,).
-
-        Raises:
-            InvalidArgumentError: If the lengthscale is not a positive number, or out of range for the mesh.
-        """
-        lengthscale = read_lengthscale(values)
-        with np.errstate(all="ignore"):
-            shift = float(self.ratio * np.square(self._elements.unit / lengthscale))
-            largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
-        if not abs(largest) < _WIDEST:
-            raise InvalidArgumentError(
-                f"The lengthscale must be in the range of a mesh with coordinates up to {self._elements.unit:.3g}, got "
-                f"{lengthscale:.3g}. Use the same unit for both; other lengthscales are out of range."
-            )
-        return shift
-
-    @cached_property
-    def _steepest(self) -> float:
-        """The largest row sum of |C^-1 G|, a bound of its largest eigenvalue."""
-        return float((np.asarray(abs(self._elements.stiffness).sum(axis=1)) / self._elements.masses).max())
-
-    def _coefficients(self, values: Floats) -> Floats:
-        """Return binom(a, j) x^(1 - j) / norm, (a + 1,)."""
-        shift, a = self.shift(values), self.order
-        return np.array([comb(a, j) * shift ** (1 - j) for j in range(a + 1)]) / self.norm
-
-
-def unit_norm(order: int) -> float:
-    """Return 4 pi nu with nu = order - 1, or 1 for order 1 (infinite variance).
-
-    Args:
-        order: The order alpha.
-
-    Examples:
-        >>> from graphs.precisions.mesh import unit_norm
-        >>> round(unit_norm(2), 4), unit_norm(1)
-        (12.5664, 1.0)
-    """
-    return 4 * pi * (order - 1) if order > 1 else 1.0
-
-
-# --- Whittle-Matern fields on triangle meshes ------------------------------------------------------------------------
 
 
 _MAX_ALPHA = 6
@@ -226,7 +44,7 @@ _MAX_LISTED = 8
 """The number of vertices that a message lists."""
 
 
-class MeshField(WhittleField):
+class MeshField(ResolventField):
     """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
     Faces that are too thin for double precision are left out, with a warning: a short side is contracted, so that
@@ -260,8 +78,7 @@ class MeshField(WhittleField):
     Digits are lost if lengthscales are long compared to h: Q is a sum of matrices in which the constant nearly cancels.
     Its variance has a relative error of up to about eps `condition(values)`, of the order (lengthscale / h)^(2 alpha).
     On a grid the error was 2e-9 for alpha = 2 at a lengthscale of 50 h. At 20 h it was 2e-6, 4e-4 and 4e-2 for alpha =
-    4, 5 and 6. If it nears 1, Q may not be positive definite. The determinant keeps its digits, see
-    `log_determinant_from`.
+    4, 5 and 6. If it nears 1, Q may not be positive definite. The determinant keeps its digits.
 
     Args:
         mesh: A `trimesh.Trimesh`, an object with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair of them. A
@@ -309,6 +126,9 @@ class MeshField(WhittleField):
         ((16,), True)
     """
 
+    parameters = ("lengthscale",)
+    subject, remedy = "vertices", "Take a smaller alpha, or a coarser mesh."
+
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
         self.alpha = check_count("alpha", alpha, 1, _MAX_ALPHA)
         read = read_mesh(mesh, self.alpha)
@@ -321,33 +141,36 @@ class MeshField(WhittleField):
         self._mesh = read
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.vertices_on_faces] = np.arange(len(self.vertices_on_faces))
-        ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
-        super().__init__(read.elements, self.alpha, ratio, unit_norm(self.alpha), _frozen(coordinates))
+        elements, nu = read.elements, self.alpha - 1
+        self._steepest = float((np.asarray(abs(elements.stiffness).sum(axis=1)) / elements.masses).max())
+        super().__init__(
+            elements.stiffness,
+            self.alpha,
+            _frozen(coordinates),
+            masses=elements.masses,
+            exponent=-nu,
+            norm=4 * pi * nu if nu else 1.0,
+            shift=self._shift_and_slope,
+        )
 
     @property
     def num_vertices(self) -> int:
         """The number V of given vertices."""
         return len(self.vertices)
 
-    @cached_property
-    def root(self) -> MarkovField:
-        """The field with precision K = kappa^2 C + G, for determinants."""
-        return self if self.alpha == 1 else WhittleField(self._mesh.elements, 1, self.ratio, 1.0, self.coordinates)
-
-    def log_determinant(
+    def condition(
         self,
         values: Floats,  # (1,)
-    ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,).
+    ) -> float:
+        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
 
-        Both follow from log |K|, which is interpolated once per mesh.
+        Digits are lost if eps times it is not small.
 
         Args:
             values: The lengthscale (1,).
         """
-        shift = self.shift(values)
-        value, slope = self._determinants(shift)
-        return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
+        with np.errstate(over="ignore"):
+            return float(np.power(1 + self._steepest / self._shift_and_slope(values)[0], float(self.order)))
 
     def locate(
         self,
@@ -390,18 +213,7 @@ class MeshField(WhittleField):
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
         """
-        coordinates, dimension = as_numbers(points), self.vertices.shape[1]
-        if isinstance(points, list | tuple) and not points:
-            coordinates = coordinates.reshape(0, dimension)
-        if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
-            raise InvalidArgumentError(
-                f"Points must be real numbers (n, {dimension}) like the vertices, got {short_repr(points)}."
-            )
-        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {coordinates[row].tolist()}.")
-        return coordinates
+        return read_points(points, self.vertices.shape[1], MAX_COORDINATE * self._mesh.elements.unit)
 
     def projector(
         self,
@@ -421,7 +233,7 @@ class MeshField(WhittleField):
             InvalidArgumentError: If faces are not in the mesh, weights are not non-negative with sum 1, or points of
                 faces without area are far from the surface.
         """
-        numbers = _numbers("faces", faces, len(self.faces))
+        numbers = read_indices("faces", faces, len(self.faces))
         weights = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
         if weights.shape != (len(numbers), 3):
             raise InvalidArgumentError(
@@ -451,7 +263,7 @@ class MeshField(WhittleField):
             InvalidArgumentError: If vertices are not in the mesh, or on no face with an area and farther from the
                 surface than `max_distance`.
         """
-        numbers = _numbers("vertices", vertices, self.num_vertices)
+        numbers = read_indices("vertices", vertices, self.num_vertices)
         weights = np.zeros((len(numbers), 3))
         weights[:, 0] = 1.0
         return self._rows(np.repeat(numbers[:, None], 3, axis=1), weights, self._columns[numbers] < 0)
@@ -489,14 +301,22 @@ class MeshField(WhittleField):
             )
         return self._mesh.cells[location.faces], location.barycentric
 
-    @cached_property
-    def _determinants(self) -> LogDeterminant:
-        """The interpolant of log |x C + G| in x = kappa^2, in the unit of the elements."""
-        return LogDeterminant(self._log_determinant_at)
+    def _shift_and_slope(self, values: Floats) -> tuple[float, float]:
+        """Return kappa^2 in the unit of the elements and its derivative.
 
-    def _log_determinant_at(self, shift: float) -> float:
-        lengthscale = self._mesh.elements.unit * np.sqrt(self.ratio / shift)
-        return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
+        Raises:
+            InvalidArgumentError: If the lengthscale is not a positive number, or out of range for the mesh.
+        """
+        lengthscale, unit = read_lengthscale(values), self._mesh.elements.unit
+        with np.errstate(all="ignore"):
+            shift = float(max(2.0 * (self.alpha - 1), 1.0) * np.square(unit / lengthscale))
+            largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
+        if not abs(largest) < _WIDEST:
+            raise InvalidArgumentError(
+                f"The lengthscale must be in the range of a mesh with coordinates up to {unit:.3g}, got "
+                f"{lengthscale:.3g}. Use the same unit for both; other lengthscales are out of range."
+            )
+        return shift, -2 * shift / lengthscale
 
     @cached_property
     def _locators(self) -> tuple[Locator, Locator]:
@@ -518,19 +338,6 @@ def too_far_message(row: int, distance: float, within: float) -> str:
         f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "
         "count from 0). Are both in the same units and the same frame? Raise within= to allow more."
     )
-
-
-def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Return integers (n,) in 0..count - 1."""
-    try:
-        numbers = np.asarray(given)
-    except ValueError:  # ragged
-        numbers = np.array([np.nan])
-    if numbers.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
-        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {short_repr(given)}.")
-    return numbers.astype(np.int64)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.junctions import POSITION_TOLERANCE
-from graphs.checks import check_choice, counted, is_count, is_number, short_repr
+from graphs.arrays import pointers, ranks
+from graphs.builders.roads import RoadNetwork, Segments
+from graphs.checks import check_choice, counted, is_count, non_negative, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.fields import MarkovField, Pattern, read_lengthscale
-from graphs.roads import RoadNetwork
+from graphs.precisions.fields import MarkovField, SymmetricPattern, read_lengthscale
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -218,135 +218,6 @@ def _nested(x: Floats, divisor: float, ratios: list[float]) -> Floats:
     return small**3 / divisor * total
 
 
-# --- Roads split into segments at positions, which become vertices ---------------------------------------------------
-
-
-class FieldSegments(NamedTuple):
-    """The P road segments of a field, ordered along roads, each between two different vertices.
-
-    Examples:
-        >>> import graphs
-        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
-        >>> graphs.RoadField(roads, cuts=[(0, 0.25)]).segments.length.tolist()
-        [1.0, 3.0]
-    """
-
-    source: Integers  # (P,) the vertex at the first point
-    target: Integers  # (P,)
-    length: Floats  # (P,) positive
-    road: Integers  # (P,)
-    start: Floats  # (P,) fraction of the length of the road at the start of a segment
-    end: Floats  # (P,)
-    coordinates: Floats  # (V, 2) of the vertices: those of the network, then the cuts
-    vertex: Integers  # (c,) the vertex of each requested cut
-
-    @property
-    def start_keys(self) -> NDArray[np.complex128]:
-        """Road + i start of each segment, (P,), ascending, since complex numbers are sorted lexicographically."""
-        return np.asarray(self.road + 1j * self.start)
-
-
-class SegmentLocations(NamedTuple):
-    """The segments and vertices of n positions on roads.
-
-    Examples:
-        >>> import numpy as np
-        >>> import graphs
-        >>> from graphs.precisions.roads import locate
-        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
-        >>> segments = graphs.RoadField(roads, cuts=[(0, 0.5)]).segments
-        >>> locate(roads, segments, segments.start_keys, np.array([0]), np.array([0.75])).fraction.tolist()
-        [0.5]
-    """
-
-    vertex: Integers  # (n,) the vertex at a position, -1 for none
-    segment: Integers  # (n,) the segment around a position, 0 at a vertex
-    fraction: Floats  # (n,) of the length of the segment, from its start to a position
-
-
-def split(
-    roads: RoadNetwork,
-    road: Integers,  # (c,)
-    fraction: Floats,  # (c,)
-) -> FieldSegments:
-    """Return the segments of roads that are split at positions.
-
-    An edge that returns to its own vertex is also split in the middle if there is no position inside.
-
-    Args:
-        roads: The network.
-        road: The roads (c,) of the positions.
-        fraction: Their fractions (c,) of the lengths of the roads.
-
-    Examples:
-        >>> import numpy as np
-        >>> import graphs
-        >>> from graphs.precisions.roads import split
-        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
-        >>> split(roads, np.array([0]), np.array([0.25])).length.tolist()
-        [1.0, 3.0]
-    """
-    edges = roads.edges
-    edge, fraction, vertex = edges.locate(road, fraction, roads.lengths)
-    inner = np.flatnonzero(vertex < 0)
-    loops = edges.has_length(roads.lengths) & (edges.source == edges.target)
-    loops[edge[inner]] = False
-    whole_loops = np.flatnonzero(loops)
-    cut_edge = np.concatenate([edge[inner], whole_loops])
-    middles = (edges.start + edges.end)[whole_loops] / 2
-    cut_fraction = np.concatenate([fraction[inner], middles])
-    order = np.lexsort((cut_fraction, cut_edge))
-    cut_edge, cut_fraction = cut_edge[order], cut_fraction[order]
-    is_new = (np.diff(cut_edge, prepend=-1) > 0) | (np.diff(cut_fraction, prepend=-1.0) > POSITION_TOLERANCE)
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = roads.num_vertices + np.cumsum(is_new) - 1
-    vertex[inner] = number[: len(inner)]
-    cut_edge, cut_fraction = cut_edge[is_new], cut_fraction[is_new]
-    coordinates = np.concatenate([roads.coordinates, roads.lines.along(edges.road[cut_edge], cut_fraction)])
-    nodes = np.arange(len(coordinates))
-    segments = edges.split(roads.lengths, nodes, (cut_edge, cut_fraction, nodes[roads.num_vertices :]))
-    length = (segments.end - segments.start) * roads.lengths[segments.road]
-    return FieldSegments(
-        segments.source, segments.target, length, segments.road, segments.start, segments.end, coordinates, vertex
-    )
-
-
-def locate(
-    roads: RoadNetwork,
-    segments: FieldSegments,
-    start_keys: NDArray[np.complex128],  # (P,)
-    road: Integers,  # (n,)
-    fraction: Floats,  # (n,)
-) -> SegmentLocations:
-    """Return the vertex or the segment of each of n positions.
-
-    Args:
-        roads: The network.
-        segments: The segments.
-        start_keys: `segments.start_keys`, (P,).
-        road: The roads (n,) of the positions.
-        fraction: Their fractions (n,) of the lengths of the roads.
-
-    Examples:
-        >>> import numpy as np
-        >>> import graphs
-        >>> from graphs.precisions.roads import locate
-        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
-        >>> segments = graphs.RoadField(roads, cuts=[(0, 0.5)]).segments
-        >>> locate(roads, segments, segments.start_keys, np.array([0, 0]), np.array([0.5, 0.75])).vertex.tolist()
-        [2, -1]
-    """
-    edge, fraction, vertex = roads.edges.locate(road, fraction, roads.lengths)
-    segment = np.searchsorted(start_keys, roads.edges.road[edge] + 1j * fraction, side="right") - 1
-    segment = np.where(vertex < 0, segment, 0)
-    start, end = segments.start[segment], segments.end[segment]
-    vertex = np.where((vertex < 0) & (fraction - start <= POSITION_TOLERANCE), segments.source[segment], vertex)
-    vertex = np.where((vertex < 0) & (end - fraction <= POSITION_TOLERANCE), segments.target[segment], vertex)
-    inside = vertex < 0
-    segment_fraction = np.where(inside, (fraction - start) / (end - start), 0.5)
-    return SegmentLocations(vertex, np.where(inside, segment, 0), segment_fraction)
-
-
 # --- The latent values of a field on road segments, and the entries of the precision from each segment ---------------
 #
 # The first V latent values are u at the vertices. For alpha = 2 each end of a segment also has u', into the segment,
@@ -378,13 +249,13 @@ class Layout(NamedTuple):
 
     slots: Integers  # (2, c, P) the latent values at the two ends of each segment, -1 for none
     owner: Integers  # (N,) the vertex of each latent value
-    pattern: Pattern
+    pattern: SymmetricPattern
     assembly: sp.csr_array  # (nnz, 2 k P) from O and C of the segments (`line.blocks`) to entries of the pattern
     fixed: Floats  # (nnz,) entries that do not depend on the lengthscale
 
 
 def lay_out(
-    segments: FieldSegments,
+    segments: Segments,
     alpha: int,
     boundary: str,
 ) -> Layout:
@@ -403,8 +274,8 @@ def lay_out(
         >>> len(lay_out(graphs.RoadField(roads).segments, 1, "neumann").owner)
         3
     """
-    num_vertices, num_segments = len(segments.coordinates), len(segments.source)
-    ends = np.concatenate([segments.source, segments.target])
+    num_vertices, num_segments = len(segments.coordinates), len(segments.length)
+    ends = np.concatenate([segments.edges.source, segments.edges.target])
     degree = np.bincount(ends, minlength=num_vertices)
     free = (boundary != "neumann") & (degree == 1)
     sums = np.where(free, 1, degree - 1) if alpha == 2 else np.zeros(num_vertices, dtype=np.int64)
@@ -420,8 +291,8 @@ def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Inte
         return ends[None]
     order = np.argsort(ends, kind="stable")
     rank = np.empty(len(ends), dtype=np.int64)
-    rank[order] = np.arange(len(ends)) - np.repeat(np.cumsum(degree) - degree, degree)
-    first = len(degree) + (np.cumsum(sums) - sums)[ends]
+    rank[order] = ranks(degree)
+    first = len(degree) + pointers(sums)[ends]
     return np.stack([ends, np.where(rank < sums[ends], first + rank, -1), np.where(rank > 0, first + rank - 1, -1)])
 
 
@@ -444,7 +315,7 @@ def _assemble(slots: Integers, owner: Integers, own_half: Integers, alpha: int) 
     indptr = np.searchsorted(entry_keys, np.arange(size + 1) * size)
     fixed = np.zeros(len(entry_keys))
     fixed[np.searchsorted(entry_keys, own_half * (size + 1))] = 0.5
-    return Layout(slots, owner, Pattern(indptr, (entry_keys % size).astype(np.int32)), assembly, fixed)
+    return Layout(slots, owner, SymmetricPattern(indptr, (entry_keys % size).astype(np.int32)), assembly, fixed)
 
 
 # --- Whittle-Matern fields on road networks: exact Gaussian vectors with a sparse precision --------------------------
@@ -514,9 +385,20 @@ class RoadField(MarkovField):
         object.__setattr__(self, "coordinates", self.segments.coordinates[self.layout.owner])
 
     @cached_property
-    def segments(self) -> FieldSegments:
-        """The road segments between vertices and cuts."""
-        return split(self.roads, *self.roads.read_positions(self.cuts))
+    def segments(self) -> Segments:
+        """The road segments between vertices and cuts.
+
+        A segment that returned to its own vertex is also divided in the middle.
+        """
+        road, fraction = self.roads.read_positions(self.cuts)
+        segments = self.roads.split(road, fraction)
+        source, target, start, end = (getattr(segments.edges, name) for name in ("source", "target", "start", "end"))
+        loops = source == target
+        roads = np.concatenate([road, segments.edges.road[loops]])
+        found = (
+            self.roads.split(roads, np.concatenate([fraction, (start + end)[loops] / 2])) if loops.any() else segments
+        )
+        return found._replace(vertex=found.vertex[: len(road)])
 
     @cached_property
     def layout(self) -> Layout:
@@ -524,7 +406,7 @@ class RoadField(MarkovField):
         return lay_out(self.segments, self.alpha, self.boundary)
 
     @property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The pattern of Q for every lengthscale."""
         return self.layout.pattern
 
@@ -585,8 +467,7 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If positions are not on these roads, or the tolerance is not a number of at least 0.
         """
-        if not is_number(within) or not 0 <= within < np.inf:
-            raise InvalidArgumentError(f"within must be a number of at least 0, got {short_repr(within)}.")
+        non_negative("within", within)
         road, fraction = self.roads.read_positions(positions)
         if within > 0:
             steps = np.maximum(1.0, np.floor(self.roads.lengths[road] / within))
@@ -614,16 +495,16 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or positions are not on these roads.
         """
-        locations = locate(self.roads, self.segments, self._start_keys, *self.roads.read_positions(positions))
-        x = np.maximum(self._free(values, self.segments.length[locations.segment]), MIN_LENGTH[self.alpha])
-        interpolation = bridge(self.alpha, x * locations.fraction, x * (1 - locations.fraction))
-        inside = locations.vertex < 0
+        vertex, segment, fraction = self._locate(*self.roads.read_positions(positions))
+        x = np.maximum(self._free(values, self.segments.length[segment]), MIN_LENGTH[self.alpha])
+        interpolation = bridge(self.alpha, x * fraction, x * (1 - fraction))
+        inside = vertex < 0
         kinds, signs = np.array(KINDS[self.alpha]), np.array(SIGNS[self.alpha])[:, None]
         weights = np.concatenate(
             [signs * interpolation.start[kinds], signs * interpolation.end[kinds], np.ones((1, len(inside)))]
         )
-        slots = np.concatenate(self.layout.slots[:, :, locations.segment])
-        columns = np.concatenate([np.where(inside, slots, -1), locations.vertex[None]])
+        slots = np.concatenate(self.layout.slots[:, :, segment])
+        columns = np.concatenate([np.where(inside, slots, -1), vertex[None]])
         row = np.broadcast_to(np.arange(len(inside)), columns.shape)
         is_latent = columns >= 0
         shape = (len(inside), len(self.layout.owner))
@@ -637,10 +518,19 @@ class RoadField(MarkovField):
             f"{self.roads})"
         )
 
-    @cached_property
-    def _start_keys(self) -> NDArray[np.complex128]:
-        """`segments.start_keys`, cached."""
-        return self.segments.start_keys
+    def _locate(self, road: Integers, fraction: Floats) -> tuple[Integers, Integers, Floats]:
+        """Return the vertex (n,) of each position, -1 inside a segment, that segment, and the fraction (n,) of it."""
+        roads, pieces = self.roads, self.segments.edges
+        edge, fraction, vertex = roads.edges.locate(road, fraction, roads.lengths)
+        segment, along = np.zeros(len(edge), dtype=np.int64), np.full(len(edge), 0.5)
+        inside = np.flatnonzero(vertex < 0)
+        found = pieces.locate(roads.edges.road[edge[inside]], fraction[inside], roads.lengths)
+        vertex[inside] = found.vertex
+        is_free = found.vertex < 0
+        free, piece = inside[is_free], found.edge[is_free]
+        segment[free] = piece
+        along[free] = (fraction[free] - pieces.start[piece]) / (pieces.end[piece] - pieces.start[piece])
+        return vertex, segment, along
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
         """Return kappa times the lengths (P,) of segments, clipped, and the derivative."""

@@ -190,16 +190,20 @@ def _choose_edges(
 
 
 @jit
-def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visits, factors, loads, path_weights):
-    """Record the visits of walkers 0..count-1."""
+def _record(
+    nodes, rows, halts, edges, count, first_hops, step, survival, cursors, visits, factors, loads, path_weights
+):
+    """Record the visits of walkers 0..count-1, or without probabilities of survival only their last ones."""
     for a in range(count):
+        if survival.size == 0 and halts[a] > step:
+            continue
         start = np.uint64(rows[a])
         slot = np.uint64(cursors[start])
         visits[slot] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
         cursors[start] = slot + np.uint64(1)
         if path_weights.size:
             loads[a] *= factors[np.uint64(edges[a])]
-            path_weights[slot] = loads[a] / survival
+            path_weights[slot] = loads[a] / survival[step]
 
 
 @jit
@@ -225,7 +229,7 @@ def walk(
     first_hops,  # (n,) the hops at which they start
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
-    survival,  # (longest + 1,)
+    survival,  # (longest + 1,), or (0,) to record only the last visit of each walker
     step_coupling,
     cursors,  # (n,) index of the next visit of each start
     visits,  # uint64
@@ -252,51 +256,9 @@ def walk(
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
         _record(
-            nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, path_weights
+            nodes, rows, halts, edges, count, first_hops, step, survival, cursors, visits, factors, loads, path_weights
         )
         count = _drop_finished(nodes, rows, halts, streams, loads, count, step)
-
-
-@jit
-def final_nodes(
-    indptr,  # (N + 1,) the rows of U
-    indices,
-    cumulative,  # (nnz,) or (0,)
-    starts,  # (n,) int64
-    keys,  # (n,) uint64
-    lengths,  # (n, m) int64
-    step_coupling,
-):
-    """Return the last nodes (n m,) of the walkers of n start nodes, in no particular order."""
-    capacity = lengths.size
-    walkers = _walkers(capacity, step_coupling, indptr)
-    streams, rows, nodes, edges = walkers[:4]
-    halts, ends = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
-    count = ended = np.int64(0)
-    for row in range(lengths.shape[0]):
-        for walker in range(lengths.shape[1]):
-            if lengths[row, walker] == 0:
-                ends[ended] = starts[row]
-                ended += 1
-                continue
-            nodes[count], rows[count], halts[count] = starts[row], row, lengths[row, walker]
-            streams[count] = derive(keys[row], walker)
-            count += 1
-    step = 0
-    while count > 0:
-        _choose_edges(indptr, cumulative, step_coupling, keys, step, count, *walkers)
-        step += 1
-        active = np.int64(0)
-        for a in range(count):
-            node = indices[np.uint64(edges[a])]
-            if halts[a] == step:
-                ends[ended] = node
-                ended += 1
-            else:
-                nodes[active], rows[active], halts[active], streams[active] = node, rows[a], halts[a], streams[a]
-                active += 1
-        count = active
-    return ends
 
 
 # --- Exact first steps of walks, and the draw of the nodes from which walkers continue -------------------------------
@@ -445,8 +407,8 @@ def draw_starts(
 # --- Merging of visits by start, node and hop, and sums over them ----------------------------------------------------
 
 
-_HOP_SHIFT, _HOP_MASK = np.uint64(32), np.uint64(0xFFFFFFFF)
-"""The number of bits of the hop in a visit, and their mask."""
+_HOP_MASK = np.uint64(0xFFFFFFFF)
+"""The mask of the hop in a visit."""
 _DIGIT_BITS, _DIGIT_MASK, _NUM_DIGITS = np.uint64(7), np.uint64(127), 128
 """The number of bits of a digit of the radix sort, their mask, and the number of digits."""
 
@@ -458,8 +420,8 @@ def _sort(visits, path_weights, other_visits, other_weights, counts):
     differing = np.uint64(0)
     for a in range(size):
         differing |= visits[a] ^ visits[0]
-    differing >>= _HOP_SHIFT
-    shift = _HOP_SHIFT
+    differing >>= _HOP_BITS
+    shift = _HOP_BITS
     while differing > np.uint64(0):
         if differing & _DIGIT_MASK:
             counts[:] = 0
@@ -515,7 +477,7 @@ def merge(
             if key == previous:
                 loads[visit] += values[a] if path_weights.size else 1
                 continue
-            node = key >> _HOP_SHIFT
+            node = key >> _HOP_BITS
             if node != previous_node:
                 entry += 1
                 columns[entry], hop_counts[entry], previous_node = node, 0, node

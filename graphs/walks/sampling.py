@@ -11,11 +11,7 @@ from graphs.checks import check_choice
 from graphs.errors import InfiniteVarianceWarning, InvalidArgumentError, LargeVarianceWarning, warn
 from graphs.graph import Graph, check_graph
 from graphs.kernels import GraphKernel
-from graphs.lengths import (
-    HaltingDistribution,
-    as_halting_distribution,
-    truncated_modulation,
-)
+from graphs.lengths import HaltingDistribution, as_halting_distribution, truncated_modulation
 from graphs.spectral import squared_growth
 from graphs.walks.drawing import Visits, draw
 from graphs.walks.transitions import TRANSITIONS, HopRule, TransitionModel, WalkSettings, count_within_hops
@@ -52,7 +48,7 @@ def relative_variance(
         >>> graphs.relative_variance(kernel, 0.1) < graphs.relative_variance(kernel, 0.4)
         True
     """
-    halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
+    halting = as_halting_distribution(p_halt)
     if exact_hops < 0:
         raise InvalidArgumentError(f"exact_hops must be an integer of at least 0, got {exact_hops!r}.")
     ends = None if halting.is_geometric else int(np.size(halting.p_halt)) - 1 + exact_hops

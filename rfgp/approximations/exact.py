@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphs.checks import check_fits, machine_memory
-from graphs.precisions import ChainField, KroneckerField, ReplicatedField
+from graphs.precisions import ChainField, IndependentField, KroneckerField
 from rfgp import chains
 from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
@@ -392,7 +392,7 @@ class FieldReader:
 
         Each has its parameters and its columns of the rows (n, D).
         """
-        fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
+        fields = factors_of(field if self.copies == 1 else field.second, len(self.latents))
         counts = np.cumsum([len(field.parameters) for field in fields])[:-1]
         rows = [inputs[:, indices] for indices in self.indices]
         return [_Part(*part) for part in zip(self.latents, fields, np.split(values, counts), rows, strict=True)]
@@ -486,7 +486,7 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
         copies: The number of copies.
     """
     product = reduce(KroneckerField, fields)
-    return product if copies == 1 else ReplicatedField(product, copies)
+    return product if copies == 1 else KroneckerField(IndependentField(copies), product)
 
 
 def factors_of(product: Any, count: int) -> list[Any]:

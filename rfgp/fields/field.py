@@ -1,6 +1,5 @@
 """A field: a graph in space with values at some of its nodes."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +11,10 @@ from scipy.sparse.csgraph import connected_components
 
 import graphs
 from graphs.arrays import component_of_nodes
-from graphs.builders.junctions import MAX_WIDTH, join_lines
-from graphs.builders.lines import as_lines
+from graphs.builders.lines import Lines
 from graphs.builders.roads import RoadSegment, SplitRoads
+from graphs.builders.snapping import MAX_WIDTH
+from graphs.errors import warn
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.kernels.fields import POINT_COLUMNS, ROAD_COLUMNS
 
@@ -160,7 +160,7 @@ class Field:
         if self.roads is None or self.roads.snap >= _SNAP:
             return ""
         try:
-            joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
+            joined = Lines.of(self.roads.lines, self.roads.metric).join(_SNAP)
         except graphs.GraphError:
             return ""
         if joined.width > MAX_WIDTH:  # the tolerance is too large for these units
@@ -190,7 +190,7 @@ def warn_of_components(field: Field) -> Field:
         graphs.DisconnectedWarning: If the graph is disconnected.
     """
     if text := field.describe_components():
-        warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
+        warn(graphs.DisconnectedWarning(text))
     return field
 
 

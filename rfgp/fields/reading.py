@@ -1,7 +1,7 @@
 """Readers of fields by the ending of the file, and of roads with sensors."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +187,10 @@ def read_road_fields(
             problem = missing_property(with_values.properties, target) or none
             raise DataError(f"{path}: {problem} There is nothing to interpolate.")
         labels = np.array([f"sensor-{i}" for i in position_of_sensor[known]], dtype=object)
-        kept: dict[str, Any] = (
-            {} if group is None else {"groups": _groups(with_values, group, path)[known], "group_name": group}
-        )
+        kept: dict[str, Any] = {}
+        if group is not None:
+            groups = _property_of_each("sensor", with_values.properties, group, len(known), path)
+            kept = {"groups": np.array([str(value) for value in groups])[known], "group_name": group}
         kept |= {"roads": with_values, "columns": {name: _road_column(roads, name, path) for name in columns}}
         fields[target] = Field(graph, labels, with_values.values[known], quantity, 250 / 325, **kept)
     warn_of_components(next(iter(fields.values())))
@@ -197,33 +198,28 @@ def read_road_fields(
 
 
 def _road_column(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
-    """Return a property (R,) of roads: numbers, also if they are written as texts, or else texts.
-
-    Raises:
-        DataError: If a road does not have the property.
-    """
-    values: list[Any] = [properties.get(name) for properties in roads.road_properties] or [None] * len(roads.lines)
-    if None in values:
-        known = list(dict.fromkeys(key for properties in roads.road_properties for key in properties))
-        raise DataError(
-            f"{path}: each road must have the property {name!r} of the kernel, got none for {values.count(None):,} of "
-            f"{len(values):,} roads, the first with number {values.index(None)}. Add it to the file, or leave it out "
-            f"of the kernel.{did_you_mean(name, known)}"
-        )
+    """Return a property (R,) of roads: numbers, also if they are written as texts, or else texts."""
+    values = _property_of_each("road", roads.road_properties, name, len(roads.lines), path)
     try:
         return np.array([float(value) for value in values])
     except (TypeError, ValueError):
         return np.array([str(value) for value in values], dtype=object)
 
 
-def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
-    """Return the values (S,) of a property of sensors as texts.
+def _property_of_each(
+    thing: str, properties: Sequence[Mapping[str, Any]], name: str, count: int, path: str | Path
+) -> list[Any]:
+    """Return a property of each of some roads or sensors.
 
     Raises:
-        DataError: If a sensor does not have the property.
+        DataError: If one does not have it.
     """
-    values = [properties.get(name) for properties in roads.properties]
-    if len(values) < len(roads.values) or None in values:
-        sensor = values.index(None) if None in values else 0
-        raise DataError(f"{path}: each sensor must have the property {name!r} of groups, got none for sensor {sensor}.")
-    return np.array([str(value) for value in values])
+    values = [of_one.get(name) for of_one in properties] or [None] * count
+    if None in values:
+        known = list(dict.fromkeys(key for of_one in properties for key in of_one))
+        raise DataError(
+            f"{path}: each {thing} must have the property {name!r}, got none for {values.count(None):,} of {count:,} "
+            f"{thing}s, the first with number {values.index(None)}. Add it to the file, or leave it out."
+            f"{did_you_mean(name, known)}"
+        )
+    return values

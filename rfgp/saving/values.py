@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.builders.junctions import RoadEdges
-from graphs.builders.lines import Lines
+from graphs.builders.lines import Lines, RoadEdges
 from graphs.builders.points import GridLabels
 from graphs.checks import Registry
 from graphs.kernels import GraphKernel

@@ -36,7 +36,7 @@ from torch import Tensor
 from graphs.cholesky import Factor, analyze
 from graphs.errors import MemoryBudgetError
 from graphs.precisions import MarkovField
-from graphs.precisions.fields import Pattern
+from graphs.precisions.fields import SymmetricPattern
 from rfgp.autograd import Gradients, Needs, as_array, with_gradient, with_slopes
 from rfgp.blocks import COLUMNS, Array, PrecisionBlock, Prior, Slope, Weights, factorized, products, solved_forms
 from rfgp.errors import InvalidArgumentError, NotDifferentiableError
@@ -78,7 +78,7 @@ class JointPattern:
         analyze: Returns the symbolic analysis of the pattern, with the memory and the operations of a factor.
     """
 
-    csr: Pattern
+    csr: SymmetricPattern
     factorize: Callable[[Array], Factor]
     indices: Sequence[NDArray[np.int64] | None]
     analyze: Callable[[], Any]
@@ -112,7 +112,7 @@ class JointPattern:
         ones = sp.csr_array((np.ones(projector.nnz), projector.indices, projector.indptr), shape=projector.shape)
         union = sp.csr_array(blocks + ones.T @ ones)
         union.sort_indices()
-        csr = Pattern(union.indptr.astype(np.int64), union.indices.astype(np.int32))
+        csr = SymmetricPattern(union.indptr.astype(np.int64), union.indices.astype(np.int32))
         ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
         indices = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
         analysis = analyze(*csr)
@@ -146,7 +146,7 @@ _PATTERNS: Recent[JointPattern] = Recent(4)
 """The last joint patterns, for the rows of a fit and for points of predictions."""
 
 
-def positions(csr: Pattern, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
+def positions(csr: SymmetricPattern, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
     """Return the positions, (nnz,), of the entries of a matrix in a larger pattern.
 
     The pattern contains all entries of the matrix. The positions are among its entries.

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.precisions.fields import MarkovField, Pattern
+from graphs.precisions.fields import MarkovField, SymmetricPattern
 from rfgp.autograd import as_array, input_derivatives, is_differentiated
 from rfgp.blocks import (
     AHEAD,
@@ -418,12 +418,12 @@ class NeighborsField(MarkovField):
         self.coordinates = columns.numpy() if columns.shape[1] in (2, 3) else None
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SymmetricPattern:
         """The pairs of values with entries in one row of V."""
         ones = SparseValues(torch.ones(len(self._neighbors.indices)), self._neighbors).matrix()
         product = sp.csr_array(ones.T @ ones)
         product.sort_indices()
-        return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
+        return SymmetricPattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,), for a variance of 1."""

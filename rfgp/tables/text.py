@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from graphs.checks import check_is_file
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.limits import limits
 from rfgp.messages import counted, one_line, quoted
@@ -363,17 +364,7 @@ def check_file(file: Path) -> None:
         Traceback (most recent call last):
         rfgp.errors.DataError: There is no file missing.csv.
     """
-    try:
-        if file.is_dir():
-            raise DataError(f"{title(file)} is a folder. Use a file in it.")
-        if not file.exists():
-            raise DataError(f"There is no file {title(file)}.")
-        if not file.is_file():
-            raise DataError(f"{title(file)} is not a regular file.")
-        if file.stat().st_size == 0:
-            raise DataError(f"{title(file)} is empty.")
-    except OSError as error:
-        raise unreadable(file, f"{error.strerror}.") from error
+    check_is_file(file, DataError)
 
 
 def read_utf8(file: Path, encoding: str) -> bytes:

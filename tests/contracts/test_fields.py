@@ -107,10 +107,10 @@ CASES = {
         2e-3,
     ),
     "copies": Case(
-        lambda: precisions.ReplicatedField(precisions.ChainField(KNOTS, 2), 3),
+        lambda: precisions.KroneckerField(precisions.IndependentField(3), precisions.ChainField(KNOTS, 2)),
         (1.1,),
         lambda: np.kron(np.eye(3), matern(1.5, KNOTS[:, None] - KNOTS, 1.1)),
-        lambda field: np.kron(np.eye(3), field.base.projector(KNOTS).toarray()),
+        lambda field: np.kron(np.eye(3), field.second.projector(KNOTS).toarray()),
     ),
     **{f"chain of order {alpha}": chain(alpha, unit) for alpha, unit in ((1, 1.0), (2, 0.3), (3, 0.3))},
     "product": Case(

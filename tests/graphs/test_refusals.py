@@ -76,8 +76,8 @@ ARGUMENTS = {
     "Point 1 must lie within 0.1 of": lambda: ROAD.nearest([(0.5, 0.01), (0.5, 9.0)]),
     "within 500 m of a road, got 555": lambda: GLOBE.nearest([(0.5, 0.005)]),
     "Points must be longitudes": lambda: GLOBE.nearest([(0.5, 100.0)]),
-    "Points must be finite coordinates": lambda: ROAD.nearest([(0.5, np.nan)]),
-    "Points must be nearer than": lambda: ROAD.nearest([(1e160, 0)], within=np.inf),
+    "Point 0 must be finite": lambda: ROAD.nearest([(0.5, np.nan)]),
+    "Point 0 must be finite and below 1e+100": lambda: ROAD.nearest([(1e160, 0)], within=np.inf),
     # graphs
     "weight must be the name": lambda: of_networkx(nx.path_graph(2), weight=["a"]),
     "self_loops must be one of": lambda: of_matrix(TWO, self_loops="ignore"),
@@ -107,7 +107,7 @@ ARGUMENTS = {
     "alpha must be an integer from 1 to 6": lambda: MeshField(BALL, 7),
     "lengthscale must be in the range of a mesh": lambda: MeshField(BALL, 6).entries([1e300]),
     "Points must be real numbers (n, 3)": lambda: FIELD.locate([(0, 0)]),
-    "Point 1 must be finite and in range": lambda: FIELD.locate([(0, 0, 1), (0, np.nan, 1)]),
+    "Point 1 must be finite and below": lambda: FIELD.locate([(0, 0, 1), (0, np.nan, 1)]),
     "within 1.5 of the surface, got row 1": lambda: FIELD.locate([(0, 0, 1), (0, 0, 3)], within=1.5),
     "faces must be integers (n,) from 0 to 79": lambda: FIELD.projector([80]),
     "barycentric must have shape (2, 3)": lambda: FIELD.projector([0, 1], [(1, 0, 0)]),
@@ -124,7 +124,7 @@ ARGUMENTS = {
     "fractional part of a power": lambda: precisions.RationalField(PATH, 2.0, 3),
     "its order 1.5 is fractional": lambda: kernels.Matern(1.5, 2.0).precision(PATH),
     "not a polynomial of the Laplacian": lambda: kernels.RandomWalk().precision(PATH),
-    "positions must be integers 0..15": lambda: PRECISION.covariance(np.array([0.5])),
+    "positions must be integers (n,) from 0 to 15": lambda: PRECISION.covariance(np.array([0.5])),
     "b must have shape": lambda: PRECISION.solve(np.zeros(3)),
     # walks
     "num_walkers must be": lambda: walks(num_walkers=0),
