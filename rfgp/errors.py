@@ -1,5 +1,7 @@
 """Errors and warnings of `rfgp`. Messages state the problem, its place and a remedy."""
 
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,6 +32,20 @@ def arguments(*names: str) -> str:
     """Return the names of arguments in messages, separated by commas."""
     known = (_NAMES.get().get(name, name) for name in names)
     return ", ".join(name for name in known if name is not None)
+
+
+def warn(warning: RfgpWarning) -> None:
+    """Warn at the line of the user that entered the package.
+
+    Args:
+        warning: The warning.
+    """
+    level, frames = 1, [sys._getframe()]
+    while (outer := frames[-1].f_back) is not None:
+        frames.append(outer)
+        if str(frames[-2].f_globals.get("__name__")).partition(".")[0] == "rfgp":
+            level = len(frames)
+    warnings.warn(warning, stacklevel=level)
 
 
 class DataError(RfgpError, ValueError):

@@ -283,7 +283,7 @@ def _indicators(key: Key, cells: Column, levels: tuple[Level, ...]) -> dict[Key,
     cells = _as_texts(cells) if all(isinstance(level, str) for level in levels) else cells
     codes, new = cells.coded(levels)
     if new:
-        warn_of_levels(key, new, stacklevel=9)
+        warn_of_levels(key, new)
     if cells.missing.any():
         codes = np.where(cells.missing, levels.index(MISSING_LABEL), codes)
     return {f"{key}={level}": (codes == code).astype(np.float64) for code, level in enumerate(levels)}

@@ -11,7 +11,7 @@ import numpy as np
 from distributed import Client
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from rfgp.columns.table import is_index_name, names_of, warn_of_index
+from rfgp.columns.table import names_of, without_index
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import counted
@@ -94,11 +94,10 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
-        for name in map(str, getattr(X, "columns", ())):
-            if is_index_name(name):  # whether it counts all rows nobody sees here
-                warn_of_index("X", name, False, f"X.drop(columns={name!r})", stacklevel=3)
+        names = tuple(map(str, getattr(X, "columns", ())))
+        without_index(names, lambda name: ())  # only warns: whether one counts all rows nobody sees here
         if {"bool", "boolean"} & set(_types(X, y)):
-            warn_of_booleans(np.empty(0, dtype=bool), stacklevel=3)
+            warn_of_booleans(np.empty(0, dtype=bool))
 
     def __len__(self) -> int:
         return sum(self.lengths)

@@ -1,7 +1,6 @@
 """Rows as users give them: arrays, tables and sources of blocks."""
 
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import BooleanTargetWarning, DataError
+from rfgp.errors import BooleanTargetWarning, DataError, warn
 from rfgp.limits import limits
 from rfgp.messages import counted, not_finite
 from rfgp.number_texts import example_of, numbers_remedy
@@ -234,13 +233,12 @@ def _to_tensor(values: Any, name: str) -> Tensor:
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
 
 
-def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
+def warn_of_booleans(y: Any, name: str = "y") -> bool:
     """Return whether targets are boolean, and warn if they are.
 
     Args:
         y: Targets (n,) or (n, k).
         name: The name of the argument, for the message.
-        stacklevel: As for `warnings.warn`.
 
     Warns:
         BooleanTargetWarning: If the targets are boolean.
@@ -253,7 +251,7 @@ def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     is_boolean |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if is_boolean:
         message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
-        warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
+        warn(BooleanTargetWarning(message))
     return is_boolean
 
 

@@ -1,7 +1,6 @@
 """Columns of a file: texts that become numbers, dates or booleans, and errors that name a cell."""
 
 import re
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import CellType, Column, as_floats
 from rfgp.columns.days import common_zone, offset_seconds, to_days, zone_of_offset
 from rfgp.columns.indicators import LevelCounts
-from rfgp.errors import DataError, IdentifierWarning
+from rfgp.errors import DataError, IdentifierWarning, warn
 from rfgp.limits import limits
 from rfgp.messages import MISSING_LABEL, counted, quoted, unquoted
 from rfgp.number_texts import DATE, NumberFormat, is_date, numbers_remedy
@@ -452,7 +451,7 @@ class FileColumn:
             return False
         cell = self.shown(self.unparsed_rows[0])
         each = f"is left out: each of its {self.counts.num_cells:,} texts is different, such as {cell}."
-        warnings.warn(IdentifierWarning(str(self.error(each))), stacklevel=11)
+        warn(IdentifierWarning(str(self.error(each))))
         return True
 
     def text_error(self, *, is_named: bool) -> DataError:

@@ -1,6 +1,5 @@
 """Encoding of a file's columns as a matrix of numbers, and of later files by its schema."""
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from rfgp.columns.cells import CellType
 from rfgp.columns.days import converted, to_days
 from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.columns.table import is_index_name, warn_of_levels, without_index
-from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
+from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError, warn
 from rfgp.limits import limits
 from rfgp.messages import counted, did_you_mean, listed, quoted
 from rfgp.tables.columns import FileColumn
@@ -50,7 +49,7 @@ def encode_table(frame: Frame, options: ReadOptions) -> Table:
     rows = _used_rows(frame, required, "Leave out the columns with the most missing values.")
     if output.cells.cell_type is CellType.BOOLEAN:
         message = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
-        warnings.warn(BooleanTargetWarning(message), stacklevel=4)
+        warn(BooleanTargetWarning(message))
     used = [column.take(rows) for column in (*inputs, output)]
     *rules, target = _all_of(frame, _rule, used)
     *inputs, output = used
@@ -142,7 +141,7 @@ def _without_index(frame: Frame, indices: Sequence[int], others: set[int]) -> li
         column = FileColumn.of(frame, names[name])
         return column.values if column.kind == "number" else np.empty(0)
 
-    kept = without_index(tuple(names), numbers, title(frame.file), "drop={!r}", stacklevel=7)
+    kept = without_index(tuple(names), numbers, title(frame.file), "drop={!r}")
     left_out = {index for name, index in names.items() if name not in kept}
     return [index for index in indices if index not in left_out]
 
@@ -381,7 +380,7 @@ def _followed(rule: ColumnRule, column: FileColumn) -> FileColumn:
     if rule.levels:
         column = replace(column.as_text(), is_level=rule.role == "level")
         if rule.role == "category" and (new := column.cells.coded(rule.levels)[1]):
-            warn_of_levels(rule.name, sorted(new), stacklevel=2)
+            warn_of_levels(rule.name, sorted(new))
         return column
     if column.missing.all():
         return column

@@ -100,10 +100,10 @@ class Roles:
             first: A function from the name of a column to its first rows (b,).
         """
         for name in self.targets:
-            warn_of_booleans(first(name), f"{where}: {quoted(name)}", stacklevel=5)
+            warn_of_booleans(first(name), f"{where}: {quoted(name)}")
         if self.columns is not None or self.target is None:
             return inputs
-        return list(without_index(inputs, first, where, "columns=, which lists the inputs", stacklevel=5))
+        return list(without_index(inputs, first, where, "columns=, which lists the inputs"))
 
     def rows(self, X: Any, others: Mapping[str, NDArray[Any]]) -> Chunk:
         """Return rows of inputs, with targets, noise and weights (b,).
