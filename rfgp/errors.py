@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 
 from graphs.errors import InvalidArgumentError as InvalidArgumentError
 from graphs.errors import MissingDependencyError as MissingDependencyError
@@ -40,11 +40,13 @@ def warn(warning: RfgpWarning) -> None:
     Args:
         warning: The warning.
     """
-    level, frames = 1, [sys._getframe()]
-    while (outer := frames[-1].f_back) is not None:
-        frames.append(outer)
-        if str(frames[-2].f_globals.get("__name__")).partition(".")[0] == "rfgp":
-            level = len(frames)
+    frame: FrameType | None = sys._getframe()
+    depth = level = 1
+    while frame is not None:
+        depth += 1
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == "rfgp":
+            level = depth
+        frame = frame.f_back
     warnings.warn(warning, stacklevel=level)
 
 
