@@ -335,16 +335,14 @@ def _of_sequence(labels: Any) -> Table:
 
 def _of_frame(frame: Any) -> Table:
     """Return the table of a dataframe of pandas, polars or Arrow."""
-    labels = getattr(frame, "column_names", None) if not hasattr(frame, "iloc") else None
-    labels = list(frame.columns if labels is None else labels)
     columns: dict[Key, Any] = {}
-    for index, label in enumerate(labels):
+    for index, label in enumerate(labels_of(frame)):
         is_number = isinstance(label, int | np.integer) and not isinstance(label, bool)
         if not is_number and not isinstance(label, str):
             raise DataError(
                 f"The columns of X must have names of text or integers, got {short_repr(label)}. Rename them."
             )
-        columns[int(label) if is_number else label] = _taken(frame, label, index)
+        columns[int(label) if is_number else label] = taken(frame, label, index)
     levels = _index(frame)
     if not columns and levels:
         return Table((), len(frame.index), levels, "dataframe")
@@ -363,8 +361,24 @@ def _index(frame: Any) -> dict[Key, Any]:
     return {"index" if name is None else name: index.get_level_values(level) for level, name in names}
 
 
-def _taken(frame: Any, label: Any, index: int) -> Any:
-    """Return one column (n,) of a dataframe."""
+def labels_of(frame: Any) -> list[Any]:
+    """Return the labels of the columns of a dataframe of pandas, polars or Arrow.
+
+    Args:
+        frame: The dataframe.
+    """
+    names = None if hasattr(frame, "iloc") else getattr(frame, "column_names", None)  # in pandas it could be a column
+    return list(frame.columns if names is None else names)
+
+
+def taken(frame: Any, label: Any, index: int) -> Any:
+    """Return one column (n,) of a dataframe of pandas, polars or Arrow.
+
+    Args:
+        frame: The dataframe.
+        label: The label of the column.
+        index: Its position.
+    """
     if hasattr(frame, "iloc"):
         return frame.iloc[:, index]
     return frame.column(index) if hasattr(frame, "column") else frame[label]
@@ -462,11 +476,9 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     """
     if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
         return None
-    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
-    labels = getattr(X, "columns", None) if arrows is None else arrows
-    if labels is None:
+    if not hasattr(X, "columns"):
         return None
-    names = tuple(map(str, labels))
+    names = tuple(map(str, labels_of(X)))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Columns of X must have unique names, got {twice!r} twice. Rename them, or pass X.to_numpy().")

@@ -17,8 +17,7 @@ from rfgp.limits import limits
 from rfgp.messages import counted, did_you_mean, listed, quoted
 from rfgp.tables.columns import FileColumn
 from rfgp.tables.options import ReadOptions, TextFormat, title
-from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Inputs, Table, times_of
+from rfgp.tables.table import ColumnRule, Inputs, Schema, Table, times_of
 from rfgp.tables.text import Frame, find_column
 
 S = TypeVar("S")

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.table import labels_of, taken
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.messages import quoted, unquoted
 from rfgp.tables.columns import FileColumn, in_format
@@ -20,8 +21,7 @@ from rfgp.tables.options import (
     TextFormat,
     is_value,
 )
-from rfgp.tables.schema import Schema
-from rfgp.tables.table import Inputs, Table
+from rfgp.tables.table import Inputs, Schema, Table
 from rfgp.tables.text import Frame, decoded, find_column, is_readable, number_like_cells, read_parquet_frame, read_text
 
 _DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
@@ -420,28 +420,26 @@ def read_frame(table: Any, text_format: TextFormat) -> Frame:
         >>> read_frame(pd.DataFrame({"size": [1, 2]}), TextFormat()).names
         ('size',)
     """
-    names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
-    columns = [_arrow(table, index) for index in range(len(names))]
+    labels = labels_of(table)
+    columns = [_arrow(taken(table, label, index)) for index, label in enumerate(labels)]
     num_rows = len(columns[0]) if columns else 0
     if num_rows == 0:
-        raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
+        raise DataError(f"{_NAME} has {'columns and no rows' if labels else 'no columns'}.")
     sources = [column if is_readable(column.type) else column.type for column in columns]
-    return Frame(_NAME, names, True, sources, num_rows, text_format)
+    return Frame(_NAME, tuple(str(label).strip() for label in labels), True, sources, num_rows, text_format)
 
 
-def _arrow(table: Any, index: int) -> Any:
-    """Return a column as Arrow cells (n,); objects of several types as texts."""
+def _arrow(column: Any) -> Any:
+    """Return a column of a dataframe as Arrow cells (n,); objects of several types as texts."""
     with requires_extra("tables"):
         import pyarrow as pa
 
-    if isinstance(table, pa.Table):
-        return table.column(index)
-    if hasattr(table, "to_arrow"):
-        return table.select([table.columns[index]]).to_arrow().column(0)
-    cells = table.iloc[:, index]
-    try:
-        array = pa.array(cells, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        pairs = zip(cells, cells.isna(), strict=True)
-        array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
+    if not hasattr(column, "isna"):  # of polars or Arrow
+        array = column.to_arrow() if hasattr(column, "to_arrow") else column
+    else:
+        try:
+            array = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            pairs = zip(column, column.isna(), strict=True)
+            array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

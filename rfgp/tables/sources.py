@@ -112,7 +112,7 @@ class Roles:
             X: Inputs (b, d), or columns.
             others: The other columns (b,) by name.
         """
-        others, y = _one_type(others), None
+        y: Any = None
         if isinstance(self.target, str):
             y = others[self.target]
         elif self.target is not None:
@@ -121,22 +121,16 @@ class Roles:
         return Chunk(X, y, noise, weight)
 
     def matrix(self, columns: Mapping[str, NDArray[Any]], inputs: Sequence[str]) -> Chunk:
-        """Return rows of columns of numbers, with a matrix of inputs.
+        """Return rows of columns of numbers of one type, with a matrix of inputs.
 
         Args:
             columns: The columns (b,) by name.
             inputs: The names of the inputs, in order.
         """
-        columns = _one_type({name: columns[name] for name in (*inputs, *self.others)})
+        kind = np.result_type(*columns.values())
+        columns = {name: column.astype(kind, copy=False) for name, column in columns.items()}
         X = np.stack([columns[name] for name in inputs], axis=1)
         return self.rows(X, columns)._replace(names=tuple(inputs))
-
-
-def _one_type(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return numeric columns (b,) as float32 if all are, else as float64. Other columns stay unchanged."""
-    kinds = {column.dtype for column in columns.values()}
-    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
-    return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in columns.items()}
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
