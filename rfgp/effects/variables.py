@@ -221,7 +221,7 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
     return cells
 
 
-def columns_of(model: GP, path: str) -> list[str]:
+def columns_of_hyperparameter(model: GP, path: str) -> list[str]:
     """Return the columns of the factor that has a given hyperparameter.
 
     The noise, the mean and output scales have no columns.
