@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, zone_name
+from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, to_days, zone_name
 from rfgp.errors import requires_extra
 
 Level = str | int | bool
@@ -176,6 +176,19 @@ class Column:
         index_of = np.full(len(self.values) + 1, -1)
         index_of[used] = merged
         return index_of[self.codes], labels
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return cells (n,) as numbers: dates as days since 1970-01-01, NaN if missing.
+
+        Examples:
+            >>> from rfgp.columns.cells import Column
+            >>> Column.of([True, None]).numbers().tolist()
+            [1.0, nan]
+        """
+        cells = self.expanded()
+        values = to_days(cells.values) if self.cell_type is CellType.DATE else as_numpy(cells.values)
+        values = as_floats(values) if values.dtype == object else values.astype(np.float64, copy=False)
+        return np.where(self.missing, np.nan, values) if self.missing.any() else values
 
     def coded(self, levels: Iterable[Level]) -> tuple[NDArray[np.int64], list[Level]]:
         """Return the code (n,) of each cell, and the labels that are no levels, in order of first appearance.

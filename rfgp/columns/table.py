@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from rfgp.columns.cells import IN_TIME, REAL, Column, objects
 from rfgp.columns.rules import Key
 from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning, warn
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
-from rfgp.rows.sources import OutputFormat
 
 K = TypeVar("K")
 
@@ -23,6 +22,13 @@ _INDEX_NAME = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 """Matches the names that pandas and Parquet give to an unnamed index."""
 NODE_KEY = "node"
 """The key of a sequence of node labels."""
+
+
+class OutputFormat(NamedTuple):
+    """The container of results: numpy or torch, with the dtype and the device."""
+
+    is_numpy: bool
+    like: Tensor  # (0,) of the dtype and device
 
 
 @dataclass(frozen=True, eq=False, repr=False)

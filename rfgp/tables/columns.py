@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import CellType, Column, as_floats
-from rfgp.columns.days import common_zone, offset_seconds, to_days, zone_of_offset
+from rfgp.columns.cells import CellType, Column
+from rfgp.columns.days import common_zone, offset_seconds, zone_of_offset
 from rfgp.columns.indicators import LevelCounts
 from rfgp.errors import DataError, IdentifierWarning, warn
 from rfgp.limits import limits
@@ -90,23 +90,8 @@ def texts_of(cells: Any, text_format: TextFormat) -> Column:
         return Column.of(with_nulls(cells, text_format))
     import pyarrow as pa
 
-    values = numbers_of(Column.of(cells)).tolist()
+    values = Column.of(cells).numbers().tolist()
     return Column.of(pa.array((None if value != value else f"{value:.15g}" for value in values), pa.string()))
-
-
-def numbers_of(cells: Column) -> NDArray[np.float64]:
-    """Return cells (n,) as numbers: dates as days since 1970-01-01, NaN if missing.
-
-    Args:
-        cells: Numbers, booleans or dates (n,).
-
-    Examples:
-        >>> numbers_of(Column.of([True, None])).tolist()
-        [1.0, nan]
-    """
-    values = to_days(cells.values) if cells.cell_type is CellType.DATE else cells.values
-    values = as_floats(values) if values.dtype == object else values.astype(np.float64, copy=False)
-    return np.where(cells.missing, np.nan, values) if cells.missing.any() else values
 
 
 def numbers_among(texts: Column, text_format: TextFormat) -> NDArray[np.float64]:
@@ -333,7 +318,7 @@ class FileColumn:
     def values(self) -> NDArray[np.float64]:
         """Numbers (n,), or days since 1970-01-01, NaN if missing. In text, NaN for cells that are not numbers."""
         is_text = self.cells.cell_type is CellType.TEXT
-        return numbers_among(self.cells, self.frame.text_format) if is_text else numbers_of(self.cells)
+        return numbers_among(self.cells, self.frame.text_format) if is_text else self.cells.numbers()
 
     @cached_property
     def unparsed_rows(self) -> NDArray[np.int64]:

@@ -20,9 +20,9 @@ from rfgp.limits import limits
 from rfgp.messages import listed, one_line, quoted
 from rfgp.rows import Chunk
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.tables.columns import column_of, numbers_among, numbers_of, texts_of
+from rfgp.tables.columns import column_of, numbers_among, texts_of
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers, title
-from rfgp.tables.text import opened, read_header, unreadable
+from rfgp.tables.text import is_text, opened, read_header, unreadable
 
 Target = str | Sequence[str] | None
 # --- Roles of the columns of a table that is read in batches ----------------------------------------------------------
@@ -176,7 +176,7 @@ class _FileSource:
     def _columns(self, names: Sequence[str]) -> Iterator[tuple[Path, int, dict[str, Column]]]:
         """Yield the file, the number of preceding rows and the columns (b,) of each batch.
 
-        The first cells decide whether a column has texts, numbers, booleans or dates. A batch of another type is text.
+        The first cells decide whether texts are numbers, booleans or dates. A later batch of another type stays text.
 
         Raises:
             DataError: If a cell is not in the format that is given for its column.
@@ -194,6 +194,7 @@ class _FileSource:
                         raise DataError(f"{title(file)}: column {quoted(name)} {error}") from None
                     family = CellType.NUMBER if column.cell_type is CellType.INTEGER else column.cell_type
                     is_other = not column.missing.all() and families.setdefault(name, family) is not family
+                    is_other = is_other and is_text(cells.type)
                     columns[name] = texts_of(cells, self._text_format) if is_other else column
                 if batch.num_rows:
                     yield file, first, columns
@@ -229,7 +230,7 @@ def _numbers(where: str, name: str, cells: Column, text_format: TextFormat, firs
     if cells.missing.any():
         raise DataError(f"{where} has a missing cell in row {first + int(cells.missing.argmax()):,}.")
     if cells.cell_type in REAL:
-        return cells.values if cells.values.dtype == np.float32 else numbers_of(cells)
+        return cells.values if cells.values.dtype == np.float32 else cells.numbers()
     got = str(cells.cell_type)
     if cells.cell_type is CellType.TEXT:
         row = int(np.isnan(numbers_among(cells, text_format)).argmax())
