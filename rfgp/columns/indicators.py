@@ -92,6 +92,11 @@ class LevelCounts:
         return "truth values" if self.is_boolean else " and ".join(sorted(kinds))
 
     @property
+    def sizes(self) -> str:
+        """The numbers of different texts and of cells in words."""
+        return f"{counted(len(self.levels), 'different text')} in {counted(self.num_cells, 'cell')}"
+
+    @property
     def is_identifier(self) -> bool:
         """Whether there are too many different texts for levels. A category may have them."""
         return not self.is_category and self.num_cells > 0 and is_identifier(len(self.levels), self.num_cells)
@@ -208,10 +213,9 @@ def _problems(key: Key, column: LevelCounts) -> list[str]:
     if (number := column.number) is not None:
         return [f"Column {short_repr(key)} holds {numbers_as_text(key, column.levels, number)}"]
     if column.is_identifier:
-        sizes = f"{counted(len(column.levels), 'different text')} in {counted(column.num_cells, 'cell')}"
         return [
-            f"Column {short_repr(key)} has {sizes}, like an identifier. Drop it, or add k.Group({key!r}) to the kernel "
-            "if the texts are levels."
+            f"Column {short_repr(key)} has {column.sizes}, like an identifier. Drop it, or add k.Group({key!r}) to the "
+            "kernel if the texts are levels."
         ]
     problems = []
     if len(column.levels) > MAX_LEVELS:

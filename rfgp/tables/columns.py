@@ -403,11 +403,6 @@ class FileColumn:
         """Whether the texts are all different, or too many for categories."""
         return len(self.counts.levels) == self.counts.num_cells or self.counts.is_identifier
 
-    @property
-    def sizes(self) -> str:
-        """The numbers of different texts and of cells in words."""
-        return f"{counted(len(self.counts.levels), 'different text')} in {counted(self.counts.num_cells, 'cell')}"
-
     def check_category(self) -> None:
         """Check that the texts can be categories.
 
@@ -416,7 +411,7 @@ class FileColumn:
         """
         if self.are_all_different:
             advice = self.format_advice.rstrip() or self.drop_advice
-            raise self.error(f"has {self.sizes}; it looks like an identifier. {advice}")
+            raise self.error(f"has {self.counts.sizes}; it looks like an identifier. {advice}")
 
     def is_left_out(self) -> bool:
         """Return whether texts cannot be levels, since all of them differ, and warn if so.
@@ -432,7 +427,9 @@ class FileColumn:
         if len(self.counts.levels) < self.counts.num_cells:
             if self.counts.is_identifier:
                 remedy = f"or use as_categories={quoted(self.name)} if they are levels"
-                raise self.error(f"has {self.sizes}, like an identifier. Leave it out ({self.drop_option}), {remedy}.")
+                raise self.error(
+                    f"has {self.counts.sizes}, like an identifier. Leave it out ({self.drop_option}), {remedy}."
+                )
             return False
         cell = self.shown(self.unparsed_rows[0])
         each = f"is left out: each of its {self.counts.num_cells:,} texts is different, such as {cell}."
