@@ -515,7 +515,9 @@ def without_index(
         IndexColumnWarning: If an unnamed column is left out, or is an input.
 
     Examples:
-        >>> without_index(["Unnamed: 0", "size"], {"Unnamed: 0": np.arange(1, 4)}.__getitem__)
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True):
+        ...     without_index(["Unnamed: 0", "size"], {"Unnamed: 0": np.arange(1, 4)}.__getitem__)
         ('size',)
     """
     unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
