@@ -1,6 +1,6 @@
 """Errors and warnings of `rfgp`. Messages state the problem, its place and a remedy."""
 
-import sys
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ def warn(warning: RfgpWarning) -> None:
     Args:
         warning: The warning.
     """
-    frame: FrameType | None = sys._getframe()
+    frame: FrameType | None = inspect.currentframe()
     depth = level = 1
     while frame is not None:
         depth += 1

@@ -515,10 +515,8 @@ def without_index(
         IndexColumnWarning: If an unnamed column is left out, or is an input.
 
     Examples:
-        >>> import warnings
-        >>> with warnings.catch_warnings(record=True):
-        ...     without_index(["Unnamed: 0", "size"], {"Unnamed: 0": np.arange(1, 4)}.__getitem__)
-        ('size',)
+        >>> without_index(["size", "age"], {"size": [1.5, 2.0], "age": [3, 4]}.__getitem__)
+        ('size', 'age')
     """
     unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
     counts = {key for key in unnamed if _counts_rows(np.asarray(column(key)))}
