@@ -1,9 +1,11 @@
 """Errors and warnings of `rfgp`. Messages state the problem, its place and a remedy."""
 
+import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 
 from graphs.errors import InvalidArgumentError as InvalidArgumentError
 from graphs.errors import MissingDependencyError as MissingDependencyError
@@ -30,6 +32,22 @@ def arguments(*names: str) -> str:
     """Return the names of arguments in messages, separated by commas."""
     known = (_NAMES.get().get(name, name) for name in names)
     return ", ".join(name for name in known if name is not None)
+
+
+def warn(warning: RfgpWarning) -> None:
+    """Warn at the line of the user that entered the package.
+
+    Args:
+        warning: The warning.
+    """
+    frame: FrameType | None = inspect.currentframe()
+    depth = level = 1
+    while frame is not None:
+        depth += 1
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == "rfgp":
+            level = depth
+        frame = frame.f_back
+    warnings.warn(warning, stacklevel=level)
 
 
 class DataError(RfgpError, ValueError):

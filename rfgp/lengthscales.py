@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.couplings import Coupling, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Laplace
-from rfgp.linalg import finite_rows, read_numbers
+from rfgp.linalg import finite_rows, real_array
 from rfgp.messages import check_counts, counted
 
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ def tuned_to_classes(
         >>> accuracy.tolist()
         [1.0]
     """
-    sigma = np.atleast_1d(read_numbers("scales", scales))
+    sigma = np.atleast_1d(real_array("scales", scales))
     if sigma.size == 0 or not bool((np.isfinite(sigma) & (sigma > 0)).all()):
         raise InvalidArgumentError(f"scales must be positive and finite, got {scales!r}.")
     a, b = finite_rows(train), finite_rows(valid)
@@ -159,7 +159,7 @@ def class_accuracies(
 
 def _classes(given: Any, count: int) -> Tensor:
     """Return classes (count,), int64."""
-    numbers = read_numbers("The classes", given)
+    numbers = real_array("The classes", given)
     if numbers.shape != (count,) or not bool(((numbers >= 0) & (numbers == np.floor(numbers))).all()):
         raise InvalidArgumentError(f"The classes must be {count} integers from 0 on, one for each row, got others.")
     return torch.as_tensor(numbers.astype(np.int64))

@@ -15,7 +15,7 @@ _FIRST_JITTER = 1e-10
 _LAST_JITTER = 1e-4
 
 
-def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
+def real_array(name: str, values: Any) -> NDArray[np.float64]:
     """Return numbers, lists, arrays or a tensor as a float64 array (...).
 
     Args:
@@ -26,7 +26,7 @@ def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
         InvalidArgumentError: If the values are texts, ragged lists, complex numbers or None.
 
     Examples:
-        >>> read_numbers("x", [1, 2])
+        >>> real_array("x", [1, 2])
         array([1., 2.])
     """
     if isinstance(values, Tensor) and not values.is_complex():
@@ -55,7 +55,7 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
         >>> finite_rows([[1, 2]]).dtype
         torch.float64
     """
-    rows = torch.as_tensor(read_numbers("The rows", x))
+    rows = torch.as_tensor(real_array("The rows", x))
     if rows.ndim != 2 or len(rows) < least or rows.shape[1] == 0 or not bool(torch.isfinite(rows).all()):
         raise InvalidArgumentError(
             f"x must be a matrix (n, d) of at least {least} finite rows, got shape {tuple(rows.shape)}."

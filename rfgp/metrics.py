@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError, SolverError
-from rfgp.linalg import cholesky, read_numbers
+from rfgp.linalg import cholesky, real_array
 from rfgp.messages import check_count
 from rfgp.torch_context import with_torch_defaults
 
@@ -679,7 +679,7 @@ def _matching(y: Any, mean: Tensor) -> Tensor:
 def _tensor(values: Any) -> Tensor:
     if isinstance(values, Tensor) and not values.is_complex():
         return values.detach().double()
-    return torch.tensor(read_numbers("Values", values))
+    return torch.tensor(real_array("Values", values))
 
 
 def __dir__() -> list[str]:

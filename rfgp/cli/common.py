@@ -315,8 +315,8 @@ def check_table(
         InvalidArgumentError: If an option is invalid, or the file or a column does not exist.
         DataError: If the file is missing, empty or something else.
     """
-    from rfgp.tables.columns import find_column
     from rfgp.tables.options import ReadOptions
+    from rfgp.tables.text import find_column
 
     request = ReadOptions(target, **reading)
     if not known_input(file, command):

@@ -39,7 +39,7 @@ def check_model(request: ModelRequest, columns: Sequence[str] | None = None, hel
         InvalidArgumentError: If an option is invalid, or a column is missing or is that of the groups. The message has
             the option and its value.
     """
-    from rfgp.tables.columns import find_column
+    from rfgp.tables.text import find_column
 
     _check_functions("approximation", _APPROXIMATION.read_arguments(request.approximation), names.APPROXIMATIONS)
     if request.kernel == AUTO:

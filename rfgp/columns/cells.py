@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, zone_name
+from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, to_days, zone_name
 from rfgp.errors import requires_extra
 
 Level = str | int | bool
@@ -101,7 +101,7 @@ class Column:
         None, NaN, NaT, pandas.NA and masked cells are missing. A tensor keeps its gradient and device.
 
         Args:
-            column: A series, array, tensor, list or other sequence (n,).
+            column: A series, array, tensor, list or other sequence (n,), or a column, which is returned.
 
         Raises:
             DataError: If the dates or durations of the column cannot be converted to days.
@@ -114,6 +114,8 @@ class Column:
             >>> Column.of(torch.tensor([1.0, torch.nan])).missing.tolist()
             [False, True]
         """
+        if isinstance(column, Column):
+            return column
         if isinstance(column, Tensor):
             kind = CellType.BOOLEAN if column.dtype == torch.bool else CellType.INTEGER
             kind = CellType.COMPLEX if column.is_complex() else kind
@@ -163,14 +165,74 @@ class Column:
             >>> indices.tolist(), labels
             ([0, -1, 1, 0], ['south', 'north'])
         """
-        present = ~self.missing if self.missing.any() else slice(None)
         if self.codes is None:
+            present = ~self.missing if self.missing.any() else slice(None)
             found, labels = factorize(_as_levels(self.cell_type, as_numpy(self.values)[present]))
-        else:
-            indices, used = factorize(self.codes[present].tolist())
-            merged, labels = factorize(_as_levels(self.cell_type, self.values[used]))
-            found = merged[indices]
-        return _spread(found, ~self.missing, missing=-1), labels
+            return _spread(found, ~self.missing, missing=-1), labels
+        first_rows = np.full(len(self.values) + 1, len(self))  # the last entry is that of the code -1
+        first_rows[self.codes[::-1]] = np.arange(len(self))[::-1]
+        used = np.argsort(first_rows[:-1], kind="stable")[: np.count_nonzero(first_rows[:-1] < len(self))]
+        merged, labels = factorize(_as_levels(self.cell_type, self.values[used]))
+        index_of = np.full(len(self.values) + 1, -1)
+        index_of[used] = merged
+        return index_of[self.codes], labels
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return cells (n,) as numbers: dates as days since 1970-01-01, NaN if missing.
+
+        Examples:
+            >>> from rfgp.columns.cells import Column
+            >>> Column.of([True, None]).numbers().tolist()
+            [1.0, nan]
+        """
+        cells = self.expanded()
+        values = to_days(cells.values) if self.cell_type is CellType.DATE else as_numpy(cells.values)
+        values = as_floats(values) if values.dtype == object else values.astype(np.float64, copy=False)
+        return np.where(self.missing, np.nan, values) if self.missing.any() else values
+
+    def coded(self, levels: Iterable[Level]) -> tuple[NDArray[np.int64], list[Level]]:
+        """Return the code (n,) of each cell, and the labels that are no levels, in order of first appearance.
+
+        Args:
+            levels: The levels, with the codes 0, 1 and so on. Other labels have the codes after theirs, and missing
+                cells -1.
+
+        Examples:
+            >>> from rfgp.columns.cells import Column
+            >>> codes, new = Column.of(["south", None, "west", "north"]).coded(["north", "south"])
+            >>> codes.tolist(), new
+            ([1, -1, 2, 0], ['west'])
+        """
+        indices, labels = self.factorized()
+        code_of = {level: code for code, level in enumerate(levels)}
+        new = [label for label in labels if label not in code_of]
+        code_of |= {label: code for code, label in enumerate(new, len(code_of))}
+        return np.array([*map(code_of.__getitem__, labels), -1])[indices], new  # the index of a missing cell is -1
+
+    def filled(self, label: Level) -> "Column":
+        """Return cells with codes, in which missing cells have their own level.
+
+        Args:
+            label: The level.
+        """
+        assert self.codes is not None
+        codes = np.where(self.missing, len(self.values), self.codes)
+        values = objects([*self.values.tolist(), label])
+        return replace(self, values=values, codes=codes, missing=np.zeros_like(self.missing))
+
+    def take(self, rows: NDArray[np.int64]) -> "Column":
+        """Return the cells at positions `rows` (m,)."""
+        missing = self.missing[rows]
+        if self.codes is not None:
+            return replace(self, missing=missing, codes=self.codes[rows])
+        offsets = None if self.offsets is None else self.offsets[rows]
+        return replace(self, values=self.values[rows], missing=missing, offsets=offsets)
+
+    def __len__(self) -> int:
+        return len(self.missing)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(as_numpy(self.expanded().values), dtype=dtype)
 
 
 def factorize(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:

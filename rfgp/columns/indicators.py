@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rfgp.columns.cells import CellType, Column, Level
+from rfgp.columns.cells import CellType, Column, Level, objects
 from rfgp.columns.problems import cell_errors, join_errors, numbers_as_text
 from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
 from rfgp.columns.table import Table, warn_of_levels
@@ -91,6 +90,11 @@ class LevelCounts:
         names = {str: "text", int: "integers"}
         kinds = {names.get(type(level), type(level).__name__) for level in self.levels}
         return "truth values" if self.is_boolean else " and ".join(sorted(kinds))
+
+    @property
+    def sizes(self) -> str:
+        """The numbers of different texts and of cells in words."""
+        return f"{counted(len(self.levels), 'different text')} in {counted(self.num_cells, 'cell')}"
 
     @property
     def is_identifier(self) -> bool:
@@ -209,10 +213,9 @@ def _problems(key: Key, column: LevelCounts) -> list[str]:
     if (number := column.number) is not None:
         return [f"Column {short_repr(key)} holds {numbers_as_text(key, column.levels, number)}"]
     if column.is_identifier:
-        sizes = f"{counted(len(column.levels), 'different text')} in {counted(column.num_cells, 'cell')}"
         return [
-            f"Column {short_repr(key)} has {sizes}, like an identifier. Drop it, or add k.Group({key!r}) to the kernel "
-            "if the texts are levels."
+            f"Column {short_repr(key)} has {column.sizes}, like an identifier. Drop it, or add k.Group({key!r}) to the "
+            "kernel if the texts are levels."
         ]
     problems = []
     if len(column.levels) > MAX_LEVELS:
@@ -281,20 +284,16 @@ def _indicators(key: Key, cells: Column, levels: tuple[Level, ...]) -> dict[Key,
         if cells.cell_type in (CellType.TEXT, CellType.OBJECT, CellType.DATE):
             raise DataError(f"Column {short_repr(key)} must hold truth values, got {cells.cell_type}. Convert it.")
         return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
-    codes = _codes(key, cells, levels)
+    cells = _as_texts(cells) if all(isinstance(level, str) for level in levels) else cells
+    codes, new = cells.coded(levels)
+    if new:
+        warn_of_levels(key, new)
+    if cells.missing.any():
+        codes = np.where(cells.missing, levels.index(MISSING_LABEL), codes)
     return {f"{key}={level}": (codes == code).astype(np.float64) for code, level in enumerate(levels)}
 
 
-def _codes(key: Key, cells: Column, levels: tuple[Level, ...]) -> NDArray[np.int64]:
-    """Return the indices (n,) of cells among the levels, -1 for new levels.
-
-    Numbers match levels that are their text.
-    """
+def _as_texts(cells: Column) -> Column:
+    """Return cells (n,) as texts, since levels that are texts match numbers with the same text."""
     indices, labels = cells.factorized()
-    if all(isinstance(level, str) for level in levels):
-        labels = list(map(str, labels))
-    code_of = {level: index for index, level in enumerate(levels)}
-    codes = np.array([*(code_of.get(label, -1) for label in labels), code_of.get(MISSING_LABEL, -1)])
-    if new := [label for label in labels if label not in code_of]:
-        warn_of_levels(key, new, stacklevel=10)
-    return codes[indices]  # the index of a missing cell is -1
+    return replace(cells, cell_type=CellType.TEXT, values=objects(map(str, labels)), codes=indices)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import IN_TIME, REAL, CellType, Column, Level, as_floats, as_numpy, cell_type_of
 from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
 from rfgp.errors import DataError
-from rfgp.messages import not_finite, short_repr
+from rfgp.messages import counted, not_finite, short_repr
 from rfgp.number_texts import NumberFormat, example_of, is_date, numbers_remedy
-from rfgp.rows.sources import Problem
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -32,6 +31,50 @@ _NEEDS = {
     ColumnKind.LEVEL: "levels, which are text, integers or booleans",
     ColumnKind.NODE: "labels of nodes",
 }
+
+
+class Problem(NamedTuple):
+    """Cells of one kind in one column.
+
+    Attributes:
+        column: The column's name or index. None if there is only one.
+        kind: "text", "dates", "missing values", or the name of another type.
+        row: The first row with such a cell.
+        cell: The cell as text for messages.
+        number: The number of such cells.
+    """
+
+    column: Key | None
+    kind: str
+    row: int
+    cell: str
+    number: int
+
+    def __str__(self) -> str:
+        where = "it" if self.column is None else f"column {self.column!r}"
+        if self.kind == "missing values":
+            return f"{where} has {counted(self.number, 'missing value')}, the first in row {self.row}"
+        return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
+
+
+def problem_of_numbers(cells: Column, key: Key | None = None) -> Problem | None:
+    """Return the problem of cells (n,) that are neither numbers nor missing, or None if there are none.
+
+    Args:
+        cells: The cells.
+        key: The key of the column. If None, there is one column.
+
+    Examples:
+        >>> from rfgp.columns.cells import Column
+        >>> from rfgp.columns.problems import problem_of_numbers
+        >>> str(problem_of_numbers(Column.of([1.0, "high", None])))
+        "it holds text ('high' in row 1, 1 such cell)"
+    """
+    cells = cells.expanded()
+    bad = ~cells.missing
+    if cells.cell_type is CellType.OBJECT:
+        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in REAL)
+    return _problem(key, cells, bad) if cells.cell_type not in REAL and bad.any() else None
 
 
 def cell_errors(column: ColumnSchema, cells: Column) -> list[str]:
@@ -198,6 +241,11 @@ def _sentence(column: ColumnSchema, problem: Problem, needs: str, remedy: str) -
 
 def _holding(column: ColumnSchema, cells: Column, bad: NDArray[np.bool_], remedy: str) -> str:
     """Return a sentence about the cells marked by `bad` (n,)."""
+    return _sentence(column, _problem(column.key, cells, bad), _NEEDS[column.kind], remedy)
+
+
+def _problem(key: Key | None, cells: Column, bad: NDArray[np.bool_]) -> Problem:
+    """Return the problem of the cells marked by `bad` (n,)."""
     row = int(np.argmax(bad))
     cell, cell_type = as_numpy(cells.values)[row : row + 1].tolist()[0], cells.cell_type
     word = short_repr(cell)
@@ -205,8 +253,7 @@ def _holding(column: ColumnSchema, cells: Column, bad: NDArray[np.bool_], remedy
         word = str(cells.values[row].astype("M8[D]" if cell_type is CellType.DATE else "m8[s]"))
     cell_type = cell_type if cell_type is not CellType.OBJECT else cell_type_of(type(cell)) or cell_type
     description = f"values of type {type(cell).__name__}" if cell_type is CellType.OBJECT else str(cell_type)
-    problem = Problem(column.key, description, cells.first + row, word, int(np.sum(bad)))
-    return _sentence(column, problem, _NEEDS[column.kind], remedy)
+    return Problem(key, description, cells.first + row, word, int(np.sum(bad)))
 
 
 def _present(cells: Column, test: Callable[[Any], bool]) -> NDArray[np.bool_]:

@@ -215,7 +215,7 @@ class ColumnSchema:
         """
         if self.kind is not ColumnKind.LEVEL:
             return self
-        return replace(self, levels=tuple(dict.fromkeys([*self.levels, *cells.factorized()[1]])))
+        return replace(self, levels=(*self.levels, *cells.coded(self.levels)[1]))
 
     def read(self, cells: Column) -> Tensor:
         """Return cells as floating numbers (n,): float64 unless the cells have another floating dtype.
@@ -236,9 +236,7 @@ class ColumnSchema:
             [1.0, 2.0, 0.0, 2.0]
         """
         if self.kind is ColumnKind.LEVEL:
-            indices, labels = cells.factorized()
-            code_of = {label: code for code, label in enumerate(dict.fromkeys([*self.levels, *labels]))}
-            return torch.from_numpy(np.array([code_of[label] for label in labels], dtype=np.float64)[indices])
+            return torch.from_numpy(cells.coded(self.levels)[0].astype(np.float64))
         cells = cells.expanded()
         if self.kind is ColumnKind.NODE:
             return torch.from_numpy(self._positions(cells).astype(np.float64))

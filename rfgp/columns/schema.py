@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -22,8 +22,8 @@ T = TypeVar("T")
 _WORDS = {ColumnKind.NUMBER: "number", ColumnKind.COORDINATE: "coordinate", ColumnKind.NODE: "node of a graph"}
 _VERSION = 1
 """The version of the format of schemas in files."""
-_FIELDS = ("key", "kind", "terms", "is_date", "levels")
-"""The fields of a column in files. `zone` and `origin` are left out at their defaults."""
+_OPTIONAL = ("zone", "origin")
+"""Fields that are left out of files at their defaults."""
 _MAX_ORIGIN = 10**40
 """The smallest integer that is too large for an origin, in attoseconds."""
 
@@ -280,42 +280,28 @@ class Schema:
             raise not_usable("it is not a dictionary with a version and columns")
         if type(content["version"]) is not int or content["version"] != _VERSION:
             raise not_usable(f"its version is {short_repr(content['version'])}, and {_VERSION} is the one known")
-        rules: tuple[_Rule, ...] = from_json(tuple[_Rule, ...], content["columns"], "columns", ("zone", "origin"))
-        for rule in rules:
-            _check(rule)
-        num_nodes = sum(rule.kind is ColumnKind.NODE for rule in rules)
-        if len(nodes) != num_nodes:
-            raise InvalidArgumentError(f"nodes must be {counted(num_nodes, 'graph')}, got {len(nodes)}.")
-        graphs, columns = iter(nodes), list[ColumnSchema]()
-        for rule in rules:
-            graph = next(graphs) if rule.kind is ColumnKind.NODE else None
-            check_nodes(rule.kind, graph)
-            columns.append(ColumnSchema(**vars(rule), nodes=graph))
+        kinds = tuple[ColumnSchema, ...]
+        columns: list[ColumnSchema] = list(from_json(kinds, content["columns"], "columns", (*_OPTIONAL, "nodes")))
+        of_nodes = [index for index, column in enumerate(columns) if column.kind is ColumnKind.NODE]
+        if len(nodes) != len(of_nodes):
+            raise InvalidArgumentError(f"nodes must be {counted(len(of_nodes), 'graph')}, got {len(nodes)}.")
+        for index, graph in zip(of_nodes, nodes, strict=True):
+            check_nodes(ColumnKind.NODE, graph)
+            columns[index] = replace(columns[index], nodes=graph)
+        for column in columns:
+            _check(column)
         if len({(column.key, column.kind, id(column.nodes)) for column in columns}) < len(columns):
             raise not_usable("two columns have the same key and kind")
         return cls(tuple(columns))
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """The fields of a `ColumnSchema` in files."""
-
-    key: str | int
-    kind: ColumnKind
-    terms: tuple[str, ...]
-    is_date: bool
-    levels: tuple[str | int | bool, ...]
-    zone: str = ""
-    origin: int = 0
-
-
 def _encoded(column: ColumnSchema) -> dict[str, Any]:
-    rule = {name: getattr(column, name) for name in _Rule.__annotations__}
-    rule |= {"kind": column.kind.value, "terms": list(column.terms), "levels": list(column.levels)}
-    return {name: value for name, value in rule.items() if name in _FIELDS or value}
+    content = {field.name: getattr(column, field.name) for field in fields(ColumnSchema) if field.name != "nodes"}
+    content |= {"kind": column.kind.value, "terms": list(column.terms), "levels": list(column.levels)}
+    return {name: value for name, value in content.items() if value or name not in _OPTIONAL}
 
 
-def _check(rule: _Rule) -> None:
+def _check(rule: ColumnSchema) -> None:
     """Check that the fields of a column are consistent."""
     name, is_number = short_repr(rule.key), rule.kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
     if isinstance(rule.key, int) and rule.key < 0:

@@ -2,10 +2,9 @@
 
 import functools
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,9 +13,8 @@ from torch import Tensor
 
 from rfgp.columns.cells import IN_TIME, REAL, Column, objects
 from rfgp.columns.rules import Key
-from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
+from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning, warn
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
-from rfgp.rows.sources import OutputFormat
 
 K = TypeVar("K")
 
@@ -24,6 +22,13 @@ _INDEX_NAME = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 """Matches the names that pandas and Parquet give to an unnamed index."""
 NODE_KEY = "node"
 """The key of a sequence of node labels."""
+
+
+class OutputFormat(NamedTuple):
+    """The container of results: numpy or torch, with the dtype and the device."""
+
+    is_numpy: bool
+    like: Tensor  # (0,) of the dtype and device
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,16 +341,14 @@ def _of_sequence(labels: Any) -> Table:
 
 def _of_frame(frame: Any) -> Table:
     """Return the table of a dataframe of pandas, polars or Arrow."""
-    labels = getattr(frame, "column_names", None) if not hasattr(frame, "iloc") else None
-    labels = list(frame.columns if labels is None else labels)
     columns: dict[Key, Any] = {}
-    for index, label in enumerate(labels):
+    for index, label in enumerate(labels_of(frame)):
         is_number = isinstance(label, int | np.integer) and not isinstance(label, bool)
         if not is_number and not isinstance(label, str):
             raise DataError(
                 f"The columns of X must have names of text or integers, got {short_repr(label)}. Rename them."
             )
-        columns[int(label) if is_number else label] = _taken(frame, label, index)
+        columns[int(label) if is_number else label] = taken(frame, label, index)
     levels = _index(frame)
     if not columns and levels:
         return Table((), len(frame.index), levels, "dataframe")
@@ -364,8 +367,24 @@ def _index(frame: Any) -> dict[Key, Any]:
     return {"index" if name is None else name: index.get_level_values(level) for level, name in names}
 
 
-def _taken(frame: Any, label: Any, index: int) -> Any:
-    """Return one column (n,) of a dataframe."""
+def labels_of(frame: Any) -> list[Any]:
+    """Return the labels of the columns of a dataframe of pandas, polars or Arrow.
+
+    Args:
+        frame: The dataframe.
+    """
+    names = None if hasattr(frame, "iloc") else getattr(frame, "column_names", None)  # in pandas it could be a column
+    return list(frame.columns if names is None else names)
+
+
+def taken(frame: Any, label: Any, index: int) -> Any:
+    """Return one column (n,) of a dataframe of pandas, polars or Arrow.
+
+    Args:
+        frame: The dataframe.
+        label: The label of the column.
+        index: Its position.
+    """
     if hasattr(frame, "iloc"):
         return frame.iloc[:, index]
     return frame.column(index) if hasattr(frame, "column") else frame[label]
@@ -436,41 +455,12 @@ def is_index_name(name: str) -> bool:
     return _INDEX_NAME.fullmatch(name.strip()) is not None
 
 
-def counts_rows(values: NDArray[Any]) -> bool:  # (n,)
-    """Return whether a column counts its rows, from 0 like pandas or from 1 like R.
-
-    Args:
-        values: The column (n,).
-    """
-    if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
-        return False
-    return bool(np.array_equal(values, values[0] + np.arange(len(values))))
-
-
-def warn_of_index(where: str, name: str, is_left_out: bool, drop: str, stacklevel: int) -> None:
-    """Warn of a column with the name of an index.
-
-    Args:
-        where: The file or object with the column.
-        name: The column's name.
-        is_left_out: Whether the column counts the rows and is left out. Otherwise it is an input.
-        drop: The code that leaves the column out.
-        stacklevel: As for `warnings.warn`.
-    """
-    message = f"{where}: column {name!r} is an input, but may be an unnamed index. Leave it out with {drop}"
-    if is_left_out:
-        message = f"{where}: column {name!r} is left out, because it counts the rows like an unnamed index. Write files"
-        message += " with DataFrame.to_csv(index=False)"
-    warnings.warn(IndexColumnWarning(f"{message}, or give it a name to use it."), stacklevel=stacklevel)
-
-
-def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
+def warn_of_levels(key: Any, levels: Sequence[Any]) -> None:
     """Warn of levels of a column that are not in the training data.
 
     Args:
         key: The name of the column.
         levels: The new levels.
-        stacklevel: As for `warnings.warn`.
     """
     names = listed(list(map(str, levels)))
     message = (
@@ -478,7 +468,7 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
         "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
         f"Group({short_repr(key)}) gives a new level its prior variance."
     )
-    warnings.warn(NewLevelWarning(message), stacklevel=stacklevel)
+    warn(NewLevelWarning(message))
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
@@ -492,11 +482,9 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     """
     if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
         return None
-    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
-    labels = getattr(X, "columns", None) if arrows is None else arrows
-    if labels is None:
+    if not hasattr(X, "columns"):
         return None
-    names = tuple(map(str, labels))
+    names = tuple(map(str, labels_of(X)))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Columns of X must have unique names, got {twice!r} twice. Rename them, or pass X.to_numpy().")
@@ -508,23 +496,44 @@ def without_index(
     column: Callable[[K], Any],
     where: str = "X",
     drop: str = "X.drop(columns={!r})",
-    stacklevel: int = 2,
+    *,
+    warns_of_inputs: bool = True,
 ) -> tuple[K, ...]:
-    """Return the keys of columns without those of an index, with a warning.
+    """Return the keys of columns without those of an index, with a warning for each.
 
-    If no column would remain, all are kept.
+    An unnamed column that counts its rows, from 0 like pandas or from 1 like R, is an index. If no column would remain,
+    all are kept.
 
     Args:
         keys: The keys of the columns.
-        column: A function from a key to the column (n,), or to its first rows.
+        column: A function from a key to the column (n,), or to its first rows, or to none if they cannot be seen.
         where: The file or object with the columns. The default is "X".
         drop: The code that leaves a column out, with {!r} for its name.
-        stacklevel: As for `warnings.warn`.
+        warns_of_inputs: Whether to warn of unnamed inputs, too. The default is True.
+
+    Warns:
+        IndexColumnWarning: If an unnamed column is left out, or is an input.
+
+    Examples:
+        >>> without_index(["size", "age"], {"size": [1.5, 2.0], "age": [3, 4]}.__getitem__)
+        ('size', 'age')
     """
     unnamed = [key for key in keys if isinstance(key, str) and is_index_name(key)]
-    counts = {key for key in unnamed if counts_rows(np.asarray(column(key)))}
+    counts = {key for key in unnamed if _counts_rows(np.asarray(column(key)))}
     if len(counts) == len(keys):
         return tuple(keys)
     for key in unnamed:
-        warn_of_index(where, key, key in counts, drop.format(key), stacklevel + 1)
+        message = f"{where}: column {key!r} is an input, but may be an unnamed index. Leave it out with "
+        message += drop.format(key)
+        if key in counts:
+            message = f"{where}: column {key!r} is left out, because it counts the rows like an unnamed index. Write "
+            message += "files with DataFrame.to_csv(index=False)"
+        if key in counts or warns_of_inputs:
+            warn(IndexColumnWarning(f"{message}, or give it a name to use it."))
     return tuple(key for key in keys if key not in counts)
+
+
+def _counts_rows(values: NDArray[Any]) -> bool:  # (n,)
+    if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
+        return False
+    return bool(np.array_equal(values, values[0] + np.arange(len(values))))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling, check_gaussian, uniform
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import read_numbers
+from rfgp.linalg import real_array
 from rfgp.spectra import Spectrum
 
 # --- Joint distributions of the norms of jointly drawn frequencies, as uniforms that radial quantiles map to norms ----
@@ -112,7 +112,7 @@ def correlation_factor(correlation: Any) -> Tensor:
         >>> correlation_factor([[1.0, 0.6], [0.6, 1.0]]).tolist()
         [[1.0, 0.0], [0.6, 0.8]]
     """
-    matrix = torch.tensor(read_numbers("A correlation matrix", correlation))
+    matrix = torch.tensor(real_array("A correlation matrix", correlation))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
         raise InvalidArgumentError(f"A correlation matrix must be square, got shape {tuple(matrix.shape)}.")
     ones = torch.allclose(matrix.diagonal(), torch.ones(len(matrix), dtype=torch.float64), atol=1e-9)

@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky, finite_rows, read_numbers
+from rfgp.linalg import cholesky, finite_rows, real_array
 from rfgp.spectra import Gaussian, Spectrum
 
 # --- Radial distributions other than the spectral one, with importance weights ----------------------------------------
@@ -113,7 +113,7 @@ def check_histogram(heights: Sequence[float]) -> Tensor:
         >>> check_histogram([1.0, 3.0]).tolist()
         [0.5, 1.5]
     """
-    values = torch.as_tensor(read_numbers("A radial histogram", heights))
+    values = torch.as_tensor(real_array("A radial histogram", heights))
     fine = values.ndim == 1 and len(values) > 0 and bool(torch.isfinite(values).all())
     if not fine or values.min() <= 0 or values.max() > 1e4 * values.min():
         raise InvalidArgumentError(

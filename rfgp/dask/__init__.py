@@ -7,4 +7,4 @@ with requires_extra("dask"):
     from rfgp.dask.prediction import Predicted as Predicted
     from rfgp.dask.prediction import fit as fit
     from rfgp.dask.prediction import predict as predict
-    from rfgp.dask.walks import sample_walks as sample_walks
+    from rfgp.dask.prediction import sample_walks as sample_walks

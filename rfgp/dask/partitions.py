@@ -1,6 +1,7 @@
-"""Rows on a Dask cluster, as a source that models accept instead of arrays."""
+"""Rows on a Dask cluster, as a source that models accept instead of arrays, and computations of its workers."""
 
 import math
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,13 +9,11 @@ from typing import Any, TypeVar
 
 import dask
 import numpy as np
-from distributed import Client
-from pandas.api.types import is_numeric_dtype, is_string_dtype
+from distributed import Client, get_client
 
-from rfgp.columns.table import is_index_name, names_of, warn_of_index
-from rfgp.dask.cluster import client_of, combined, computed, shipped
+from rfgp.columns.table import without_index
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import counted
+from rfgp.messages import counted, listed
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.sources import warn_of_booleans
 
@@ -32,15 +31,12 @@ class _Part:
 
     chunk: Chunk
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows, with a dataframe of numbers as an array."""
-        for chunk in self.tables():
-            yield chunk if chunk.names is None else chunk._replace(X=_values(chunk.X))
-
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield the rows unchanged, with all columns."""
+        """Yield the rows, with all columns."""
         if len(self.chunk.X):
             yield self.chunk
+
+    chunks = tables
 
 
 class Partitions:
@@ -94,11 +90,10 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
-        for name in map(str, getattr(X, "columns", ())):
-            if is_index_name(name):  # whether it counts all rows nobody sees here
-                warn_of_index("X", name, False, f"X.drop(columns={name!r})", stacklevel=3)
+        names = tuple(map(str, getattr(X, "columns", ())))
+        without_index(names, lambda name: ())  # only warns: whether one counts all rows nobody sees here
         if {"bool", "boolean"} & set(_types(X, y)):
-            warn_of_booleans(np.empty(0, dtype=bool), stacklevel=3)
+            warn_of_booleans(np.empty(0, dtype=bool))
 
     def __len__(self) -> int:
         return sum(self.lengths)
@@ -111,22 +106,18 @@ class Partitions:
             self._lengths = computed(self._client, [count(part) for part in self._parts])
         return self._lengths
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows on the client, one partition at a time.
-
-        This is slow, for computations that cannot run on the workers.
-        """
-        for part in self._parts:
-            yield from computed(self._client, part).chunks()
-
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
         """Yield all rows on the client, one partition at a time, with unchanged dataframes.
+
+        This is slow, for computations that cannot run on the workers.
 
         Args:
             columns: Not used. All columns are read.
         """
         for part in self._parts:
             yield from computed(self._client, part).tables()
+
+    chunks = tables
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
         """Return the results of a function for all partitions, computed on the workers and combined in order.
@@ -161,45 +152,16 @@ def _length(part: _Part) -> int:
 
 def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     """Return the rows of one partition; columns of a dataframe by their names."""
-    found = dict(others)
-    taken: list[Any] = []
-    for name, column in columns.items():
-        wanted = column if isinstance(column, str) else list(column)
-        missing = [c for c in ([wanted] if isinstance(wanted, str) else wanted) if c not in X.columns]
-        if missing:
-            names_there = ", ".join(map(str, X.columns))[:200]
-            raise DataError(f"The dataframe has no column {missing[0]!r}; it has {names_there}.")
-        found[name] = X[wanted]
-        taken += [wanted] if isinstance(wanted, str) else wanted
-    names = None
-    if hasattr(X, "columns"):
-        X = X.drop(columns=taken)
-        names = tuple(map(str, X.columns))
+    taken = [name for wanted in columns.values() for name in ([wanted] if isinstance(wanted, str) else wanted)]
+    for name in taken:
+        if name not in X.columns:
+            raise DataError(f"The dataframe has no column {name!r}; it has {listed(list(map(str, X.columns)))}.")
+    found = others | {name: X[wanted if isinstance(wanted, str) else list(wanted)] for name, wanted in columns.items()}
+    found = {name: value.to_numpy() if hasattr(value, "to_numpy") else value for name, value in found.items()}
     for name, value in found.items():
-        found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
-        if len(found[name]) != len(X):
-            raise DataError(
-                f"Partitions of {name} must match X, with {counted(len(X), 'row')}, got {len(found[name])}."
-            )
-    return _Part(Chunk(X, names=names, **found))
-
-
-def _values(X: Any) -> Any:
-    """Return a dataframe (n, d) as an array, or unchanged if some columns are not numbers.
-
-    Columns of other types than numbers and text, such as dates, then hold the name of their type.
-
-    Raises:
-        DataError: If several columns have one name.
-    """
-    names_of(X)  # refuses doubled names
-    if all(map(is_numeric_dtype, X.dtypes)):
-        return X.to_numpy()
-    X = X.copy(deep=False)
-    for place, kind in enumerate(X.dtypes):
-        if not is_numeric_dtype(kind) and not is_string_dtype(kind):
-            X.isetitem(place, str(kind))
-    return X
+        if len(value) != len(X):
+            raise DataError(f"Partitions of {name} must match X, with {counted(len(X), 'row')}, got {len(value)}.")
+    return _Part(Chunk(X.drop(columns=taken) if taken else X, **found))
 
 
 def _types(X: Any, y: Any) -> list[str]:
@@ -268,3 +230,74 @@ def known_lengths(X: Any) -> list[int] | None:
     if not hasattr(X, "chunks") or any(math.isnan(rows) for rows in X.chunks[0]):
         return None
     return [int(rows) for rows in X.chunks[0]]
+
+
+# --- Computations of the workers --------------------------------------------------------------------------------------
+
+
+def client_of(client: Client | None) -> Client:
+    """Return the given client, or the current one.
+
+    Args:
+        client: The client of a cluster, or None.
+
+    Raises:
+        InvalidArgumentError: If there is no client.
+    """
+    if client is not None:
+        return client
+    try:
+        return get_client()
+    except ValueError:
+        raise InvalidArgumentError(
+            "There is no Dask client. Make one first, such as distributed.Client(n_workers=4, threads_per_worker=1), "
+            "or pass client=."
+        ) from None
+
+
+def shipped(value: Any) -> Any:
+    """Return a delayed value that is sent to each worker once.
+
+    If a worker dies, the value is sent again.
+
+    Args:
+        value: The value, which must be picklable.
+
+    Examples:
+        >>> shipped([1, 2]).compute()
+        [1, 2]
+    """
+    return dask.delayed(value, name=f"rfgp-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def combined(leaves: Sequence[Any], combine: Callable[[T, T], T]) -> Any:
+    """Return the delayed combination of delayed values, as a balanced tree.
+
+    The order of the values is kept.
+
+    Args:
+        leaves: The delayed values, at least one.
+        combine: A function of two neighboring values.
+
+    Examples:
+        >>> from operator import add
+        >>> combined([1, 2, 3], add).compute(scheduler="synchronous")
+        6
+    """
+    level, step = list(leaves), dask.delayed(combine, pure=False)
+    while len(level) > 1:
+        pairs = [step(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = [*pairs, *level[2 * len(pairs) :]]
+    return level[0]
+
+
+def computed(client: Client, value: Any) -> Any:
+    """Return the results of delayed values, computed on the workers.
+
+    Errors of the computation are raised on the client.
+
+    Args:
+        client: The client of the cluster.
+        value: A delayed value, or a list of them.
+    """
+    return client.gather(client.compute(value))

@@ -12,11 +12,10 @@ from rfgp.columns.cells import Column
 from rfgp.columns.days import to_days
 from rfgp.gp import GP
 from rfgp.tables import Table
-from rfgp.tables.schema import ColumnRule
-from rfgp.tables.table import dates_of
+from rfgp.tables.table import ColumnRule, dates_of
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
-"""The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
+"""The roles of variables, as in `rfgp.tables.table.ColumnRule`."""
 LOG_TARGET = "log of "
 """The begin of the name of a target of logarithms, as `rfgp fit --log` writes it."""
 _LEVEL = "level"
@@ -163,7 +162,7 @@ def input_frame(table: Table, model: GP) -> Any:
         >>> from rfgp import kernels as k
         >>> from rfgp.report import input_frame
         >>> from rfgp.tables import Table
-        >>> from rfgp.tables.schema import ColumnRule, Schema
+        >>> from rfgp.tables.table import ColumnRule, Schema
         >>> schema = Schema((ColumnRule("color", 0, "category", ("blue", "red")),), ColumnRule("y", 1), 2)
         >>> table = Table(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2), ("color=blue", "color=red"), "y", schema)
         >>> input_frame(table, rfgp.GP(k.Group("color")))["color"].tolist()
@@ -222,7 +221,7 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
     return cells
 
 
-def columns_of(model: GP, path: str) -> list[str]:
+def columns_of_hyperparameter(model: GP, path: str) -> list[str]:
     """Return the columns of the factor that has a given hyperparameter.
 
     The noise, the mean and output scales have no columns.

@@ -13,7 +13,7 @@ from rfgp import metrics
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
-from rfgp.linalg import finite_rows, read_numbers
+from rfgp.linalg import finite_rows, real_array
 from rfgp.spectra import Gaussian, Spectrum
 
 Objective = Callable[[Frequencies], Tensor]
@@ -125,7 +125,7 @@ def attention_error(
         >>> 0 < float(objective(couplings.by_name("iid").sample(16, 2, seed=0))) < 1
         True
     """
-    q, k = (torch.tensor(read_numbers(*pair)) for pair in (("Queries", queries), ("Keys", keys)))
+    q, k = (torch.tensor(real_array(*pair)) for pair in (("Queries", queries), ("Keys", keys)))
     if min(q.ndim, k.ndim) < 2 or q.shape[-1] != k.shape[-1] or q.numel() * k.numel() == 0:
         raise InvalidArgumentError(
             f"Queries (..., n, d) and keys (..., k, d) must share d and have rows, got {tuple(q.shape)} and "

@@ -297,7 +297,7 @@ def keys_of_levels(kernel: Kernel) -> set[str | int]:
 
 def _without_index(table: Table) -> tuple[str | int, ...]:
     """Return the keys of the columns of a table without the index of a dataframe."""
-    return without_index(table.keys, table.column, stacklevel=9) if table.source == "dataframe" else table.keys
+    return without_index(table.keys, table.column) if table.source == "dataframe" else table.keys
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:

@@ -524,7 +524,7 @@ class ModelSpec:
         """
         likelihood = self.options.likelihood
         if not isinstance(likelihood, Bernoulli):
-            warn_of_booleans(y, stacklevel=5)
+            warn_of_booleans(y)
         if noise is not None and not self.is_gaussian:
             raise DataError(
                 f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows."

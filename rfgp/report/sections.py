@@ -22,7 +22,7 @@ from rfgp.effects.variables import (
     NUMBER,
     Variable,
     as_dates,
-    columns_of,
+    columns_of_hyperparameter,
     in_own_units,
     is_of_logarithms,
 )
@@ -480,7 +480,7 @@ def hyperparameters(model: GP, *, wide: bool = True) -> Grid:
 
 def _entries(model: GP, name: str) -> Iterator[list[str]]:
     """Yield the rows of a hyperparameter, one for each of its columns."""
-    value, columns = model.hyperparameters.value(name).detach().double().cpu(), columns_of(model, name)
+    value, columns = model.hyperparameters.value(name).detach().double().cpu(), columns_of_hyperparameter(model, name)
     shown = plain(name, 60)
     if value.ndim == 0:
         yield [shown, number(float(value))]

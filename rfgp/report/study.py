@@ -14,7 +14,7 @@ from scipy import stats
 from rfgp import metrics
 from rfgp.approximations import Approximation, Vecchia
 from rfgp.compare import Comparison
-from rfgp.effects.variables import columns_of, input_frame, is_of_logarithms
+from rfgp.effects.variables import columns_of_hyperparameter, input_frame, is_of_logarithms
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fields.field import check_field
@@ -391,7 +391,7 @@ def _of_bound(model: GP, path: str) -> Iterator[str]:
     values, (term, _, name) = model.hyperparameters.values, path.rpartition(".")
     if sum(other.endswith(f".{name}") for other in values.space.names) == 1:
         term = ""  # the only one of its name
-    raw, columns = values.raw[path].detach().double().cpu().reshape(-1).tolist(), columns_of(model, path)
+    raw, columns = values.raw[path].detach().double().cpu().reshape(-1).tolist(), columns_of_hyperparameter(model, path)
     levels = model.spec.options.indicators.items()
     indicators = {f"{key}={level}" for key, known in levels for level in known}
     for side, end in (("lower", 0), ("upper", 1)):

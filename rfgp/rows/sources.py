@@ -1,7 +1,5 @@
 """Rows as users give them: arrays, tables and sources of blocks."""
 
-import sys
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,87 +11,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import BooleanTargetWarning, DataError
+from rfgp.columns.cells import Column
+from rfgp.columns.problems import problem_of_numbers
+from rfgp.columns.table import OutputFormat as OutputFormat
+from rfgp.errors import BooleanTargetWarning, DataError, warn
 from rfgp.limits import limits
 from rfgp.messages import counted, not_finite
 from rfgp.number_texts import example_of, numbers_remedy
 from rfgp.scaling import Moments
 
-# --- Cells that are not numbers. Missing ones become NaN, others raise errors ----------------------------------------
-
-
-class Problem(NamedTuple):
-    """Cells of one kind in one column.
-
-    Attributes:
-        column: The column's name or index. None if there is only one.
-        kind: "text", "dates", "missing values", or the name of another type.
-        row: The first row with such a cell.
-        cell: The cell as text for messages.
-        number: The number of such cells.
-    """
-
-    column: str | int | None
-    kind: str
-    row: int
-    cell: str
-    number: int
-
-    def __str__(self) -> str:
-        where = "it" if self.column is None else f"column {self.column!r}"
-        if self.kind == "missing values":
-            return f"{where} has {counted(self.number, 'missing value')}, the first in row {self.row}"
-        return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
-
-
-def _with_nan(cells: NDArray[Any]) -> NDArray[Any]:  # (...), objects
-    """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
-    pandas = sys.modules.get("pandas")  # imported already if a cell is one of its missing values
-    return cells if pandas is None else np.where(pandas.isna(cells), np.nan, cells)
-
-
-def _problem_of(values: Any, name: str) -> str | None:  # (n,) or (n, k)
-    """Return a text about the first cell that is not a number, with a remedy, or None if there are none."""
-    try:
-        cells = _with_nan(np.asarray(values, dtype=object))
-    except (TypeError, ValueError):
-        return None
-    for place, cell in np.ndenumerate(cells) if cells.ndim else ():
-        kind = _kind_of(cell)
-        if not kind:
-            continue
-        key, *_ = [*place[1:], None]
-        number = sum(_kind_of(other) == kind for other in cells[:, *place[1:]])
-        shown = str(cell) if hasattr(cell, "isoformat") else repr(cell)
-        problem = Problem(key, kind, place[0], " ".join(shown.split())[:40], number)
-        example = example_of([cell]) if isinstance(cell, str) else None
-        if example is not None:
-            return f"{problem}. {numbers_remedy(name if key is None else key, example)}"
-        more = " rfgp.sklearn.GPClassifier takes classes as text." * (name == "y")
-        return f"{problem}. Encode text and dates as numbers, for example with rfgp.tables.read_table.{more}"
-    return None
-
-
-def _kind_of(cell: Any) -> str:
-    """Return the kind of a cell, or "" for a number or a missing cell."""
-    if hasattr(cell, "isoformat") or isinstance(cell, np.datetime64):
-        return "dates"
-    try:
-        float(cell)
-    except (TypeError, ValueError):
-        if cell is not None:
-            return "text" if isinstance(cell, str | bytes) else f"values of type {type(cell).__name__}"
-    return ""
-
-
 # --- Conversion of numpy arrays and tensors from users to checked tensors --------------------------------------------
-
-
-class OutputFormat(NamedTuple):
-    """The container of results: numpy or torch, with the dtype and the device."""
-
-    is_numpy: bool
-    like: Tensor  # (0,) of the dtype and device
 
 
 def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, first: int = 0) -> Tensor:
@@ -221,26 +148,47 @@ def _to_tensor(values: Any, name: str) -> Tensor:
         raise DataError(f"{name} must not be masked, got a masked array. Drop or fill its masked entries.")
     try:
         array = np.asarray(values)
-        if array.dtype == object:
-            array = _with_nan(array).astype(np.float64)
-        elif array.dtype.kind not in "fiub":
-            raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        problem = _problem_of(values, name) or f"{error}. Convert it to a numpy array of numbers."
-        raise DataError(f"{name} must hold numbers, but {problem}") from error
+        remedy = "Convert it to a numpy array of numbers."
+        raise DataError(f"{name} must hold numbers, but {error}. {remedy}") from error
+    if array.dtype.kind not in "fiub":
+        array = _numbers(array, name)
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # torch supports neither foreign byte orders, nor negative strides, nor read-only arrays
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
 
 
-def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
+def _numbers(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Return objects, texts or dates (...) as numbers, NaN if they are missing.
+
+    Raises:
+        DataError: If a cell is not a number.
+    """
+    columns = list[NDArray[np.float64]]()
+    for key, cells in enumerate(array.reshape(len(array) if array.ndim else 1, -1).T):
+        try:
+            column = Column.of(cells)
+        except DataError as error:
+            raise DataError(f"{name} must hold numbers, but it {error}") from error
+        if (problem := problem_of_numbers(column, key if array.ndim > 1 else None)) is None:
+            columns.append(column.numbers())
+            continue
+        remedy = "Encode text and dates as numbers, for example with rfgp.tables.read_table."
+        remedy += " rfgp.sklearn.GPClassifier takes classes as text." * (name == "y")
+        cell = column.values[problem.row]
+        if isinstance(cell, str) and (example := example_of([cell])) is not None:
+            remedy = numbers_remedy(name if problem.column is None else key, example)
+        raise DataError(f"{name} must hold numbers, but {problem}. {remedy}")
+    return np.stack(columns, axis=1).reshape(array.shape)
+
+
+def warn_of_booleans(y: Any, name: str = "y") -> bool:
     """Return whether targets are boolean, and warn if they are.
 
     Args:
         y: Targets (n,) or (n, k).
         name: The name of the argument, for the message.
-        stacklevel: As for `warnings.warn`.
 
     Warns:
         BooleanTargetWarning: If the targets are boolean.
@@ -253,7 +201,7 @@ def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     is_boolean |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if is_boolean:
         message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
-        warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
+        warn(BooleanTargetWarning(message))
     return is_boolean
 
 

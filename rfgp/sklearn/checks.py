@@ -207,16 +207,19 @@ def named_rows(estimator: Any, X: Any) -> Any:
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return X
-    if estimator.keeps_columns_:
-        kept = without_index(tuple(names), Table.of(X).column, stacklevel=5) if _reads_all(estimator.kernel) else names
-        return X if len(kept) == len(names) else nw.from_native(X, eager_only=True).select(list(kept)).to_native()
-    with requires_extra("sklearn"):
-        import pandas as pd
+    is_frame = estimator.keeps_columns_
+    if not is_frame:
+        with requires_extra("sklearn"):
+            import pandas as pd
 
-    frame = pd.DataFrame(X, columns=names)
-    kept = without_index(tuple(names), frame.__getitem__, stacklevel=5)
+        X = pd.DataFrame(X, columns=names)
+    kept = tuple(names)
+    if not is_frame or _reads_all(estimator.kernel):  # the model warns of unnamed inputs
+        kept = without_index(kept, Table.of(X).column, warns_of_inputs=False)
+    if is_frame:
+        return X if len(kept) == len(names) else nw.from_native(X, eager_only=True).select(list(kept)).to_native()
     estimator.used_columns_ = None if len(kept) == len(names) else [list(names).index(name) for name in kept]
-    return frame[list(kept)]
+    return X[list(kept)]
 
 
 def _reads_all(kernel: Any) -> bool:

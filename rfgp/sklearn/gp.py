@@ -189,7 +189,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
             )
         gp = self._process(self.likelihood)
-        warn_of_booleans(y, stacklevel=3)
+        warn_of_booleans(y)
         return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
     def terms(self, X: Any) -> dict[str, tuple[Any, Any]]:

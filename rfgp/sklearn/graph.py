@@ -200,7 +200,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             noise=self.noise,
         )
         if y is not None:
-            warn_of_booleans(y, stacklevel=3)
+            warn_of_booleans(y)
         return self._learn(gp, *self._read(X, y, sample_weight, _read_numbers))
 
 

@@ -10,8 +10,6 @@ from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
 from rfgp.tables.options import PARQUET_SUFFIXES as PARQUET_SUFFIXES
 from rfgp.tables.options import TABLE_SUFFIXES as TABLE_SUFFIXES
 from rfgp.tables.options import TEXT_SUFFIXES as TEXT_SUFFIXES
-from rfgp.tables.schema import ColumnRule as ColumnRule
-from rfgp.tables.schema import Schema as Schema
 
 if TYPE_CHECKING:
     from rfgp.tables.reading import read_csv as read_csv
@@ -26,13 +24,15 @@ if TYPE_CHECKING:
     from rfgp.tables.sources import CSV as CSV
     from rfgp.tables.sources import Batches as Batches
     from rfgp.tables.sources import Parquet as Parquet
+    from rfgp.tables.table import ColumnRule as ColumnRule
     from rfgp.tables.table import Inputs as Inputs
+    from rfgp.tables.table import Schema as Schema
     from rfgp.tables.table import Table as Table
 
 _READERS = (
     "read_csv read_groups read_inputs read_kinds read_names read_number_column read_numbers read_parquet read_table"
 )
-_HOMES = {"reading": _READERS, "sources": "CSV Batches Parquet", "table": "Inputs Table"}
+_HOMES = {"reading": _READERS, "sources": "CSV Batches Parquet", "table": "ColumnRule Inputs Schema Table"}
 """The names that modules bring on first use."""
 
 

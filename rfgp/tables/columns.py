@@ -1,94 +1,339 @@
-"""Columns of a file before they are encoded: the type of their cells, their values, and errors that name a cell."""
+"""Columns of a file: texts that become numbers, dates or booleans, and errors that name a cell."""
 
 import re
-import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, IdentifierWarning, InvalidArgumentError
+from rfgp.columns.cells import CellType, Column
+from rfgp.columns.days import common_zone, offset_seconds, zone_of_offset
+from rfgp.columns.indicators import LevelCounts
+from rfgp.errors import DataError, IdentifierWarning, warn
 from rfgp.limits import limits
-from rfgp.messages import MISSING_LABEL, counted, did_you_mean, listed, quoted, unquoted
-from rfgp.number_texts import DATE, number_of, numbers_remedy
-from rfgp.number_texts import is_identifier as are_identifiers
-from rfgp.tables.formats import (
-    BOOLEAN,
-    all_match,
-    as_floats,
-    as_numbers,
-    as_texts,
-    decimal_advice,
-    in_format,
-    is_text,
-    number_like_cells,
-    times_of_texts,
-    title,
-    with_nulls,
-)
-from rfgp.tables.options import TextFormat
+from rfgp.messages import MISSING_LABEL, counted, quoted, unquoted
+from rfgp.number_texts import DATE, NumberFormat, is_date, numbers_remedy
+from rfgp.tables.options import TextFormat, decimal_advice, title
+from rfgp.tables.text import Frame, decoded, is_text, number_like_cells
 
-ColumnType = Literal["number", "date", "text"]
+_BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
+"""The pattern of a boolean."""
+_NOT_FINITE = r"^[+-]?(?i:inf|infinity|nan)$"
+"""The pattern of infinity and NaN."""
+_OFFSET = r"^(.{11}[0-9:.]+) ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+"""The pattern of a time with an offset from UTC."""
+_OTHER_DATE = r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?"
+"""The pattern of a text that may be a date in another format than ISO 8601."""
+_PROBE = 1000
+"""The number of first cells that tell cheaply that a column does not have a type: Arrow describes each failed cell."""
+
+# --- From Arrow cells to columns --------------------------------------------------------------------------------------
+
+
+def column_of(cells: Any, text_format: TextFormat, example: str = "", first: int = 0) -> Column:
+    """Return Arrow cells (n,) as a column. Texts become numbers, booleans or dates if all of them are.
+
+    Args:
+        cells: Arrow cells (n,) of a type that can be read.
+        text_format: The format of texts.
+        example: An example of the format of numbers as text, which all texts must have. If empty, there is none.
+        first: The number of preceding rows, for messages.
+
+    Raises:
+        DataError: If a text is not in the format of the example, or only some dates have an offset from UTC.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> column_of(pa.array(["1", "2.5"]), TextFormat()).values.tolist()
+        [1.0, 2.5]
+        >>> column_of(pa.array(["2024-02-29", "NA"]), TextFormat()).missing.tolist()
+        [False, True]
+    """
+    import pyarrow as pa
+
+    cells = decoded(cells)
+    if not is_text(cells.type):
+        return Column.of(cells)
+    if example:
+        return Column.of(in_format(with_nulls(cells, text_format), example, first))
+    if text_format.is_plain and (numbers := _cast(cells)) is not None:
+        return Column.of(numbers)
+    texts = with_nulls(cells, text_format)
+    for part in (texts[:_PROBE], texts):
+        numbers = as_numbers(part, text_format.number)
+        if numbers.null_count > part.null_count:
+            break
+    else:
+        return Column.of(_cast(numbers))
+    if _all_match(texts, _BOOLEAN):
+        return Column.of(texts.cast(pa.bool_()))
+    return _of_dates(texts) if _all_match(texts, DATE) else Column.of(texts)
+
+
+def texts_of(cells: Any, text_format: TextFormat) -> Column:
+    """Return Arrow cells (n,) as a column of text, as they are written in the file.
+
+    Args:
+        cells: Arrow cells (n,) of a type that can be read. Numbers have 15 digits, and dates are days.
+        text_format: The format of texts.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> texts_of(pa.array(["01", " 1"]), TextFormat()).levels, texts_of(pa.array([1.0, 2.0]), TextFormat()).levels
+        (('01', '1'), ('1', '2'))
+    """
+    cells = decoded(cells)
+    if is_text(cells.type):
+        return Column.of(with_nulls(cells, text_format))
+    import pyarrow as pa
+
+    values = Column.of(cells).numbers().tolist()
+    return Column.of(pa.array((None if value != value else f"{value:.15g}" for value in values), pa.string()))
+
+
+def numbers_among(texts: Column, text_format: TextFormat) -> NDArray[np.float64]:
+    """Return texts (n,) as numbers, NaN if they are missing or no numbers.
+
+    Args:
+        texts: The texts, with codes.
+        text_format: The format of numbers.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> numbers_among(texts_of(pa.array(["2", "x", None]), TextFormat()), TextFormat()).tolist()
+        [2.0, nan, nan]
+    """
+    import pyarrow as pa
+
+    words = pa.array([*texts.values.tolist(), None], pa.string())
+    values = as_numbers(words, text_format.number).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return np.asarray(values[texts.codes])  # the last value is that of the code -1
+
+
+def with_nulls(texts: Any, text_format: TextFormat) -> Any:
+    """Return Arrow texts (n,) without blanks around them, null if they are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    is_missing = pc.is_in(texts, value_set=pa.array(list(text_format.missing_marks), texts.type))
+    return pc.if_else(is_missing, pa.scalar(None, texts.type), texts) if pc.any(is_missing).as_py() else texts
+
+
+def as_numbers(texts: Any, form: NumberFormat) -> Any:
+    """Return numbers in a format as Arrow texts (n,) that Arrow reads, null for other texts.
+
+    Args:
+        texts: Arrow texts (n,) without blanks around them.
+        form: The format of the numbers.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_numbers(pa.array(["1.200,5", "+7", "x"]), NumberFormat("", "", ",", ".")).to_pylist()
+        ['1200.5', '7', None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers, is_number = texts, pc.match_substring_regex(texts, form.pattern)
+    if form.prefix or form.suffix:
+        numbers = pc.replace_substring_regex(numbers, form.pattern, r"\1\2\3")
+    if form.thousands is not None:
+        numbers = pc.replace_substring(numbers, form.thousands, "")
+    if form.decimal != ".":
+        numbers = pc.replace_substring(numbers, form.decimal, ".")
+    if not pc.all(is_number).as_py():
+        is_number = pc.or_(is_number, pc.match_substring_regex(texts, _NOT_FINITE))
+    numbers = pc.if_else(pc.fill_null(is_number, False), numbers, pa.scalar(None, numbers.type))
+    return pc.utf8_ltrim(numbers, "+")
+
+
+def in_format(texts: Any, example: str, first: int = 0) -> Any:
+    """Return the numbers (n,) of Arrow texts in the format of an example, null if a text is null.
+
+    Args:
+        texts: Arrow texts (n,).
+        example: An example of the format, such as "1.234,50 EUR".
+        first: The number of preceding rows, for messages.
+
+    Raises:
+        DataError: If a text is not in this format. The message names its row.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> in_format(pa.array(["1.234,50 EUR", "7,00 EUR"]), "1.234,50 EUR").to_pylist()
+        [1234.5, 7.0]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    numbers = as_numbers(texts, NumberFormat.of(example))
+    if numbers.null_count > texts.null_count:
+        row = pc.index(pc.and_(pc.is_null(numbers), pc.is_valid(texts)), True).as_py()
+        raise DataError(
+            f"must hold numbers such as {quoted(example)}, got {quoted(str(texts[row]))} in row {first + row}. Correct "
+            "the cell, or mark it as missing."
+        )
+    return numbers.cast(pa.float64())
+
+
+def _cast(texts: Any) -> Any:
+    """Return Arrow texts (n,) as integers or numbers, or None if a text is neither."""
+    import pyarrow as pa
+
+    for kind in (pa.int64(), pa.float64()):
+        with suppress(pa.ArrowInvalid):
+            texts[:_PROBE].cast(kind)
+            return texts.cast(kind)
+    return None
+
+
+def _all_match(texts: Any, pattern: str) -> bool:
+    """Return whether all Arrow texts (n,) that are not missing match a pattern."""
+    import pyarrow.compute as pc
+
+    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (texts[:_PROBE], texts))
+
+
+def _of_dates(texts: Any) -> Column:
+    """Return ISO 8601 dates (n,) on the clock as they are written. Dates that do not exist are NaT, and not missing.
+
+    Raises:
+        DataError: If some times have an offset from UTC and others do not.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    has_offset = pc.fill_null(pc.match_substring_regex(texts, _OFFSET), False)
+    num_offsets = pc.sum(has_offset).as_py() or 0
+    if num_offsets and num_offsets < len(texts) - texts.null_count:
+        raise DataError("holds dates with and without an offset from UTC. Write all of them alike.")
+    local = pc.replace_substring_regex(pc.replace_substring_regex(texts, _OFFSET, r"\1"), r"^(.{10})$", r"\1T00:00")
+    kind = pa.timestamp("ns" if pc.any(pc.match_substring_regex(local, r"[.][0-9]{7}")).as_py() else "us")
+    try:
+        stamps = local.cast(kind)
+    except pa.ArrowInvalid:
+        stamps = pa.array([_as_stamp(text, kind) for text in local], kind)
+    column = Column(CellType.DATE, np.asarray(stamps), np.asarray(texts.is_null()))
+    if not num_offsets:
+        return column
+    names = pc.replace_substring_regex(texts, _OFFSET, r"\2").fill_null("").to_pylist()
+    seconds = {name: offset_seconds(name) if name else 0 for name in set(names)}
+    zone = common_zone({zone_of_offset(seconds[name]) for name in seconds if name})
+    return replace(column, zone=zone, offsets=np.array([seconds[name] for name in names], dtype=np.int64))
+
+
+def _as_stamp(text: Any, kind: Any) -> Any:
+    """Return an Arrow text as a time, or None if there is no such date."""
+    import pyarrow as pa
+
+    with suppress(pa.ArrowInvalid):
+        return text.cast(kind)
+    return None
+
+
+# --- The columns of a file, with errors that name their place ---------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
-    """A column of n cells.
+class FileColumn:
+    """A column of n cells at its place in a file.
 
     Attributes:
-        file: The file, or the title of a dataframe.
-        name: The column's name.
-        position: Its position in the file.
-        is_named: Whether the name is from the file.
-        kind: The type of the cells. A column without any value counts as numbers.
-        values: Numbers (n,), or days since 1970-01-01, NaN if missing. In text columns, NaN for cells that are not
-            numbers.
-        cells: Arrow texts (n,), null if missing. None if the file held typed values.
+        frame: The file.
+        position: The position of the column in the file.
+        cells: The cells (n,). Text may also hold numbers.
+        example: An example of the format of numbers as text. If empty, that of the file.
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
-        example: An example of the format of numbers as text. If empty, that of the file.
         is_category: Whether the user says that the cells are categories.
-        times: Dates on their clock, as `rfgp.columns.days.Times`. None for other columns.
 
     Examples:
-        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> column.missing.tolist(), column.drop_option
-        ([False, True], "drop='size'")
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "color": ["red", "blue"]}), TextFormat())
+        >>> color = FileColumn.of(frame, 1)
+        >>> color.kind, color.drop_option
+        ('text', "drop='color'")
     """
 
-    file: Path | str
-    name: str
+    frame: Frame
     position: int
-    is_named: bool
-    kind: ColumnType
-    values: NDArray[np.float64]
-    cells: Any = None
+    cells: Column
+    example: str = ""
     is_target: bool = False
     is_level: bool = False
-    example: str = ""
     is_category: bool = False
-    times: Any = None
+
+    @classmethod
+    def of(cls, frame: Frame, position: int, example: str = "", *, is_target: bool = False) -> "FileColumn":
+        """Return the column at a position.
+
+        Args:
+            frame: The file.
+            position: The position.
+            example: An example of the format of numbers as text. If empty, that of the file.
+            is_target: Whether the column is the target. The default is False.
+
+        Raises:
+            DataError: If the type of the column cannot be converted to numbers, or a cell is not in the format.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        source, column = frame.sources[position], cls(frame, position, _NO_CELLS, example, is_target)
+        if isinstance(source, pa.DataType):
+            problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
+            raise column.error(f"{problem}. {column.drop_advice}")
+        if pa.types.is_dictionary(source.type) and is_text(source.type):  # a long text that is repeated is short there
+            lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
+            if (total := sum(pc.sum(part).as_py() or 0 for part in lengths)) > limits().max_file_bytes:
+                raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
+        try:
+            example = example if is_text(source.type) else ""
+            return replace(column, cells=column_of(source, frame.text_format, example), example=example)
+        except DataError as error:
+            raise column.error(str(error)) from None
 
     @property
-    def zone(self) -> str:
-        """The time zone or the UTC offsets of dates, or ""."""
-        return "" if self.times is None else self.times.zone
+    def name(self) -> str:
+        """The name of the column."""
+        return self.frame.names[self.position]
+
+    @property
+    def kind(self) -> str:
+        """The type of the cells: "number", "date" or "text". A column without any value counts as numbers."""
+        return {CellType.DATE: "date", CellType.TEXT: "text"}.get(self.cells.cell_type, "number")
 
     @property
     def missing(self) -> NDArray[np.bool_]:
         """The mask (n,) of missing cells."""
-        if self.cells is not None and self.kind != "number":
-            return np.asarray(self.cells.is_null())
-        return np.isnan(self.values)
+        return self.cells.missing
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Numbers (n,), or days since 1970-01-01, NaN if missing. In text, NaN for cells that are not numbers."""
+        is_text = self.cells.cell_type is CellType.TEXT
+        return numbers_among(self.cells, self.frame.text_format) if is_text else self.cells.numbers()
+
+    @cached_property
+    def unparsed_rows(self) -> NDArray[np.int64]:
+        """The positions (k,) of cells that are not missing and cannot be read as values of the kind."""
+        return np.flatnonzero(np.isnan(self.values) & ~self.missing)
+
+    @cached_property
+    def counts(self) -> LevelCounts:
+        """The levels of the cells."""
+        return replace(LevelCounts.of(self.cells), is_category=self.is_category)
 
     @property
     def drop_option(self) -> str:
         """The option that drops the column."""
-        return f"drop={quoted(self.name) if self.is_named else self.position}"
+        return f"drop={quoted(self.name) if self.frame.header else self.position}"
 
     @property
     def drop_advice(self) -> str:
@@ -102,513 +347,164 @@ class Column:
         Args:
             why: The end of the message, after the name of the column.
         """
-        return DataError(f"{title(self.file)}: column {quoted(self.name)} {why}")
+        return DataError(f"{title(self.frame.file)}: column {quoted(self.name)} {why}")
 
-    def cell_text(self, row: int | np.integer[Any]) -> str:
+    def shown(self, row: int | np.integer[Any]) -> str:
         """Return a cell as text for messages.
 
         Args:
             row: The position of the cell.
         """
-        if self.kind == "number" or self.cells is None:
-            return f"{'day ' * (self.kind == 'date')}{self.values[row]:.10g}"
-        return quoted(str(self.cells[int(row)]))
+        if self.kind == "text":
+            return quoted(self.cells.take(np.array([row])).expanded().values[0])
+        source = self.frame.sources[self.position]
+        if self.kind == "date" and is_text(source.type):
+            return quoted(str(source[int(row)]).strip())
+        return f"{'day ' * (self.kind == 'date')}{self.values[row]:.10g}"
+
+    def as_text(self) -> "FileColumn":
+        """Return the column as a column of texts."""
+        if self.kind == "text":
+            return self
+        return replace(self, cells=texts_of(self.frame.sources[self.position], self.frame.text_format))
+
+    def with_missing_level(self) -> "FileColumn":
+        """Return a column of texts in which missing cells have their own level."""
+        return replace(self, cells=self.cells.filled(MISSING_LABEL))
+
+    def take(self, rows: NDArray[np.int64]) -> "FileColumn":
+        """Return the cells at positions `rows` (m,)."""
+        return self if len(rows) == len(self.missing) else replace(self, cells=self.cells.take(rows))
+
+    # --- Errors of columns that cannot be encoded as numbers
 
     @property
-    def unparsed_rows(self) -> NDArray[np.int64]:
-        """The positions (k,) of cells that are not missing and cannot be read as values of the kind."""
-        return np.flatnonzero(np.isnan(self.values) & ~self.missing)
+    def text_phrase(self) -> str:
+        """The words "holds text ('x' in row 1, 1 such cell)" of a column with texts among its cells."""
+        rows = self.unparsed_rows
+        return f"holds text ({self.shown(rows[0])} in row {rows[0]}, {counted(len(rows), 'such cell')})"
 
-    def as_text(self) -> "Column":
-        """Return the column as a column of texts."""
-        import pyarrow as pa
+    @property
+    def format_advice(self) -> str:
+        """The advice on the number or date format of the text cells, or ""."""
+        sources, names = self.frame.sources, self.frame.names
+        if own := number_like_cells(sources[self.position]):
+            cells = {name: number_like_cells(source) for name, source in zip(names, sources, strict=True)}
+            if advice := decimal_advice({**cells, self.name: own}, self.name, self.frame.text_format):
+                return advice
+        if (example := replace(self.counts, is_category=False).number) is not None:
+            return f"{numbers_remedy(self.name, example)} "
+        words = (self.shown(row)[1:-1] for row in self.unparsed_rows[:1])
+        is_other = any(re.fullmatch(_OTHER_DATE, word) and not is_date(word) for word in words)
+        return "Dates must be ISO (YYYY-MM-DD). " * is_other
 
-        texts = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
-        return replace(self, kind="text", cells=pa.array(texts, pa.string()) if self.cells is None else self.cells)
+    @property
+    def are_all_different(self) -> bool:
+        """Whether the texts are all different, or too many for categories."""
+        return len(self.counts.levels) == self.counts.num_cells or self.counts.is_identifier
 
-    def with_missing_level(self) -> "Column":
-        """Return a column of texts in which missing cells have their own level."""
-        return replace(self, cells=self.cells.fill_null(MISSING_LABEL))
-
-    def take(self, rows: NDArray[np.int64]) -> "Column":
-        """Return the cells at positions `rows` (m,)."""
-        cells = None if self.cells is None else self.cells.take(rows)
-        times = None if self.times is None else self.times._replace(values=self.times.values[rows], offsets=None)
-        return replace(self, values=self.values[rows], cells=cells, times=times)
-
-    def with_times(self, times: Any) -> "Column":
-        """Return the column as a column of dates.
-
-        Args:
-            times: Dates on their clock, as `rfgp.columns.days.Times`.
-        """
-        from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
-
-        return replace(self, kind="date", values=to_days(times.values), times=times)
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """The columns of a file.
-
-    Attributes:
-        file: The file, or the title of a dataframe.
-        names: The columns' names. They are "0", "1", ... if the file has no header.
-        header: Whether the file has names.
-        sources: The Arrow cells (n,) of each column, or the Arrow type of a column that cannot be read. Missing cells
-            are null, except in texts with a dictionary.
-        num_rows: The number n of rows.
-        text_format: The format of text cells.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "color": ["red", "blue"]}), TextFormat())
-        >>> frame.names, frame.column(1).kind
-        (('size', 'color'), 'text')
-    """
-
-    file: Path | str
-    names: tuple[str, ...]
-    header: bool
-    sources: Sequence[Any]
-    num_rows: int
-    text_format: TextFormat
-
-    def column(self, index: int, is_target: bool = False, example: str = "") -> Column:
-        """Return the column at a position.
-
-        Args:
-            index: The position of the column.
-            is_target: Whether the column is the target.
-            example: An example of the format of numbers as text. If empty, that of the file.
+    def check_category(self) -> None:
+        """Check that the texts can be categories.
 
         Raises:
-            DataError: If the type of the column cannot be converted to numbers, or a cell is not in the format.
+            DataError: If the texts are all different, or too many.
         """
-        import pyarrow as pa
+        if self.are_all_different:
+            advice = self.format_advice.rstrip() or self.drop_advice
+            raise self.error(f"has {self.counts.sizes}; it looks like an identifier. {advice}")
 
-        source = self.sources[index]
-        column = Column(self.file, self.names[index], index, self.header, "number", np.empty(0), is_target=is_target)
-        if isinstance(source, pa.DataType):
-            problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
-            raise column.error(f"{problem}. {column.drop_advice}")
-        if example and is_text(source.type):
-            cells = with_nulls(as_texts(source), self.text_format)
-            try:
-                return replace(column, values=as_floats(in_format(cells, example)), cells=cells, example=example)
-            except DataError as error:
-                raise column.error(str(error)) from None
-        try:
-            return _read(column, source, self.text_format)
-        except DataError as error:  # of zones
-            begin = column.error("")
-            raise error if str(error).startswith(str(begin)) else column.error(str(error)) from None
-
-    def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the cells of a column in `rows` (m,) as texts, "" if null. Texts that mark missing cells are kept.
+    def is_left_out(self) -> bool:
+        """Return whether texts cannot be levels, since all of them differ, and warn if so.
 
         Raises:
-            DataError: If the type of the column cannot be written as text.
+            DataError: If the texts may be numbers or dates in another format, or are too many for levels.
+
+        Warns:
+            IdentifierWarning: If all texts of the column differ.
         """
-        import pyarrow as pa
-
-        source = self.sources[index]
-        if isinstance(source, pa.DataType):
-            problem = f"holds values of type {unquoted(str(source))}, which cannot become text."
-            raise DataError(f"{title(self.file)}: column {quoted(self.names[index])} {problem}")
-        return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
-
-    def find(self, wanted: str | int) -> int:
-        """Return the position of a column by name, or by position from an end.
-
-        Args:
-            wanted: The name, or the position. Negative positions count from the end.
-
-        Raises:
-            InvalidArgumentError: If there is no such column.
-        """
-        return find_column(self.names, wanted)
-
-    def holds_booleans(self, column: Column) -> bool:
-        """Return whether the numbers of a column of this file are booleans."""
-        import pyarrow as pa
-
-        if column.kind != "number" or column.cells is None:
-            return bool(pa.types.is_boolean(self.sources[column.position].type))
-        first = column.cells.drop_null()[:1]
-        return len(first) > 0 and all_match(first, BOOLEAN)
-
-    def check_names(self, indices: Sequence[int]) -> None:
-        """Check that columns have different names.
-
-        Raises:
-            DataError: If two columns have the same name.
-        """
-        seen: dict[str, int] = {}
-        for index in indices:
-            first = seen.setdefault(self.names[index], index)
-            if first != index:
-                raise DataError(
-                    f"{title(self.file)} has two columns named {quoted(self.names[index])}, at positions {first} and "
-                    f"{index}. Rename one or leave it out with drop={index}."
+        if advice := self.format_advice:
+            raise self.error(f"{self.text_phrase}. {advice}Or leave it out ({self.drop_option}).")
+        if len(self.counts.levels) < self.counts.num_cells:
+            if self.counts.is_identifier:
+                remedy = f"or use as_categories={quoted(self.name)} if they are levels"
+                raise self.error(
+                    f"has {self.counts.sizes}, like an identifier. Leave it out ({self.drop_option}), {remedy}."
                 )
-
-
-def is_readable(kind: Any) -> bool:
-    """Return whether a column of an Arrow type can be read.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
-        (True, False)
-    """
-    import pyarrow.types as t
-
-    kind = kind.value_type if t.is_dictionary(kind) else kind
-    tests = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)
-    return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
-
-
-def _read(column: Column, source: Any, text_format: TextFormat) -> Column:
-    """Return the column with the kind, the values (n,), the texts (n,) if any, and the dates of Arrow's cells."""
-    import pyarrow.types as t
-
-    is_coded = t.is_dictionary(source.type)
-    if is_coded:
-        _check_size(column, source)
-        source = as_texts(source)
-    if is_text(source.type):
-        return _read_texts(column, with_nulls(source, text_format) if is_coded else source, text_format)
-    if t.is_temporal(source.type):
-        from rfgp.columns.cells import Column as Cells
-
-        return column.with_times(Cells.of(source).times)
-    return replace(column, values=as_floats(source))
-
-
-def _check_size(column: Column, source: Any) -> None:
-    """Check that texts with a dictionary take less memory than the limit without it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
-        lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
-        total = sum(pc.sum(part).as_py() or 0 for part in lengths)
-        if total > limits().max_file_bytes:
-            raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
-
-
-def _read_texts(column: Column, cells: Any, text_format: TextFormat) -> Column:
-    import pyarrow as pa
-
-    if text_format.is_plain:
-        with suppress(pa.ArrowInvalid):  # some are no numbers, or have blanks around them
-            return replace(column, values=as_floats(cells), cells=cells)
-    cells = with_nulls(cells, text_format)
-    numbers = as_numbers(cells, text_format.number)
-    column = replace(column, values=as_floats(numbers), cells=cells)
-    if numbers.null_count == cells.null_count:
-        return column
-    if all_match(cells, BOOLEAN):
-        return replace(column, values=as_floats(cells.cast(pa.bool_())))
-    return column.with_times(times_of_texts(cells)) if all_match(cells, DATE) else replace(column, kind="text")
-
-
-def find_column(names: Sequence[str], wanted: str | int) -> int:
-    """Return the position of a column by name or position.
-
-    Args:
-        names: The names of all columns.
-        wanted: The name, or the position. Negative positions count from the end.
-
-    Raises:
-        InvalidArgumentError: If there is no such column.
-
-    Examples:
-        >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)
-        (1, 0)
-    """
-    if isinstance(wanted, str) and wanted in names:
-        return names.index(wanted)
-    width = len(names)
-    try:
-        index = int(wanted)
-    except ValueError:
-        index = width
-    if -width <= index < width and not isinstance(wanted, bool):
-        return index % width
-    raise InvalidArgumentError(
-        f"There is no column {quoted(str(wanted))}. The columns are {listed(names)}.{did_you_mean(str(wanted), names)}"
-    )
-
-
-# --- Errors of columns that cannot be encoded as numbers ----------------------------------------------------------
-
-_CORRECT = "Correct these cells first."
-"""The remedy for infinite values."""
-
-
-def dates_error(column: Column, is_target: bool) -> DataError:
-    """Return the error for a column of dates if no option encodes them.
-
-    Args:
-        column: The column.
-        is_target: Whether the column is the target.
-
-    Examples:
-        >>> column = Column("t.csv", "day", 0, True, "date", np.array([19_000.0]))
-        >>> "holds dates" in str(dates_error(column, is_target=False))
-        True
-    """
-    row = np.flatnonzero(~column.missing)[0]
-    remedy = 'Use dates="days" or leave them out with dates="drop".'
-    remedy = 'The target must be a number. Use dates="days".' if is_target else remedy
-    return column.error(f"holds dates ({column.cell_text(row)} in row {row}). {remedy}")
-
-
-def text_error(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
-    """Return the error for a column of text if no option encodes it.
-
-    Args:
-        column: The column.
-        frame: The file.
-        is_named: Whether a kernel names the column.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> from rfgp.tables.options import TextFormat
-        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
-        >>> "holds text ('red' in row 0, 3 such cells)" in str(text_error(frame.column(0), frame))
-        True
-    """
-    if is_named and not column.is_target:
-        remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({quoted(column.name)})."
-        return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
-    if are_all_different(column):
-        kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, like an identifier"
-        return column.error(f"{text_phrase(column)}, {kind}. {format_advice(column, frame)}{column.drop_advice}")
-    remedy = f'Use categories="one-hot" or leave the column out ({column.drop_option} or categories="drop").'
-    return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
-
-
-def are_all_different(column: Column) -> bool:
-    """Return whether the texts of a column are all different, or too many for categories.
-
-    Args:
-        column: The column of texts.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> texts = pa.array(["a", "b", "a"])
-        >>> are_all_different(Column("t.csv", "id", 0, True, "text", np.full(3, np.nan), texts))
-        False
-    """
-    cells = column.cells.drop_null()
-    levels = len(cells.unique())
-    return levels == len(cells) or (are_identifiers(levels, len(cells)) and not column.is_category)
-
-
-def check_identifier(column: Column, frame: Frame) -> None:
-    """Check that the texts of a column can be categories.
-
-    Args:
-        column: The column of texts.
-        frame: The file, for a remedy.
-
-    Raises:
-        DataError: If the texts are all different, or too many.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> from rfgp.tables.options import TextFormat
-        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
-        >>> check_identifier(frame.column(0), frame)  # no error
-    """
-    if are_all_different(column):
-        cells = column.cells.drop_null()
-        different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
-        raise column.error(
-            f"{different}; it looks like an identifier. {format_advice(column, frame).rstrip() or column.drop_advice}"
-        )
-
-
-def is_identifier(column: Column, frame: Frame) -> bool:
-    """Return whether all texts of a column differ, and warn if they do.
-
-    Args:
-        column: The column of texts.
-        frame: The file, for a remedy.
-
-    Raises:
-        DataError: If the texts may be numbers or dates in another format, or are too many for levels.
-
-    Warns:
-        IdentifierWarning: If all texts of the column differ.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> from rfgp.tables.options import TextFormat
-        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
-        >>> is_identifier(frame.column(0), frame)
-        False
-    """
-    if advice := format_advice(column, frame):
-        raise column.error(f"{text_phrase(column)}. {advice}Or leave it out ({column.drop_option}).")
-    cells = column.cells.drop_null()
-    different = len(cells.unique())
-    if different < len(cells) and are_identifiers(different, len(cells)):
-        sizes = f"{counted(different, 'different text')} in {counted(len(cells), 'cell')}"
-        raise column.error(
-            f"has {sizes}, like an identifier. Leave it out ({column.drop_option}), or use "
-            f"as_categories={quoted(column.name)} if they are levels."
-        )
-    if different < len(cells):
-        return False
-    begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
-    warnings.warn(
-        IdentifierWarning(f"{begin}different, such as {column.cell_text(column.unparsed_rows[0])}."),
-        stacklevel=11,
-    )
-    return True
-
-
-def text_phrase(column: Column) -> str:
-    """Return "holds text ('x' in row 1, 1 such cell)".
-
-    Args:
-        column: A column with texts among its cells.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> text_phrase(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
-        "holds text ('x' in row 1, 1 such cell)"
-    """
-    row = column.unparsed_rows[0]
-    return f"holds text ({column.cell_text(row)} in row {row}, {counted(len(column.unparsed_rows), 'such cell')})"
-
-
-def format_advice(column: Column, frame: Frame) -> str:
-    """Return advice on the number or date format of the text cells of a column, or "".
-
-    Args:
-        column: The column.
-        frame: The file.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> from rfgp.tables.options import TextFormat
-        >>> frame = read_frame(pd.DataFrame({"day": ["31/12/2024", "30/12/2024"]}), TextFormat())
-        >>> format_advice(frame.column(0), frame)
-        'Dates must be ISO (YYYY-MM-DD). '
-    """
-    cells = {name: number_like_cells(source) for name, source in zip(frame.names, frame.sources, strict=True)}
-    cells[column.name] = number_like_cells(frame.sources[column.position])
-    if advice := decimal_advice(cells, column.name, frame.text_format):
-        return advice
-    texts = column.cells.drop_null()
-    if (example := number_of(texts.unique().to_pylist(), len(texts))) is not None:
-        return f"{numbers_remedy(column.name, example)} "
-    cell = str(column.cells[column.unparsed_rows[0]]) if len(column.unparsed_rows) else ""
-    if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
-        return "Dates must be ISO (YYYY-MM-DD). "
-    return ""
-
-
-def check_mixed(column: Column, frame: Frame) -> None:
-    """Check that a column of texts does not mainly hold numbers.
-
-    Args:
-        column: The column.
-        frame: The file, for a remedy.
-
-    Raises:
-        DataError: If at least half of the cells are numbers.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from rfgp.tables.reading import read_frame
-        >>> from rfgp.tables.options import TextFormat
-        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
-        >>> check_mixed(frame.column(0), frame)  # no error, as there are no numbers
-    """
-    numbers = int(np.count_nonzero(~np.isnan(column.values)))
-    if 2 * numbers >= int(np.count_nonzero(~column.missing)):
-        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
-        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop_option})"
-        problem = f"{text_phrase(column)} among {counted(numbers, 'number')}. {format_advice(column, frame)}"
-        raise column.error(f"{problem}{remedy}.")
-
-
-def check_cells(column: Column, policy: str) -> None:
-    """Check that a column has values, and missing cells only if the policy allows them.
-
-    Args:
-        column: The column.
-        policy: The policy for missing cells: "error", "drop" or "mean".
-
-    Raises:
-        DataError: If all cells are missing, or a cell is missing against the policy or infinite.
-
-    Examples:
-        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_cells(column, "drop")  # no error, as rows with missing values are dropped
-    """
-    if column.missing.all():
-        count = len(column.values)
-        raise column.error(f"has no values, all {count:,} are missing. {column.drop_advice}")
-    check_missing_values(column, policy)
-
-
-def check_dates(column: Column) -> None:
-    """Check that all dates of a column exist.
-
-    Args:
-        column: The column of dates.
-
-    Raises:
-        DataError: If a date does not exist, such as February 30.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> values, texts = np.array([19_000.0]), pa.array(["2022-01-08"])
-        >>> check_dates(Column("t.csv", "day", 0, True, "date", values, texts))  # no error
-    """
-    for row in column.unparsed_rows[:1]:
-        raise column.error(f"holds a date that does not exist ({column.cell_text(row)} in row {row}).")
-
-
-def check_missing_values(column: Column, policy: str) -> None:
-    """Check that no cell is infinite, and that missing cells are allowed by the policy.
-
-    With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
-
-    Args:
-        column: The column.
-        policy: The policy for missing cells: "error", "drop" or "mean".
-
-    Raises:
-        DataError: If a cell is infinite, or missing against the policy.
-
-    Examples:
-        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_missing_values(column, "drop")  # no error, as rows with missing values are dropped
-    """
-    missing = column.missing
-    bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
-    if policy not in ("drop", "mean") or (policy == "mean" and column.is_level):
-        bad |= missing
-    if not bad.any():
-        return
-    row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
-    cell, remedy = column.cell_text(row), _CORRECT
-    if missing[row]:
-        may_fill = policy == "error" and not column.is_target and (not column.is_level or column.kind == "text")
-        cell, remedy = "missing", 'Use missing="drop", or missing="mean".' if may_fill else 'Use missing="drop".'
-    role = "(the target) " * column.is_target
-    values = counted(int(count), "missing or infinite value")
-    raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")
+            return False
+        cell = self.shown(self.unparsed_rows[0])
+        each = f"is left out: each of its {self.counts.num_cells:,} texts is different, such as {cell}."
+        warn(IdentifierWarning(str(self.error(each))))
+        return True
+
+    def text_error(self, *, is_named: bool) -> DataError:
+        """Return the error for text if no option encodes it.
+
+        Args:
+            is_named: Whether a kernel names the column.
+        """
+        remedy = f'Use categories="one-hot" or leave the column out ({self.drop_option} or categories="drop").'
+        phrase = self.text_phrase
+        if is_named and not self.is_target:
+            remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({quoted(self.name)})."
+        elif self.are_all_different:
+            phrase += f", {counted(len(self.counts.levels), 'different text')}, like an identifier"
+            remedy = self.drop_advice
+        return self.error(f"{phrase}. {self.format_advice}{remedy}")
+
+    def dates_error(self) -> DataError:
+        """Return the error for dates if no option encodes them."""
+        row = np.flatnonzero(~self.missing)[0]
+        remedy = 'Use dates="days" or leave them out with dates="drop".'
+        remedy = 'The target must be a number. Use dates="days".' if self.is_target else remedy
+        return self.error(f"holds dates ({self.shown(row)} in row {row}). {remedy}")
+
+    def check_mixed(self) -> None:
+        """Check that texts are not mainly numbers.
+
+        Raises:
+            DataError: If at least half of the cells are numbers.
+        """
+        numbers = int(np.count_nonzero(~np.isnan(self.values)))
+        if 2 * numbers >= self.counts.num_cells:
+            remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
+            remedy += "choose another target" if self.is_target else f"leave it out ({self.drop_option})"
+            problem = f"{self.text_phrase} among {counted(numbers, 'number')}. {self.format_advice}"
+            raise self.error(f"{problem}{remedy}.")
+
+    def check_dates(self) -> None:
+        """Check that all dates exist.
+
+        Raises:
+            DataError: If a date does not exist, such as February 30.
+        """
+        for row in self.unparsed_rows[:1]:
+            raise self.error(f"holds a date that does not exist ({self.shown(row)} in row {row}).")
+
+    def check_missing(self, policy: str) -> None:
+        """Check that no cell is infinite, and that missing cells are allowed by a policy.
+
+        With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
+
+        Args:
+            policy: The policy for missing cells: "error", "drop" or "mean".
+
+        Raises:
+            DataError: If a cell is infinite, or missing against the policy.
+        """
+        bad = np.isinf(self.values) if self.kind == "number" else np.zeros_like(self.missing)
+        if policy not in ("drop", "mean") or (policy == "mean" and self.is_level):
+            bad |= self.missing
+        if not bad.any():
+            return
+        row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
+        cell, remedy = self.shown(row), "Correct these cells first."
+        if self.missing[row]:
+            may_fill = policy == "error" and not self.is_target and (not self.is_level or self.kind == "text")
+            cell, remedy = "missing", 'Use missing="drop", or missing="mean".' if may_fill else 'Use missing="drop".'
+        role = "(the target) " * self.is_target
+        values = counted(int(count), "missing or infinite value")
+        raise self.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")
+
+
+_NO_CELLS = Column(CellType.NUMBER, np.empty(0), np.empty(0, dtype=bool))
+"""The cells of a column that is not read."""

@@ -1,6 +1,5 @@
 """Encoding of a file's columns as a matrix of numbers, and of later files by its schema."""
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,29 +8,17 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.days import Times, converted, to_days
+from rfgp.columns.cells import CellType
+from rfgp.columns.days import converted, to_days
 from rfgp.columns.problems import collect_errors, join_errors
-from rfgp.columns.table import counts_rows, is_index_name, warn_of_index, warn_of_levels
-from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
+from rfgp.columns.table import is_index_name, warn_of_levels, without_index
+from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError, warn
 from rfgp.limits import limits
 from rfgp.messages import counted, did_you_mean, listed, quoted
-from rfgp.tables.columns import (
-    Column,
-    Frame,
-    check_cells,
-    check_dates,
-    check_identifier,
-    check_missing_values,
-    check_mixed,
-    dates_error,
-    is_identifier,
-    text_error,
-    text_phrase,
-)
-from rfgp.tables.formats import title
-from rfgp.tables.options import ReadOptions, TextFormat
-from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Inputs, Table, times_of
+from rfgp.tables.columns import FileColumn
+from rfgp.tables.options import ReadOptions, TextFormat, title
+from rfgp.tables.table import ColumnRule, Inputs, Schema, Table, times_of
+from rfgp.tables.text import Frame, find_column
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -57,33 +44,30 @@ def encode_table(frame: Frame, options: ReadOptions) -> Table:
         ('size',)
     """
     inputs, output = _choose(frame, options)
-    columns = (*inputs, output)
-    required = (output,) if options.missing == "mean" else columns
-    has_missing = np.any([column.missing for column in required], axis=0)
-    rows = used_rows(frame, has_missing, options.missing, "Leave out the columns with the most missing values.")
-    if frame.holds_booleans(output):
+    required = {"error": [], "mean": [output], "drop": [*inputs, output]}[options.missing]
+    rows = _used_rows(frame, required, "Leave out the columns with the most missing values.")
+    if output.cells.cell_type is CellType.BOOLEAN:
         message = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
-        warnings.warn(BooleanTargetWarning(message), stacklevel=4)
-    inputs, output = [column.take(rows) for column in inputs], output.take(rows)
-    *rules, target = all_of(frame, lambda column: _rule(column, frame), (*inputs, output))
-    X, y = encoded_matrix(tuple(rules), inputs), class_codes(target, output)
-    used = {column.position for column in (*inputs, output)}
+        warn(BooleanTargetWarning(message))
+    used = [column.take(rows) for column in (*inputs, output)]
+    *rules, target = _all_of(frame, _rule, used)
+    *inputs, output = used
+    X, positions = _encoded(tuple(rules), inputs), {column.position for column in used}
     schema = Schema(
         tuple(rules),
         target,
         width=len(frame.names),
         header=frame.header,
-        dropped=tuple(name for index, name in enumerate(frame.names) if index not in used),
+        dropped=tuple(name for index, name in enumerate(frame.names) if index not in positions),
         missing=options.missing,
         imputed_means=_means(X, inputs) if options.missing == "mean" else (),
         **asdict(TextFormat.of(frame.text_format)),
     )
-    X = with_imputed_means(X, schema)
-    times = exact_times(inputs)
+    X, y, times = _with_imputed_means(X, schema), _codes(target, output), _exact_times(inputs)
     return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows, times)
 
 
-def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
+def _means(X: NDArray[np.float64], inputs: Sequence[FileColumn]) -> tuple[float, ...]:
     """Return the means (d,) of the encoded values of columns.
 
     Raises:
@@ -97,28 +81,31 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     return tuple(np.nanmean(X, axis=0).tolist())
 
 
-def _choose(frame: Frame, options: ReadOptions) -> tuple[list[Column], Column]:
+def _choose(frame: Frame, options: ReadOptions) -> tuple[list[FileColumn], FileColumn]:
     """Return the input columns and the target."""
-    dropped = {frame.find(name) for name in options.drop}
-    levels = {frame.find(name) for name in options.levels}
+
+    def found(wanted: Iterable[str | int]) -> set[int]:
+        return {find_column(frame.names, name) for name in wanted}
+
+    dropped, levels, forced = found(options.drop), found(options.levels), found(options.as_categories)
     indices = [index for index in range(len(frame.names)) if index not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column. A table needs inputs and a target.")
-    forced = {frame.find(name) for name in options.as_categories}
-    target = frame.find(options.target) if options.target is not None else _last_column(frame, indices)
+    target = _last_column(frame, indices) if options.target is None else find_column(frame.names, options.target)
     if target in dropped:
         raise InvalidArgumentError(f"The target {quoted(frame.names[target])} is among the columns to drop.")
+    examples = {find_column(frame.names, name): example for name, example in (options.numbers or {}).items()}
     if options.columns is None:
-        counts = _index_columns(frame, {*indices} - forced - {target})
-        indices = [index for index in indices if index not in counts]
+        indices = _without_index(frame, indices, {*forced, target})
     else:
-        indices = _wanted(frame, options.columns, target, dropped)
+        indices = _wanted(frame, found(options.columns), target, dropped)
     frame.check_names(indices)
-    examples = {frame.find(name): example for name, example in (options.numbers or {}).items()}
-    found = [frame.column(index, index == target, examples.get(index, "")) for index in indices]
-    columns = [replace(column, is_level=column.position in levels - {target}) for column in found]
-    used = all_of(frame, lambda column: _checked(frame, column, options, column.position in forced), columns)
-    checked = dict(zip(indices, used, strict=True))
+
+    def used(index: int) -> FileColumn | None:
+        column = FileColumn.of(frame, index, examples.get(index, ""), is_target=index == target)
+        return _checked(replace(column, is_level=index in levels - {target}), options, index in forced)
+
+    checked = dict(zip(indices, _all_of(frame, used, indices), strict=True))
     output = checked.pop(target)
     inputs = [column for column in checked.values() if column is not None]
     if not inputs:
@@ -127,13 +114,12 @@ def _choose(frame: Frame, options: ReadOptions) -> tuple[list[Column], Column]:
     return inputs, output
 
 
-def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set[int]) -> list[int]:
+def _wanted(frame: Frame, indices: set[int], target: int, dropped: set[int]) -> list[int]:
     """Return the positions of wanted inputs and the target, in order.
 
     Raises:
-        InvalidArgumentError: If there is no such column, or it is the target or dropped.
+        InvalidArgumentError: If a column is the target or dropped.
     """
-    indices = {frame.find(name) for name in wanted}
     for index in sorted(indices & {target, *dropped}):
         role = "the target" if index == target else "among the columns to drop"
         raise InvalidArgumentError(f"The column {quoted(frame.names[index])} must not be an input, since it is {role}.")
@@ -146,34 +132,24 @@ def _last_column(frame: Frame, indices: Sequence[int]) -> int:
     return next(iter([*named[-1:], *indices[-1:]]), 0)
 
 
-def _index_columns(frame: Frame, candidates: Iterable[int]) -> set[int]:
-    """Return the unnamed columns that count the rows, and warn of all unnamed ones."""
-    indices = set()
-    for index in sorted(candidates):
-        if is_index_name(frame.names[index]):
-            column = frame.column(index)
-            if column.kind == "number" and counts_rows(column.values):
-                indices.add(index)
-            if column.kind == "number":
-                warn_of_index(title(frame.file), column.name, index in indices, column.drop_option, stacklevel=7)
-    return indices
+def _without_index(frame: Frame, indices: Sequence[int], others: set[int]) -> list[int]:
+    """Return the positions of columns without those of an index. Some other columns are kept in any case."""
+    names = {frame.names[index]: index for index in indices if index not in others}
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        column = FileColumn.of(frame, names[name])
+        return column.values if column.kind == "number" else np.empty(0)
+
+    kept = without_index(tuple(names), numbers, title(frame.file), "drop={!r}")
+    left_out = {index for name, index in names.items() if name not in kept}
+    return [index for index in indices if index not in left_out]
 
 
-def all_of(frame: Frame, step: Callable[[S], T], columns: Iterable[S]) -> list[T]:
+def _all_of(frame: Frame, step: Callable[[S], T], columns: Iterable[S]) -> list[T]:
     """Return the results of a step for columns.
-
-    Args:
-        frame: The columns of the file, for messages.
-        step: A function of a column.
-        columns: The columns.
 
     Raises:
         DataError: If the step fails. The message combines those of all columns.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> all_of(SimpleNamespace(file="t.csv"), str.upper, ["a", "b"])
-        ['A', 'B']
     """
     results, problems = collect_errors(step, columns)
     if problems:
@@ -199,7 +175,7 @@ def _counted_kinds(problems: list[str]) -> str:
     return f"And {counted(len(problems), 'more column')}{': ' * bool(words)}{words}."
 
 
-def _checked(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> Column | None:
+def _checked(column: FileColumn, options: ReadOptions, forced: bool) -> FileColumn | None:
     """Return a column as `_used` does, with all its problems in one error.
 
     Raises:
@@ -207,7 +183,7 @@ def _checked(frame: Frame, column: Column, options: ReadOptions, forced: bool) -
     """
     problems = []
     try:
-        used = _used(frame, column, options, forced)
+        used = _used(column, options, forced)
     except DataError as error:
         used, problems = column, [str(error)]
     if used is None:
@@ -215,9 +191,11 @@ def _checked(frame: Frame, column: Column, options: ReadOptions, forced: bool) -
     if options.missing == "mean" and used.is_level and used.kind == "text":
         used = used.with_missing_level()
     try:
-        check_cells(used, options.missing)
+        if used.missing.all():
+            raise used.error(f"has no values, all {len(used.cells):,} are missing. {used.drop_advice}")
+        used.check_missing(options.missing)
         if not problems and options.missing != "drop":  # otherwise the remaining rows decide
-            _rule(used, frame)
+            _rule(used)
     except DataError as error:
         problems.append(str(error))
     if problems:
@@ -225,150 +203,99 @@ def _checked(frame: Frame, column: Column, options: ReadOptions, forced: bool) -
     return used
 
 
-def _used(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> Column | None:
+def _used(column: FileColumn, options: ReadOptions, forced: bool) -> FileColumn | None:
     """Return a column that can be used, with text as a category. None if it is left out."""
-    is_target = column.is_target
+    is_target, is_date = column.is_target, column.kind == "date"
     is_text = forced or (column.is_level and column.kind != "number")
     if is_text and not column.missing.all():
         is_level = column.is_level or (options.categories == "levels" and not is_target)
         return replace(column.as_text(), is_level=is_level, is_category=forced)
     if column.kind == "number":
         return column
-    is_date = column.kind == "date"
     choice = options.dates if is_date else options.categories
     if is_date:
-        check_dates(column)
+        column.check_dates()
     else:
-        check_mixed(column, frame)
+        column.check_mixed()
     if choice == "levels" and not is_target:
-        return None if is_identifier(column, frame) else replace(column, is_level=True)
+        return None if column.is_left_out() else replace(column, is_level=True)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:
         return None
     if column.missing.all():
         return column
-    if is_date:
-        raise dates_error(column, is_target)
-    raise text_error(column, frame, is_named=options.columns is not None)
+    raise column.dates_error() if is_date else column.text_error(is_named=options.columns is not None)
 
 
-def used_rows(frame: Frame, has_missing: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
-    """Return the positions (n,) of the rows to use.
+def _used_rows(frame: Frame, columns: Sequence[FileColumn], remedy: str) -> NDArray[np.int64]:
+    """Return the positions (n,) of the rows in which all of some columns have values.
 
     Args:
-        frame: The columns of the file.
-        has_missing: The mask (n,) of rows with missing cells.
-        policy: The policy for missing cells: "error", "drop" or "mean".
+        frame: The file.
+        columns: The columns that need values. If there are none, all rows are used.
         remedy: The remedy in the message, a sentence.
 
     Raises:
         DataError: If all rows have missing cells.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> frame = SimpleNamespace(num_rows=3, file="t.csv")
-        >>> used_rows(frame, np.array([False, True, False]), "drop", "").tolist()
-        [0, 2]
     """
-    rows = np.arange(frame.num_rows, dtype=np.int64)
-    if policy not in ("drop", "mean"):
-        return rows
+    has_missing = np.zeros(frame.num_rows, dtype=bool)
+    for column in columns:
+        has_missing |= column.missing
     if has_missing.all():
         raise DataError(f"{title(frame.file)}: at least one row must have all values, got none. {remedy}")
-    return rows[~has_missing]
+    return np.flatnonzero(~has_missing)
 
 
-def _rule(column: Column, frame: Frame) -> ColumnRule:
+def _rule(column: FileColumn) -> ColumnRule:
+    """Return the encoding of a column."""
     if column.kind != "text":
-        return ColumnRule(column.name, column.position, column.kind, example=column.example, zone=column.zone)
-    levels = tuple(sorted(column.cells.drop_null().unique().to_pylist()))
-    if column.is_level:
-        return ColumnRule(column.name, column.position, "level", levels)
-    check_identifier(column, frame)
-    return ColumnRule(column.name, column.position, "category", levels)
+        return ColumnRule(column.name, column.position, column.kind, example=column.example, zone=column.cells.zone)
+    if not column.is_level:
+        column.check_category()
+    levels = tuple(str(level) for level in column.counts.levels)
+    return ColumnRule(column.name, column.position, "level" if column.is_level else "category", levels)
 
 
-def encoded_matrix(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
+def _encoded(rules: Sequence[ColumnRule], columns: Sequence[FileColumn]) -> NDArray[np.float64]:
     """Return the encoded matrix (n, d), NaN where missing.
-
-    Args:
-        rules: The encoding of each column.
-        columns: The columns.
 
     Raises:
         DataError: If the matrix would be larger than 1 GiB.
-
-    Examples:
-        >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
-        >>> encoded_matrix((ColumnRule("size", 0, "number"),), [number]).tolist()
-        [[1.0], [2.0]]
     """
-    n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
+    n, width = len(columns[0].cells), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > limits().max_file_bytes:
         size = f"{counted(n, 'row')} and {counted(width, 'encoded column')}"
-        raise DataError(f"{title(columns[0].file)}: {size} are more than {limits().max_file_bytes:,} bytes.")
-    X = np.empty((n, width))
-    start = 0
+        raise DataError(f"{title(columns[0].frame.file)}: {size} are more than {limits().max_file_bytes:,} bytes.")
+    X, start = np.zeros((n, width)), 0
     for rule, column in zip(rules, columns, strict=True):
-        codes = class_codes(rule, column)[:, None]
+        codes, part = _codes(rule, column), X[:, start : start + len(rule.encoded)]
         if rule.role == "category":
-            codes = np.where(column.missing[:, None], np.nan, codes == np.arange(len(rule.levels)))
-        X[:, start : start + codes.shape[1]] = codes
-        start += codes.shape[1]
+            known = np.flatnonzero(~np.isnan(codes))
+            part[known, codes[known].astype(np.int64)] = 1.0
+            part[column.missing] = np.nan
+        else:
+            part[:, 0] = codes
+        start += part.shape[1]
     return X
 
 
-def exact_times(columns: Iterable[Column]) -> dict[str, NDArray[np.datetime64]]:
-    """Return the dates (n,) that days do not represent to the microsecond, by the names of the columns.
-
-    Args:
-        columns: The columns.
-
-    Examples:
-        >>> exact_times([Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))])
-        {}
-    """
-    dates = {column.name: column.times.values for column in columns if column.times is not None}
+def _exact_times(columns: Iterable[FileColumn]) -> dict[str, NDArray[np.datetime64]]:
+    """Return the dates (n,) that days do not represent to the microsecond, by the names of the columns."""
+    dates = {column.name: column.cells.values for column in columns if column.cells.cell_type is CellType.DATE}
     return {name: times for name, times in dates.items() if not np.array_equal(times, times_of(to_days(times)))}
 
 
-def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the codes (n,) of texts among levels, or the values (n,) of numbers.
-
-    Missing and unknown texts become NaN.
-
-    Args:
-        rule: The encoding of the column.
-        column: The column.
-
-    Examples:
-        >>> import pyarrow as pa
-        >>> column = Column("t.csv", "color", 0, True, "text", np.full(2, np.nan), pa.array(["red", "blue"]))
-        >>> class_codes(ColumnRule("color", 0, "category", ("blue", "red")), column).tolist()
-        [1.0, 0.0]
-    """
+def _codes(rule: ColumnRule, column: FileColumn) -> NDArray[np.float64]:
+    """Return the codes (n,) of texts among levels, or the values (n,) of numbers, NaN if missing or unknown."""
     if not rule.levels:
         return column.values
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    codes = pc.index_in(column.cells, value_set=pa.array(rule.levels, column.cells.type), skip_nulls=True)
-    return np.asarray(codes.cast(pa.float64()))
+    codes = column.cells.coded(rule.levels)[0]
+    return np.where((codes < 0) | (codes >= len(rule.levels)), np.nan, codes)
 
 
-def with_imputed_means(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    """Return the matrix (n, d) with the means of the schema instead of NaN.
-
-    Args:
-        X: Encoded inputs (n, d).
-        schema: The schema, with d means.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> with_imputed_means(np.array([[1.0, np.nan]]), SimpleNamespace(imputed_means=(0.0, 5.0))).tolist()
-        [[1.0, 5.0]]
-    """
+def _with_imputed_means(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    """Return the matrix (n, d) with the means of the schema instead of NaN."""
     return np.where(np.isnan(X), np.array(schema.imputed_means), X) if schema.imputed_means and np.isnan(X).any() else X
 
 
@@ -395,29 +322,27 @@ def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int]
         [[3.0]]
     """
     indices, target = _match_by_name(frame, schema) if schema.header else _match_by_position(frame, schema)
-    others = [frame.find(wanted) for wanted in passthrough]
+    others = [find_column(frame.names, wanted) for wanted in passthrough]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
-    def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
+    def follow(rule_and_index: tuple[ColumnRule, int]) -> FileColumn:
         rule, index = rule_and_index
-        column = _follow(rule, frame.column(index, example=rule.example))
+        column = _followed(rule, FileColumn.of(frame, index, rule.example))
         column = column.with_missing_level() if rule.role == "level" and policy == "mean" else column
-        check_missing_values(column, policy)
+        column.check_missing(policy)
         return column
 
-    columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
-    has_missing = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
-    rows = used_rows(frame, has_missing, schema.missing, "Rows with missing values are left out.")
+    columns = _all_of(frame, follow, zip(schema.inputs, indices, strict=True))
+    rows = _used_rows(frame, columns if policy == "drop" else [], "Rows with missing values are left out.")
     columns = [column.take(rows) for column in columns]
     rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
-    X = encoded_matrix(rules, columns)
-    y = None
+    X, y = _encoded(rules, columns), None
     if target is not None:
-        (output,) = all_of(frame, lambda index: _target(frame, schema.output, index), [target])
+        (output,) = _all_of(frame, lambda index: _target(frame, schema.output, index), [target])
         output = output.take(rows)
-        y = None if output.missing.any() else class_codes(schema.output, output)
+        y = None if output.missing.any() else _codes(schema.output, output)
     texts = {frame.names[index]: frame.texts(index, rows) for index in others}
-    return Inputs(with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts, exact_times(columns))
+    return Inputs(_with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts, _exact_times(columns))
 
 
 def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
@@ -444,75 +369,65 @@ def _match_by_position(frame: Frame, schema: Schema) -> tuple[list[int], int | N
     raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model needs {expected}.")
 
 
-def _follow(rule: ColumnRule, column: Column) -> Column:
-    """Return a column that has the type of its rule."""
-    if rule.role == "category":
-        column = column.as_text()
-        if unseen := [column.cells[int(row)].as_py() for row in _unseen(rule, column)]:
-            warn_of_levels(rule.name, sorted(set(unseen)), stacklevel=2)
+def _followed(rule: ColumnRule, column: FileColumn) -> FileColumn:
+    """Return a column that has the type of its rule, with dates on the clock of the fitted table.
+
+    Raises:
+        DataError: If its cells have another type, a date does not exist, or only one of the two has a time zone, or
+            offsets from UTC that the other does not have.
+    """
+    if rule.levels:
+        column = replace(column.as_text(), is_level=rule.role == "level")
+        if rule.role == "category" and (new := column.cells.coded(rule.levels)[1]):
+            warn_of_levels(rule.name, sorted(new))
         return column
-    if rule.role == "level":
-        return replace(column.as_text(), is_level=True)
     if column.missing.all():
         return column
     if column.kind == "text":
-        raise column.error(f"{text_phrase(column)}, but the model needs {rule.role}s.")
+        raise column.error(f"{column.text_phrase}, but the model needs {rule.role}s.")
     if column.kind != rule.role:
         row = np.flatnonzero(~column.missing)[0]
         hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
-        raise column.error(
-            f"holds {column.kind}s ({column.as_text().cell_text(row)} in row {row}), but the model needs {rule.role}s."
-            f"{hint}"
-        )
-    check_dates(column)
-    return _on_clock(rule, column) if rule.role == "date" else column
-
-
-def _on_clock(rule: ColumnRule, column: Column) -> Column:
-    """Return a column of dates on the clock of the fitted table.
-
-    Raises:
-        DataError: If only one of the two has a time zone, or offsets from UTC that the other does not have.
-    """
-    if bool(rule.zone) != bool(column.zone):
+        got = f"{column.kind}s ({column.as_text().shown(row)} in row {row})"
+        raise column.error(f"holds {got}, but the model needs {rule.role}s.{hint}")
+    column.check_dates()
+    if rule.role == "number":
+        return column
+    zone = column.cells.zone
+    if bool(rule.zone) != bool(zone):
         expected = (
             f"a time zone, as the fitted table ({rule.zone})" if rule.zone else "no time zone, as the fitted table"
         )
-        raise column.error(f"must have {expected}, got {column.zone or 'none'}. Write the dates alike.")
+        raise column.error(f"must have {expected}, got {zone or 'none'}. Write the dates alike.")
     try:
-        return column.with_times(Times(converted(column.times, rule.zone), rule.zone))
+        times = converted(column.cells.times, rule.zone)
     except DataError as error:
         raise column.error(str(error)) from None
+    return replace(column, cells=replace(column.cells, values=times, zone=rule.zone, offsets=None))
 
 
-def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
+def _target(frame: Frame, rule: ColumnRule, index: int) -> FileColumn:
     """Return the target's column of a file to predict, which may have missing values.
 
     Raises:
         DataError: If there is a class that the fitted table does not have, or a cell of another type.
     """
-    column = frame.column(index, example=rule.example)
+    column = FileColumn.of(frame, index, rule.example)
     if rule.role != "category":
-        column = _follow(rule, column)
-        check_missing_values(column, "drop")
+        column = _followed(rule, column)
+        column.check_missing("drop")
         return column
     column = column.as_text()
-    unseen = _unseen(rule, column)
+    unseen = np.flatnonzero(np.isnan(_codes(rule, column)) & ~column.missing)
     if len(unseen):
-        row, cell = unseen[0], column.cell_text(unseen[0])
         levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
-        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
+        found = f"{column.shown(unseen[0])} in row {unseen[0]} ({counted(len(unseen), 'such cell')})"
+        raise column.error(f"holds {found}; {levels}.")
     return column
 
 
-def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
+def _extended(rule: ColumnRule, column: FileColumn) -> ColumnRule:
     """Return a rule with the new levels of this file after those of the fitted table."""
     if rule.role != "level":
         return rule
-    new = dict.fromkeys(column.cells.drop_null().to_pylist())
-    return replace(rule, levels=tuple(dict.fromkeys((*rule.levels, *new))))
-
-
-def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
-    """Return the positions (k,) of texts that are not among the levels."""
-    return np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
+    return replace(rule, levels=(*rule.levels, *map(str, column.cells.coded(rule.levels)[1])))

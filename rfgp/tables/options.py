@@ -1,13 +1,14 @@
-"""The checked options of a reader of tables."""
+"""The checked options of a reader of tables, and advice on those that read a text as a number."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.messages import quoted
-from rfgp.number_texts import SEPARATORS, NumberFormat
+from rfgp.messages import printable, quoted
+from rfgp.number_texts import DATE, SEPARATORS, NumberFormat
 
 Categories = Literal["error", "one-hot", "levels", "drop"]
 Dates = Literal["error", "days", "drop"]
@@ -22,6 +23,8 @@ TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 """The endings of the names of all files that can be read."""
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 """The texts that mark a missing cell by default."""
+NUMBER_LIKE = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
+"""The pattern of a text that could be a number with a comma or a point."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "levels", "drop"),
     "dates": ("error", "days", "drop"),
@@ -201,3 +204,99 @@ def no_choice(option: str, value: object) -> InvalidArgumentError:
     """
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
     return InvalidArgumentError(f"{option} must be one of {choices}, got {quoted(str(value))}.")
+
+
+# --- Texts that may be numbers with a comma or a point ---------------------------------------------------------------
+
+
+def title(file: Path | str) -> str:
+    """Return the path of a file, or the name of a dataframe, as text for messages.
+
+    Args:
+        file: The file, or the name.
+
+    Examples:
+        >>> title("table.csv")
+        'table.csv'
+    """
+    return printable(str(file))
+
+
+def decimal_advice(columns: Mapping[str, Sequence[str]], name: str, text_format: TextFormat) -> str:
+    """Return advice on the options that read a column's numbers, or "".
+
+    The recommended options do not change the scale of the numbers in other columns. A separator of thousands in one
+    column is never recommended as a decimal mark.
+
+    Args:
+        columns: The cells that could be numbers with a comma or a point (`number_like_cells`), by column name.
+        name: The column that cannot be read.
+        text_format: The format of the current options.
+
+    Examples:
+        >>> decimal_advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
+        'Use decimal="," if a comma is the decimal mark. '
+    """
+    if text_format.thousands is not None:
+        return ""
+    uses = {key: _use(cells, text_format.decimal) for key, cells in columns.items()}
+    known = set(uses.values()) - {""}
+    mark, word = (",", "comma") if text_format.decimal == "." else (".", "point")
+    if uses[name] not in ("thousands", "decimal", "both"):
+        return ""
+    if known <= {"thousands", "present"}:
+        return f'Use thousands="{mark}" if a {word} separates thousands. '
+    if known <= {"decimal", "both"}:
+        more = f' and thousands="{text_format.decimal}"' if "both" in known else ""
+        return f'Use decimal="{mark}"{more} if a {word} is the decimal mark. '
+    if "thousands" in known and known & {"decimal", "both"}:
+        pair = [
+            next(cell for key, use in uses.items() if use in kinds for cell in columns[key] if mark in cell)
+            for kinds in (("decimal", "both"), ("thousands",))
+        ]
+        return (
+            f"In {quoted(pair[0])} the {word} is a decimal mark, in {quoted(pair[1])} it may separate thousands. Use "
+            f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise write the numbers alike. '
+        )
+    return "Some numbers have a decimal comma and some a decimal point. Write them alike. "
+
+
+def is_number_like(cell: str) -> bool:
+    """Return whether a text could be a number with a comma or a point.
+
+    Args:
+        cell: The cell.
+
+    Examples:
+        >>> is_number_like("1,200"), is_number_like("1200")
+        (True, False)
+    """
+    return re.match(NUMBER_LIKE, cell) is not None
+
+
+def _use(cells: Sequence[str], decimal: str) -> str:
+    """Return the role of the other mark, comma or point, in number-like cells of a column.
+
+    The roles "thousands" and "decimal" are those of a separator of thousands and a decimal mark. "both" is a decimal
+    mark, and the given decimal mark then separates thousands. The other roles are "present" (only the given decimal
+    mark occurs), "mixed" (none of these) and "" (there are no marks).
+    """
+    mark = "," if decimal == "." else "."
+    with_mark = [cell for cell in cells if mark in cell]
+    if not with_mark:
+        return "present" if cells else ""
+    if all(re.match(NumberFormat("", "", decimal, mark).pattern, cell) for cell in with_mark):
+        return "thousands"
+    if all(re.match(NumberFormat("", "", mark, None).pattern, cell) for cell in cells):
+        return "decimal"
+    return "both" if all(re.match(NumberFormat("", "", mark, decimal).pattern, cell) for cell in cells) else "mixed"
+
+
+def is_value(cell: str, text_format: TextFormat) -> bool:
+    """Return whether a text is a number or a date.
+
+    Examples:
+        >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
+        (True, True, False)
+    """
+    return re.match(text_format.number.pattern, cell) is not None or re.match(DATE, cell) is not None

@@ -8,21 +8,21 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.table import labels_of, taken
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.messages import quoted, unquoted
-from rfgp.tables.columns import Column, Frame, is_readable
+from rfgp.tables.columns import FileColumn, in_format
 from rfgp.tables.encoding import encode_inputs, encode_table
-from rfgp.tables.formats import as_texts, in_format, is_value, number_like_cells
 from rfgp.tables.options import (
     PARQUET_SUFFIXES,
     TABLE_SUFFIXES,
     ReadOptions,
     TableOptions,
     TextFormat,
+    is_value,
 )
-from rfgp.tables.schema import Schema
-from rfgp.tables.table import Inputs, Table
-from rfgp.tables.text import read_parquet_frame, read_text
+from rfgp.tables.table import Inputs, Schema, Table
+from rfgp.tables.text import Frame, decoded, find_column, is_readable, number_like_cells, read_parquet_frame, read_text
 
 _DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
 """The kinds of tables, with articles for messages."""
@@ -211,7 +211,7 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
     """
     read_options = ReadOptions(None, **options)
     frame = _frame_of(path, _kind_of(path), read_options, names=read_options.names)
-    return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
+    return {name: FileColumn.of(frame, index).kind for index, name in enumerate(frame.names)}
 
 
 def read_groups(
@@ -247,12 +247,9 @@ def read_groups(
     """
     texts = _column(path, column, options).as_text()
     chosen = np.arange(len(texts.cells)) if rows is None else rows
-    missing = np.asarray(texts.missing)[chosen]
-    if missing.any():
-        row = int(chosen[missing][0])
-        raise texts.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
-    values = np.array([str(value) for value in texts.cells.to_pylist()])
-    return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)
+    _check_values(texts, chosen, ", so that its group is unknown")
+    codes = texts.cells.take(chosen).coded(texts.counts.levels)[0]
+    return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
 
 def read_numbers(column: Any, example: str) -> NDArray[np.float64]:  # (n,)
@@ -281,7 +278,7 @@ def read_numbers(column: Any, example: str) -> NDArray[np.float64]:  # (n,)
         is_array = isinstance(column, np.ndarray)
         column = pa.array(column.astype(object) if is_array else column, pa.string(), from_pandas=True)
     try:
-        return np.asarray(in_format(as_texts(column), example), dtype=np.float64)
+        return np.asarray(in_format(decoded(column), example), dtype=np.float64)
     except DataError as error:
         raise DataError(f"The column {error}") from None
 
@@ -314,19 +311,24 @@ def read_number_column(
         [2.0, 4.0]
     """
     found = _column(path, column, options)
-    chosen = np.arange(len(found.values)) if rows is None else rows
+    chosen = np.arange(len(found.cells)) if rows is None else rows
     if found.kind != "number":
         raise found.error(f"must hold numbers, got {found.kind}s.")
-    if len(missing := chosen[found.missing[chosen]]):
-        raise found.error(f"has no value in row {int(missing[0])}. Give each row a value.")
+    _check_values(found, chosen)
     return np.asarray(found.values[chosen], dtype=np.float64)
 
 
-def _column(path: str | Path, column: str | int, options: TableOptions) -> Column:
+def _column(path: str | Path, column: str | int, options: TableOptions) -> FileColumn:
     """Return one column of a file."""
     read_options, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
     frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options, names=read_options.names)
-    return frame.column(frame.find(column))
+    return FileColumn.of(frame, find_column(frame.names, column))
+
+
+def _check_values(column: FileColumn, rows: NDArray[np.int64], consequence: str = "") -> None:
+    """Check that a column has values in some rows (n,)."""
+    if len(missing := rows[column.missing[rows]]):
+        raise column.error(f"has no value in row {int(missing[0])}{consequence}. Give each row a value.")
 
 
 def _read(path: Any, kind: str, read_options: ReadOptions) -> Table:
@@ -418,28 +420,26 @@ def read_frame(table: Any, text_format: TextFormat) -> Frame:
         >>> read_frame(pd.DataFrame({"size": [1, 2]}), TextFormat()).names
         ('size',)
     """
-    names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
-    columns = [_arrow(table, index) for index in range(len(names))]
+    labels = labels_of(table)
+    columns = [_arrow(taken(table, label, index)) for index, label in enumerate(labels)]
     num_rows = len(columns[0]) if columns else 0
     if num_rows == 0:
-        raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
+        raise DataError(f"{_NAME} has {'columns and no rows' if labels else 'no columns'}.")
     sources = [column if is_readable(column.type) else column.type for column in columns]
-    return Frame(_NAME, names, True, sources, num_rows, text_format)
+    return Frame(_NAME, tuple(str(label).strip() for label in labels), True, sources, num_rows, text_format)
 
 
-def _arrow(table: Any, index: int) -> Any:
-    """Return a column as Arrow cells (n,); objects of several types as texts."""
+def _arrow(column: Any) -> Any:
+    """Return a column of a dataframe as Arrow cells (n,); objects of several types as texts."""
     with requires_extra("tables"):
         import pyarrow as pa
 
-    if isinstance(table, pa.Table):
-        return table.column(index)
-    if hasattr(table, "to_arrow"):
-        return table.select([table.columns[index]]).to_arrow().column(0)
-    cells = table.iloc[:, index]
-    try:
-        array = pa.array(cells, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        pairs = zip(cells, cells.isna(), strict=True)
-        array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
+    if not hasattr(column, "isna"):  # of polars or Arrow
+        array = column.to_arrow() if hasattr(column, "to_arrow") else column
+    else:
+        try:
+            array = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            pairs = zip(column, column.isna(), strict=True)
+            array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.cells import REAL, CellType, Column
 from rfgp.columns.table import Table, without_index
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.limits import limits
-from rfgp.messages import listed, one_line, quoted, unquoted
+from rfgp.messages import listed, one_line, quoted
 from rfgp.rows import Chunk
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.tables.formats import Reader, in_formats, reader_of, title
-from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers
-from rfgp.tables.text import opened, read_header, unreadable
-
-# --- Roles of the columns of a table that is read in batches, and its rows by role --------------------------------
+from rfgp.tables.columns import column_of, numbers_among, texts_of
+from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat, check_numbers, title
+from rfgp.tables.text import is_text, opened, read_header, unreadable
 
 Target = str | Sequence[str] | None
-Columns = Mapping[str, NDArray[Any]]
+# --- Roles of the columns of a table that is read in batches ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -90,136 +89,156 @@ class Roles:
             raise InvalidArgumentError(f"{where} has no column left for the inputs.")
         return inputs
 
-    def without_index(self, inputs: list[str], where: str, first: Callable[[str], NDArray[Any]]) -> list[str]:
-        """Return the inputs without unnamed columns that count the first rows.
+    def without_index(self, inputs: list[str], where: str, first: Callable[[str], Any]) -> list[str]:
+        """Return the inputs without unnamed columns that count the first rows, and warn if targets are booleans.
 
         Inputs of predictions, and inputs given by name, keep such columns.
 
         Args:
             inputs: The names of the inputs.
-            where: The file, for a warning.
+            where: The file, for warnings.
             first: A function from the name of a column to its first rows (b,).
         """
+        for name in self.targets:
+            warn_of_booleans(first(name), f"{where}: {quoted(name)}")
         if self.columns is not None or self.target is None:
             return inputs
-        return list(without_index(inputs, first, where, "columns=, which lists the inputs", stacklevel=4))
+        return list(without_index(inputs, first, where, "columns=, which lists the inputs"))
 
-    def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
-        """Return the rows of columns (b,), with the inputs in a given order.
-
-        Args:
-            table: The columns (b,) by name.
-            inputs: The names of the inputs.
-        """
-        table = _one_type({name: table[name] for name in (*inputs, *self.others)})
-        return self.with_targets(np.stack([table[name] for name in inputs], axis=1), table)._replace(
-            names=tuple(inputs)
-        )
-
-    def with_targets(self, X: Any, table: Columns) -> Chunk:
-        """Return the rows of inputs, with targets, noise and weights (b,).
+    def rows(self, X: Any, others: Mapping[str, NDArray[Any]]) -> Chunk:
+        """Return rows of inputs, with targets, noise and weights (b,).
 
         Args:
             X: Inputs (b, d), or columns.
-            table: The other columns (b,) by name.
+            others: The other columns (b,) by name.
         """
         y: Any = None
         if isinstance(self.target, str):
-            y = table[self.target]
+            y = others[self.target]
         elif self.target is not None:
-            y = np.stack([table[name] for name in self.target], axis=1)
-        noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
+            y = np.stack([others[name] for name in self.target], axis=1)
+        noise, weight = (None if name is None else others[name] for name in (self.noise, self.sample_weight))
         return Chunk(X, y, noise, weight)
 
-    def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the rows of Arrow batches, with matrices of inputs.
+    def matrix(self, columns: Mapping[str, NDArray[Any]], inputs: Sequence[str]) -> Chunk:
+        """Return rows of columns of numbers of one type, with a matrix of inputs.
 
         Args:
-            file: The file, for messages.
-            batches: The batches.
-            inputs: The names of the inputs.
+            columns: The columns (b,) by name.
+            inputs: The names of the inputs, in order.
         """
-        for _, table in _with_numbers(file, batches, (*inputs, *self.others)):
-            yield self.chunk(table, inputs)
+        kind = np.result_type(*columns.values())
+        columns = {name: column.astype(kind, copy=False) for name, column in columns.items()}
+        X = np.stack([columns[name] for name in inputs], axis=1)
+        return self.rows(X, columns)._replace(names=tuple(inputs))
 
-    def tables(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the rows of Arrow batches, with Arrow tables of inputs.
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+class _FileSource:
+    """The rows of one or several files with the same columns. A file type says how its batches and columns are read."""
+
+    paths: list[Path]
+    _roles: Roles
+    _inputs: list[str]
+    _is_named = True
+    _text_format = TextFormat()
+
+    def _batches(self, file: Path, names: Sequence[str]) -> Iterator[Any]:
+        """Yield columns of all rows of a file in Arrow's batches."""
+        raise NotImplementedError
+
+    def _column(self, name: str, cells: Any, first: int) -> Column:
+        """Return Arrow cells (b,) as a column."""
+        raise NotImplementedError
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in batches, with matrices of inputs."""
+        for file, first, columns in self._columns([*self._inputs, *self._roles.others]):
+            numbers = {name: self._numbers_in(file, name, column, first) for name, column in columns.items()}
+            chunk = self._roles.matrix(numbers, self._inputs)
+            yield chunk if self._is_named else chunk._replace(names=None)
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows in batches, with a dictionary of columns of inputs, by numbers if a file has no header.
 
         Args:
-            file: The file, for messages.
-            batches: The batches.
-            inputs: The names of the inputs.
+            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
         """
-        import pyarrow as pa
+        is_known = columns is not None and all(column in self._inputs for column in columns)
+        inputs = [name for name in self._inputs if columns is None or not is_known or name in columns]
+        for file, first, found in self._columns([*inputs, *self._roles.others]):
+            others = {name: self._numbers_in(file, name, found[name], first) for name in self._roles.others}
+            X = {name if self._is_named else int(name): found[name] for name in inputs}
+            yield self._roles.rows(X, others)
 
-        for batch, others in _with_numbers(file, batches, self.others):
-            yield self.with_targets(pa.Table.from_batches([batch.select(inputs)]), _one_type(others))
+    def _columns(self, names: Sequence[str]) -> Iterator[tuple[Path, int, dict[str, Column]]]:
+        """Yield the file, the number of preceding rows and the columns (b,) of each batch.
+
+        The first cells decide whether texts are numbers, booleans or dates. A later batch of another type stays text.
+
+        Raises:
+            DataError: If a cell is not in the format that is given for its column.
+        """
+        families = dict[str, CellType]()
+        for file in self.paths:
+            first = 0
+            for batch in self._batches(file, names):
+                columns = dict[str, Column]()
+                for name in names:
+                    cells = batch.column(name)
+                    try:
+                        column = self._column(name, cells, first)
+                    except DataError as error:
+                        raise DataError(f"{title(file)}: column {quoted(name)} {error}") from None
+                    family = CellType.NUMBER if column.cell_type is CellType.INTEGER else column.cell_type
+                    is_other = not column.missing.all() and families.setdefault(name, family) is not family
+                    is_other = is_other and is_text(cells.type)
+                    columns[name] = texts_of(cells, self._text_format) if is_other else column
+                if batch.num_rows:
+                    yield file, first, columns
+                first += batch.num_rows
+
+    def _numbers_in(self, file: Path, name: str, cells: Column, first: int) -> NDArray[Any]:
+        return _numbers(title(file), name, cells, self._text_format, first)
+
+    def _without_index(self, inputs: list[str]) -> list[str]:
+        """Return the inputs without columns that count the first rows, and warn if targets are booleans."""
+
+        def first(name: str) -> NDArray[Any]:
+            try:
+                for _, _, columns in self._columns([name]):
+                    return columns[name].expanded().values if columns[name].cell_type in REAL else np.empty(0)
+            except DataError:  # raised again when the rows are read
+                pass
+            return np.empty(0)
+
+        return self._roles.without_index(inputs, title(self.paths[0]), first)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({listed([file.name for file in self.paths], 3)})"
 
 
-def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
-    """Return the inputs among given columns.
-
-    If the columns are None, or one of them is not an input, all inputs are returned.
-
-    Args:
-        inputs: The names of the inputs.
-        columns: The names of the columns, or None.
-
-    Examples:
-        >>> selected(["size", "age"], ["age"])
-        ['age']
-    """
-    is_known = columns is not None and all(column in inputs for column in columns)
-    return [name for name in inputs if columns is None or not is_known or name in columns]
-
-
-def _with_numbers(file: Path, batches: Iterable[Any], names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
-    """Yield batches that have rows, with some of their columns as numbers (b,).
-
-    Raises:
-        DataError: As for `_numbers`.
-    """
-    first = 0
-    for batch in batches:
-        table = {name: _numbers(file, name, batch.column(name), first) for name in names}
-        first += batch.num_rows
-        if batch.num_rows:
-            yield batch, table
-
-
-def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
-    """Return a column of numbers.
+def _numbers(where: str, name: str, cells: Column, text_format: TextFormat, first: int) -> NDArray[Any]:
+    """Return a column of numbers (b,).
 
     Raises:
         DataError: If the column holds other values or missing cells. The message names the row.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise DataError(
-            f"{title(file)}: column {quoted(name)} holds {unquoted(str(kind))}, not numbers. Leave it out with "
-            "columns=, or encode it first."
-        )
-    if column.null_count:
-        row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise DataError(f"{title(file)}: column {quoted(name)} has a missing cell in row {row:,}.")
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
-    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    where = f"{where}: column {quoted(name)}"
+    if cells.missing.any():
+        raise DataError(f"{where} has a missing cell in row {first + int(cells.missing.argmax()):,}.")
+    if cells.cell_type in REAL:
+        return cells.values if cells.values.dtype == np.float32 else cells.numbers()
+    got = str(cells.cell_type)
+    if cells.cell_type is CellType.TEXT:
+        row = int(np.isnan(numbers_among(cells, text_format)).argmax())
+        got = f"text ({quoted(cells.expanded().values[row])} in row {first + row:,})"
+    raise DataError(f"{where} must hold numbers, got {got}. Leave it out with columns=, or encode it first.")
 
 
-def _one_type(table: Columns) -> Columns:
-    """Return numeric columns as float32 if all are, else as float64. Other columns stay unchanged."""
-    kinds = {np.asarray(column).dtype for column in table.values()}
-    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
-    return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in table.items()}
-
-
-# --- Sources ----------------------------------------------------------------------------------------------------------
-
-
-class Parquet:
+class Parquet(_FileSource):
     """The rows of one Parquet file, or of several files.
 
     Args:
@@ -256,52 +275,28 @@ class Parquet:
     ) -> None:
         self.paths, self._numbers = _files(path), {} if numbers is None else numbers
         check_numbers(self._numbers)
-        self._roles = Roles(target, columns, noise, sample_weight)
-        inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
-        _warn_of_booleans(self.paths[0], self._roles.targets)
-        for file, others in zip(self.paths, inputs, strict=True):
-            if set(others) != set(inputs[0]):
+        self._roles, inputs = Roles(target, columns, noise, sample_weight), list[list[str]]()
+        for file in self.paths:
+            with opened(file) as parquet:
+                inputs.append(self._roles.inputs(parquet.schema_arrow.names, title(file)))
+            if set(inputs[-1]) != set(inputs[0]):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
-        self._inputs = self._roles.without_index(inputs[0], title(self.paths[0]), self._first)
+        self._inputs = self._without_index(inputs[0])
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows in batches."""
-        for file in self.paths:
-            yield from self._roles.chunks(file, self._batches(file, self._inputs), self._inputs)
-
-    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of inputs.
-
-        Args:
-            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
-        """
-        inputs = selected(self._inputs, columns)
-        for file in self.paths:
-            yield from self._roles.tables(file, self._batches(file, inputs), inputs)
-
-    def _batches(self, file: Path, inputs: Sequence[str]) -> Iterator[Any]:
-        """Yield inputs and other columns of a file in Arrow's batches."""
-        columns = [*inputs, *self._roles.others]
-        if missing := set(columns) - set(_names(file)):
-            raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
+    def _batches(self, file: Path, names: Sequence[str]) -> Iterator[Any]:
+        """Yield columns of all rows of a file in Arrow's batches."""
         with opened(file) as parquet:
-            yield from in_formats(
-                file,
-                parquet.iter_batches(batch_size=limits().chunk_rows, columns=columns, use_threads=False),
-                self._numbers,
-            )
+            if missing := set(names) - set(parquet.schema_arrow.names):
+                raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
+            yield from parquet.iter_batches(batch_size=limits().chunk_rows, columns=list(names), use_threads=False)
 
-    def _first(self, name: str) -> NDArray[Any]:
-        """Return the first rows (b,) of a column."""
-        with opened(self.paths[0]) as parquet:
-            batches = parquet.iter_batches(batch_size=limits().chunk_rows, columns=[name], use_threads=False)
-            return np.asarray(next(batches).column(0)) if parquet.metadata.num_rows else np.empty(0)
-
-    def __repr__(self) -> str:
-        return f"Parquet({listed([file.name for file in self.paths], 3)})"
+    def _column(self, name: str, cells: Any, first: int) -> Column:
+        """Return Arrow cells (b,) as a column. Only texts with an example of their format become numbers."""
+        example = self._numbers.get(name)
+        return Column.of(cells) if example is None else column_of(cells, TextFormat(), example, first)
 
 
-class CSV:
+class CSV(_FileSource):
     r"""The rows of a text table, separated by commas, semicolons or tabs, read in batches.
 
     `GP` reads columns of numbers, dates, text and booleans by name. `chunks()`, for other models, requires columns of
@@ -351,63 +346,26 @@ class CSV:
         thousands: str | None = None,
         numbers: Mapping[str, str] | None = None,
     ) -> None:
-        self.path, self._text_format = Path(path), TextFormat(decimal=decimal, thousands=thousands)
+        self.paths, self._text_format = [Path(path)], TextFormat(decimal=decimal, thousands=thousands)
         self._numbers = {} if numbers is None else numbers
         check_numbers(self._numbers)
         self._roles = Roles(target, columns, noise, sample_weight)
-        self._header, self._names = read_header(self.path, self._text_format, names), names
-        inputs = self._roles.inputs(self._header.names, title(self.path))
-        self._inputs = self._roles.without_index(inputs, title(self.path), self._first)
+        self._header, self._names = read_header(self.paths[0], self._text_format, names), names
+        self._is_named = self._header.is_named
+        self._inputs = self._without_index(self._roles.inputs(self._header.names, title(self.paths[0])))
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows in batches."""
-        for chunk in self._roles.chunks(self.path, self._batches([*self._inputs, *self._roles.others]), self._inputs):
-            yield chunk if self._header.is_named else chunk._replace(names=None)
-
-    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of inputs.
-
-        The types of columns (numbers, dates or booleans) are those of the first rows. Later cells of another type are
-        left as text. Without a header, columns have numbers.
-
-        Args:
-            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
-        """
-        import pyarrow as pa
-
-        inputs, readers = selected(self._inputs, columns), dict[str, Reader | None]()
-        for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
-            for name in inputs if not readers else ():
-                is_read = pa.types.is_floating(chunk.X[name].type)
-                readers[name] = None if is_read else reader_of(chunk.X[name], self._text_format)
-            pairs = ((readers[name], chunk.X[name]) for name in inputs)
-            cells = [texts if reader is None else reader(texts, self._text_format) for reader, texts in pairs]
-            by_index = dict(zip(map(self._header.names.index, inputs), cells, strict=True))
-            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._header.is_named else by_index)
-
-    def _first(self, name: str) -> NDArray[Any]:
-        """Return the first rows (b,) of a column, or none if they are not numbers."""
-        try:
-            batch = next(iter(self._batches([name])), None)
-        except DataError:
-            return np.empty(0)
-        return np.empty(0) if batch is None else np.asarray(batch.column(0))
-
-    def _batches(self, columns: Sequence[str], texts: Sequence[str] = ()) -> Iterator[Any]:
-        """Yield columns of numbers, and others as texts, of all rows in Arrow's batches."""
+    def _batches(self, file: Path, names: Sequence[str]) -> Iterator[Any]:
+        """Yield columns of all rows of the file as texts, in Arrow's batches."""
         with requires_extra("tables"):
             import pyarrow as pa
             import pyarrow.csv as arrow
 
-        header, form, numbers = self._header, self._text_format, dict(self._numbers)
-        if read_header(self.path, self._text_format, self._names) != header:
-            raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
-        numbers |= {} if form.is_plain else {name: form.example for name in columns if name not in numbers}
-        types = dict.fromkeys(columns, pa.float64()) | dict.fromkeys([*texts, *numbers], pa.string())
-        types = {name: types[name] for name in dict.fromkeys([*columns, *texts])}
+        header = self._header
+        if read_header(file, self._text_format, self._names) != header:
+            raise DataError(f"The header of {title(file)} must not change. Create the source again.")
         try:
-            batches = arrow.open_csv(
-                pa.input_stream(str(self.path), compression="detect"),
+            yield from arrow.open_csv(
+                pa.input_stream(str(file), compression="detect"),
                 arrow.ReadOptions(
                     column_names=list(header.names),
                     skip_rows=header.skipped,
@@ -416,18 +374,40 @@ class CSV:
                 ),
                 arrow.ParseOptions(delimiter=header.separator),
                 arrow.ConvertOptions(
-                    column_types=types,
+                    column_types=dict.fromkeys(names, pa.string()),
                     strings_can_be_null=True,
-                    include_columns=list(types),
+                    include_columns=list(names),
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            yield from in_formats(self.path, batches, numbers)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
+            raise unreadable(file, f"{one_line(error).rstrip('.')}.") from error
 
-    def __repr__(self) -> str:
-        return f"CSV({unquoted(self.path.name)})"
+    def _column(self, name: str, cells: Any, first: int) -> Column:
+        """Return Arrow cells (b,) as a column."""
+        column = column_of(cells, self._text_format, self._numbers.get(name, ""), first)
+        if " " in column.zone:
+            raise DataError(
+                f"must have dates of one offset from UTC in a file that is read in batches, got {column.zone}. Use "
+                "rfgp.tables.read_table."
+            )
+        is_unknown = column.cell_type is CellType.DATE and bool((np.isnat(column.values) & ~column.missing).any())
+        return texts_of(cells, self._text_format) if is_unknown else column  # some days do not exist
+
+
+def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
+    if not isinstance(path, str | Path):
+        if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
+            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {quoted(str(path))}.")
+        files = [Path(file) for file in path]
+    else:
+        files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    if not files:
+        raise DataError(f"There is no file *.parquet in {title(Path(str(path)))}.")
+    return files
+
+
+# --- Batches of the user ----------------------------------------------------------------------------------------------
 
 
 class Batches:
@@ -480,20 +460,24 @@ class Batches:
         self._warned = False
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows in batches."""
+        """Yield all rows in batches, with matrices of inputs."""
         for block in self._all():
-            yield self._rows(block, self._chunk)
+            if not _has_names(block):
+                yield self._rows(block)
+                continue
+            table = Table.of(self._columns(block))
+            names = map(str, table.keys)
+            numbers = {name: _numbers("A batch", name, table.cells(name), TextFormat(), 0) for name in names}
+            yield self._roles.matrix(numbers, self._inputs or ())
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches.
-
-        Columns by name may have any type.
+        """Yield all rows in batches. Columns by name may have any type.
 
         Args:
             columns: The names of the inputs. All inputs are read in any case.
         """
         for block in self._all():
-            yield self._rows(block, self._table)
+            yield self._rows(block)
 
     def _all(self) -> Iterable[Any]:
         """Return the batches of all rows.
@@ -506,28 +490,30 @@ class Batches:
             raise DataError(f"The function that reads batches must return an iterable, got {type(batches).__name__}.")
         return batches
 
-    def _rows(self, block: Any, read: Callable[[Any], Chunk]) -> Chunk:
-        """Return the rows of a batch.
+    def _rows(self, block: Any) -> Chunk:
+        """Return the rows of a batch. Columns by name keep their types.
 
         Raises:
             DataError: If it is not a batch.
         """
         try:
-            return read(block)
+            if _has_names(block):
+                columns = self._columns(block)
+                others = {name: np.asarray(columns.pop(name)) for name in self._roles.others}
+                return self._roles.rows(columns, others)
+            chunk = block if isinstance(block, Chunk) else self._matrix(block)
         except (TypeError, ValueError, LookupError) as error:
             if isinstance(error, RfgpError):
                 raise
             problem = f"A batch must be rows of numbers, got {type(block).__name__}: {one_line(error).rstrip('.')}."
             raise DataError(problem) from error
+        self._warned = self._warned or warn_of_booleans(chunk.y)
+        return chunk
 
-    def _chunk(self, block: Any) -> Chunk:
-        if isinstance(block, Chunk):
-            return self._warned_of_truth(block)
+    def _matrix(self, block: Any) -> Chunk:
+        """Return the rows of a pair, or of a matrix, perhaps with a target."""
         if isinstance(block, tuple) and len(block) == 2:
-            return self._warned_of_truth(Chunk(*block))
-        if _has_names(block):
-            table = {name: np.asarray(column) for name, column in _columns(block).items()}
-            return self._roles.chunk(table, self._checked(table))
+            return Chunk(*block)
         if self._position is None:
             return Chunk(block)
         X = np.asarray(block)
@@ -537,36 +523,23 @@ class Batches:
             )
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
-    def _table(self, block: Any) -> Chunk:
-        """Return the rows of a batch. Columns by name keep their types."""
-        if not _has_names(block):
-            return self._chunk(block)
-        columns = _columns(block)
-        inputs = self._checked(columns)
-        others = {name: np.asarray(columns[name]) for name in self._roles.others}
-        return self._roles.with_targets({name: columns[name] for name in inputs}, others)
-
-    def _warned_of_truth(self, chunk: Chunk) -> Chunk:
-        """Return rows, and warn once if targets are booleans."""
-        self._warned = self._warned or warn_of_booleans(chunk.y)
-        return chunk
-
-    def _checked(self, table: Mapping[str, Any]) -> list[str]:
-        """Return the names of the inputs among columns by name, in the order of the first batch.
+    def _columns(self, block: Any) -> dict[str, Any]:
+        """Return the inputs and other columns of a batch by name, in the order of the first batch.
 
         Raises:
             DataError: If a column is missing.
         """
         if self._position is not None:
             raise InvalidArgumentError("target must be a name, since the columns of the batches have names.")
+        table = Table.of(block)
+        columns = {str(key): table.columns[key] for key in table.keys}
         if self._inputs is None:
-            self._inputs = self._roles.inputs(list(table), "A batch")
-            self._inputs = self._roles.without_index(self._inputs, "A batch", lambda name: np.asarray(table[name]))
-        if missing := {*self._inputs, *self._roles.others} - set(table):
+            inputs = self._roles.inputs(list(columns), "A batch")
+            self._inputs = self._roles.without_index(inputs, "A batch", columns.__getitem__)
+        names = (*self._inputs, *self._roles.others)
+        if missing := set(names) - set(columns):
             raise DataError(f"All batches must have the columns of the first, got one without {quoted(min(missing))}.")
-        if self._roles.targets and not self._warned:
-            self._warned = any(warn_of_booleans(table[name], quoted(name)) for name in self._roles.targets)
-        return self._inputs
+        return {name: columns[name] for name in names}
 
     def __repr__(self) -> str:
         return "Batches()"
@@ -575,33 +548,3 @@ class Batches:
 def _has_names(block: Any) -> bool:
     """Return whether a batch has columns by name."""
     return isinstance(block, Mapping) or hasattr(block, "columns")
-
-
-def _columns(block: Any) -> dict[str, Any]:
-    """Return the columns (b,) of a batch by name."""
-    table = Table.of(block)
-    return {str(key): table.columns[key] for key in table.keys}
-
-
-def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    if not isinstance(path, str | Path):
-        if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
-            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {quoted(str(path))}.")
-        files = [Path(file) for file in path]
-    else:
-        files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
-    if not files:
-        raise DataError(f"There is no file *.parquet in {title(Path(str(path)))}.")
-    return files
-
-
-def _names(file: Path) -> list[str]:
-    with opened(file) as parquet:
-        return list(parquet.schema_arrow.names)
-
-
-def _warn_of_booleans(file: Path, targets: Iterable[str]) -> None:
-    with opened(file) as parquet:
-        for name in targets:
-            kind = str(parquet.schema_arrow.field(name).type)
-            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {quoted(name)}")

@@ -1,19 +1,219 @@
-"""Encoded tables, and the encoded inputs of a file to predict."""
+"""Encoded tables, the encoded inputs of a file to predict, and the schema by which later files are read."""
 
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, requires_extra
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
+from rfgp.files import from_json, not_usable
 from rfgp.messages import counted, listed, quoted
-from rfgp.tables.schema import ColumnRule, Schema
+from rfgp.number_texts import NumberFormat
+from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 from rfgp.torch_context import unlisted
 
+_VERSION = 1
+"""The version of the format of schemas."""
+_ROLES = ("number", "category", "date", "level")
+"""The roles of columns."""
+_WITH_LEVELS = ("category", "level")
+"""The roles of columns with levels."""
+_OPTIONAL = ("thousands", "example", "zone")
+"""Fields that are left out of files at their defaults."""
 _MAX_MICROSECOND_DAYS = 1e8
 """The maximum number of days from 1970-01-01 for which microseconds fit into 64 bits."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """The encoding of one column of a file as numbers.
+
+    Attributes:
+        name: The column's name, or its position if the file has no header.
+        position: Its position in the file, from 0.
+        role: "number", "category", "date" or "level". A category becomes one column of 0 and 1 for each level. A date
+            becomes days since 1970-01-01T00:00. A level becomes one column of positions among the levels.
+        levels: The texts of a category or of levels, sorted.
+        example: An example of the format of numbers as text, such as "1.234,50 EUR". If empty, that of the file.
+        zone: The time zone or the UTC offsets of dates, whose days are on its clock. Empty without a zone.
+
+    Examples:
+        >>> ColumnRule("color", 0, "category", ("blue", "red")).encoded
+        ('color=blue', 'color=red')
+    """
+
+    name: str
+    position: int
+    role: str = "number"
+    levels: tuple[str, ...] = ()
+    example: str = ""
+    zone: str = ""
+
+    @property
+    def encoded(self) -> tuple[str, ...]:
+        """The names of the encoded columns: "color=red" for each level of a category, otherwise the name itself."""
+        return tuple(f"{self.name}={level}" for level in self.levels) if self.role == "category" else (self.name,)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The encoding of a table from a file, as numbers, dates, levels or one-hot columns.
+
+    In contrast, `rfgp.columns.Schema` has the columns that a kernel reads from the inputs of a model.
+
+    Attributes:
+        inputs: The encodings of the input columns, in the order of the file.
+        output: The encoding of the target column. Levels of a category are the classes.
+        width: The number of columns of the file.
+        header: Whether the file had a header.
+        dropped: The names of the columns that were left out.
+        missing: The policy for missing cells: "error", "drop" or "mean".
+        imputed_means: The means (d,) that replace missing values of the encoded columns. Empty unless `missing` is
+            "mean".
+        decimal: The decimal mark.
+        comment: The mark of lines that are skipped.
+        missing_marks: The texts that mark a missing cell.
+        encoding: The encoding of the text.
+        thousands: The separator of thousands.
+
+    Examples:
+        >>> schema = Schema.of_numbers(("size", "age"), "price")
+        >>> schema.columns, schema.target
+        (('size', 'age'), 'price')
+        >>> Schema.from_dict(schema.to_dict()) == schema
+        True
+    """
+
+    inputs: tuple[ColumnRule, ...] = ()
+    output: ColumnRule = ColumnRule("", 0)
+    width: int = 1
+    header: bool = True
+    dropped: tuple[str, ...] = ()
+    missing: str = "error"
+    imputed_means: tuple[float, ...] = ()
+    decimal: str = "."
+    comment: str | None = None
+    missing_marks: tuple[str, ...] = MISSING_MARKS
+    encoding: str = "utf-8"
+    thousands: str | None = None
+
+    @classmethod
+    def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
+        """Return the schema of a file with numeric columns, the target last.
+
+        Args:
+            columns: The names of the d inputs, in the order of the file.
+            target: The name of the target.
+        """
+        rules = tuple(ColumnRule(name, index) for index, name in enumerate(columns))
+        return cls(rules, ColumnRule(target, len(rules)), len(rules) + 1)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The d encoded columns' names."""
+        return tuple(name for rule in self.inputs for name in rule.encoded)
+
+    @property
+    def target(self) -> str:
+        """The target column's name."""
+        return self.output.name
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The classes of a text target, sorted; None for numbers."""
+        return self.output.levels if self.output.role == "category" else None
+
+    @property
+    def format(self) -> TextFormat:
+        """The format of the cells of a text file."""
+        return TextFormat.of(self)
+
+    def with_missing(self, missing: str) -> "Schema":
+        """Return the schema with another policy about missing cells.
+
+        Args:
+            missing: The policy: "error", "drop" or "mean".
+
+        Raises:
+            InvalidArgumentError: If the policy is unknown, or needs means that the fitted table does not have.
+        """
+        if missing not in CHOICES["missing"]:
+            raise no_choice("missing", missing)
+        if missing == "mean" and not self.imputed_means:
+            raise InvalidArgumentError(
+                'missing="mean" needs the means of the fitted table, which was read without them. Give '
+                'missing="drop", or read and fit it with missing="mean" again.'
+            )
+        return replace(self, missing=missing, imputed_means=self.imputed_means if missing == "mean" else ())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as dicts, lists, texts and numbers, for JSON."""
+        content: dict[str, Any] = {"version": _VERSION, **json.loads(json.dumps(asdict(self)))}  # tuples become lists
+        for part in (content, *content["inputs"], content["output"]):
+            for name in _OPTIONAL:
+                if not part.get(name, True):
+                    del part[name]
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Any) -> "Schema":
+        """Return the schema that `to_dict` wrote, with all content checked.
+
+        Args:
+            content: The result of `to_dict`, perhaps from JSON.
+
+        Raises:
+            DataError: If a field is missing, unknown, of another type or size, or contradicts another.
+        """
+        if not isinstance(content, dict) or "version" not in content:
+            raise not_usable("it is not a dictionary with a version")
+        known = {name: value for name, value in content.items() if name != "version"}
+        version = content["version"]
+        if type(version) is not int or version != _VERSION:
+            raise not_usable(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
+        schema: Schema = from_json(cls, known, "the schema", _OPTIONAL)
+        _check(schema)
+        return schema
+
+
+def _check(schema: Schema) -> None:
+    """Check conditions on more than the type of one field."""
+    rules = (*schema.inputs, schema.output)
+    for rule in rules:
+        if rule.role not in _ROLES:
+            raise not_usable(f"column {quoted(rule.name)} has the role {quoted(rule.role)}")
+        if bool(rule.levels) != (rule.role in _WITH_LEVELS) or list(rule.levels) != sorted(set(rule.levels)):
+            raise not_usable(
+                f"column {quoted(rule.name)} has levels that do not fit its role, or are not sorted and different"
+            )
+        if rule.role == "level" and rule is schema.output:
+            raise not_usable(f"the target {quoted(rule.name)} has the role 'level'")
+        if not 0 <= rule.position < schema.width:
+            raise not_usable(
+                f"column {quoted(rule.name)} has a position that is not among {counted(schema.width, 'column')}"
+            )
+    if schema.missing not in CHOICES["missing"]:
+        raise not_usable(f"missing is {quoted(schema.missing)}")
+    if len(schema.imputed_means) != (len(schema.columns) if schema.missing == "mean" else 0):
+        sizes = f"{counted(len(schema.imputed_means), 'mean')} for {counted(len(schema.columns), 'encoded column')}"
+        raise not_usable(f"it has {sizes}")
+    if not all(map(math.isfinite, schema.imputed_means)):
+        raise not_usable("a mean is not finite")
+    if not schema.inputs:
+        raise not_usable("it has no input columns")
+    if len({rule.name for rule in rules}) < len(rules) or len({rule.position for rule in rules}) < len(rules):
+        raise not_usable("two columns share a name or a position")
+    try:
+        _ = schema.format, [NumberFormat.of(rule.example) for rule in rules if rule.example]
+    except InvalidArgumentError as error:
+        raise not_usable(str(error).rstrip(".")) from error
+
+
+# --- Encoded tables and inputs ----------------------------------------------------------------------------------------
 
 
 @unlisted("check_numeric_target")

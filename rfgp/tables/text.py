@@ -1,4 +1,4 @@
-"""Files: the bytes, separator, header and cells of text, and Parquet."""
+"""Files: the bytes, separator, header and cells of text, and Parquet, as the Arrow cells of each column."""
 
 import csv
 import gzip
@@ -8,16 +8,18 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from graphs.checks import check_is_file
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.limits import limits
-from rfgp.messages import counted, one_line, quoted
-from rfgp.tables.columns import Frame, is_readable
-from rfgp.tables.formats import decimal_advice, is_number_like, is_value, title
-from rfgp.tables.options import TextFormat
+from rfgp.messages import counted, did_you_mean, listed, one_line, quoted, unquoted
+from rfgp.tables.options import NUMBER_LIKE, TextFormat, decimal_advice, is_number_like, is_value, title
 
 _PIECE = 1 << 20
 """The number of bytes that are read at once."""
@@ -55,6 +57,154 @@ _NOT_BLANK = re.compile(rb"\S")
 """Matches a character that is not blank."""
 _CELL = re.compile(r'"[^"]*"(?!\S)|\S+')
 """Matches a cell of a line that is separated by blanks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The columns of a file.
+
+    Attributes:
+        file: The file, or the title of a dataframe.
+        names: The columns' names. They are "0", "1", ... if the file has no header.
+        header: Whether the file has names.
+        sources: The Arrow cells (n,) of each column, or the Arrow type of a column that cannot be read. Missing cells
+            are null, except in texts with a dictionary.
+        num_rows: The number n of rows.
+        text_format: The format of text cells.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.reading import read_frame
+        >>> read_frame(pd.DataFrame({"size": [1, 2], "color": ["red", "blue"]}), TextFormat()).names
+        ('size', 'color')
+    """
+
+    file: Path | str
+    names: tuple[str, ...]
+    header: bool
+    sources: Sequence[Any]
+    num_rows: int
+    text_format: TextFormat
+
+    def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
+        """Return the cells of a column in `rows` (m,) as texts, "" if null. Texts that mark missing cells are kept.
+
+        Raises:
+            DataError: If the type of the column cannot be written as text.
+        """
+        import pyarrow as pa
+
+        source = self.sources[index]
+        if isinstance(source, pa.DataType):
+            problem = f"holds values of type {unquoted(str(source))}, which cannot become text."
+            raise DataError(f"{title(self.file)}: column {quoted(self.names[index])} {problem}")
+        return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
+
+    def check_names(self, indices: Sequence[int]) -> None:
+        """Check that columns have different names.
+
+        Raises:
+            DataError: If two columns have the same name.
+        """
+        seen: dict[str, int] = {}
+        for index in indices:
+            first = seen.setdefault(self.names[index], index)
+            if first != index:
+                raise DataError(
+                    f"{title(self.file)} has two columns named {quoted(self.names[index])}, at positions {first} and "
+                    f"{index}. Rename one or leave it out with drop={index}."
+                )
+
+
+def find_column(names: Sequence[str], wanted: str | int) -> int:
+    """Return the position of a column by name or position.
+
+    Args:
+        names: The names of all columns.
+        wanted: The name, or the position. Negative positions count from the end.
+
+    Raises:
+        InvalidArgumentError: If there is no such column.
+
+    Examples:
+        >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)
+        (1, 0)
+    """
+    if isinstance(wanted, str) and wanted in names:
+        return names.index(wanted)
+    width = len(names)
+    try:
+        index = int(wanted)
+    except ValueError:
+        index = width
+    if -width <= index < width and not isinstance(wanted, bool):
+        return index % width
+    raise InvalidArgumentError(
+        f"There is no column {quoted(str(wanted))}. The columns are {listed(names)}.{did_you_mean(str(wanted), names)}"
+    )
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is that of texts, perhaps with a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> is_text(pa.large_string()), is_text(pa.int64())
+        (True, False)
+    """
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    return bool(t.is_string(kind) or t.is_large_string(kind))
+
+
+def is_readable(kind: Any) -> bool:
+    """Return whether a column of an Arrow type can be read.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
+        (True, False)
+    """
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    tests = (is_text, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null, t.is_date, t.is_timestamp)
+    return any(test(kind) for test in tests)
+
+
+def decoded(cells: Any) -> Any:
+    """Return Arrow cells (n,) without a dictionary.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> decoded(pa.array(["a", "a"]).dictionary_encode()).to_pylist()
+        ['a', 'a']
+    """
+    import pyarrow.types as t
+
+    return cells.cast(cells.type.value_type) if t.is_dictionary(cells.type) else cells
+
+
+def number_like_cells(source: Any) -> list[str]:
+    """Return distinct cells that may be numbers with a comma or a point.
+
+    Args:
+        source: Arrow cells (n,), or an Arrow type.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> number_like_cells(pa.array(["1,5", "2", "x"]))
+        ['1,5']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(source, pa.DataType) or not is_text(source.type):
+        return []
+    cells = pc.utf8_trim_whitespace(decoded(source.unique()).drop_null())
+    texts: list[str] = cells.filter(pc.match_substring_regex(cells, NUMBER_LIKE)).to_pylist()
+    return texts
 
 
 class Header(NamedTuple):
@@ -573,7 +723,7 @@ def read_parquet_frame(file: Path, text_format: TextFormat) -> Frame:
     if not 0 < num_rows * len(fields) * 8 <= limits().max_file_bytes:
         claim = f"its footer claims {counted(num_rows, 'row')} and {counted(len(fields), 'column')}"
         raise unreadable(file, f"{claim}, which is more than {limits().max_file_bytes:,} bytes.")
-    texts = [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+    texts = [field.name for field in fields if is_text(field.type) and not pa.types.is_dictionary(field.type)]
     wanted = [field.name for field in fields if is_readable(field.type)]
     with opened(file, read_dictionary=texts) as parquet:  # a long text that is repeated is short there
         table = parquet.read(columns=wanted, use_pandas_metadata=False)

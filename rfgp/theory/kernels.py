@@ -14,7 +14,7 @@ from rfgp import random
 from rfgp.couplings import Coupling, DataAdapted, distances_between, for_features, name_of
 from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import read_numbers
+from rfgp.linalg import real_array
 from rfgp.special import direction_average
 from rfgp.spectra import Gaussian, Spectrum
 from rfgp.theory.moments import (
@@ -68,7 +68,7 @@ def variance(
         True
     """
     _check(features, spectrum)
-    z, m = read_numbers("distances", distances), num_frequencies
+    z, m = real_array("distances", distances), num_frequencies
     if m < 1 or num_dims < 1:
         raise InvalidArgumentError(f"m and d must be positive, got {m} and {num_dims}.")
     if not _is_closed(coupling, features):
@@ -133,7 +133,7 @@ def kernel_error(
     _check(features, spectrum)
     if isinstance(coupling, DataAdapted):
         raise InvalidArgumentError("coupling must not be optimized for rows, got DataAdapted. Use pairs_error.")
-    table = read_numbers("distances", distances)
+    table = real_array("distances", distances)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":
         if z.max() > 18:  # the second moment exp(2 v^2) overflows

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rfgp.couplings import Frequencies
-from rfgp.linalg import read_numbers
+from rfgp.linalg import real_array
 from rfgp.special import direction_average, kummer, unit_quadrature
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -55,7 +55,7 @@ def rotated_moments(
     """
     draw = frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)
     omega, weights = draw.dense().double().numpy(), draw.weights.double().numpy()
-    (m, d), z = omega.shape, np.atleast_1d(read_numbers("distances", distances))
+    (m, d), z = omega.shape, np.atleast_1d(real_array("distances", distances))
     average = direction_average(features, d)
     squares = (omega**2).sum(1)
     mean = np.array([weights @ average(np.sqrt(squares) * value) for value in z]) / m
@@ -99,7 +99,7 @@ def rotated_error(
         True
     """
     mean, second = rotated_moments(frequencies, distances, features)
-    exact = expected(np.atleast_1d(read_numbers("distances", distances)), spectrum or Gaussian(), features)
+    exact = expected(np.atleast_1d(real_array("distances", distances)), spectrum or Gaussian(), features)
     return np.maximum(second - 2 * exact * mean + exact**2, 0.0)
 
 
@@ -129,7 +129,7 @@ def independent_variance(
         >>> theory.independent_variance([0.0, 10.0], 50).round(6).tolist()
         [0.0, 0.01]
     """
-    z = read_numbers("distances", distances)
+    z = real_array("distances", distances)
     exact = expected(z, spectrum or Gaussian(), features)
     if features == "laplace":
         return np.asarray((np.exp(2 * z**2) - exact**2) / num_frequencies)
@@ -161,7 +161,7 @@ def orthogonal_moment(
         >>> theory.orthogonal_moment([0.0, 1.0], 3).round(4).tolist()
         [1.0, 0.3188]
     """
-    z = read_numbers("distances", distances)
+    z = real_array("distances", distances)
     if spectrum is None or isinstance(spectrum, Gaussian):
         return kummer(num_dims, (z**2 if features == "laplace" else -(z**2)) / 2)
     u, weights = unit_quadrature()
@@ -189,7 +189,7 @@ def orthogonality_gap(
         >>> bool(theory.orthogonality_gap([1.0], 3) > 0)
         True
     """
-    z = read_numbers("distances", distances)
+    z = real_array("distances", distances)
     exact = expected(z, spectrum or Gaussian(), features)
     return np.asarray(exact**2 - orthogonal_moment(z, num_dims, spectrum=spectrum, features=features))
 
@@ -217,7 +217,7 @@ def pairwise_moment(
         >>> bool(theory.pairwise_moment([1.0], 3) < theory.orthogonal_moment([1.0], 3))
         True
     """
-    z = read_numbers("distances", distances)
+    z = real_array("distances", distances)
     u, weights = unit_quadrature()
     up, down = ((spectrum or Gaussian()).radial_quantile(torch.as_tensor(p), num_dims).numpy() for p in (u, 1 - u))
     lengths, average = np.hypot(up, down), direction_average(features, num_dims)
@@ -241,7 +241,7 @@ def simplex_moment(distances: Any, num_dims: int) -> Array:
         >>> bool(theory.simplex_moment([1.0], 3) < orthogonal)
         True
     """
-    v = read_numbers("distances", distances)
+    v = real_array("distances", distances)
     u, weights = unit_quadrature()
     b = stats.beta(num_dims / 2, num_dims / 2).ppf(u)
     shrink = 1 - 2 * np.sqrt(b * (1 - b)) / (num_dims - 1)

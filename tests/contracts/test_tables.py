@@ -461,6 +461,34 @@ def test_sources_read_numbers_by_an_example(tmp_path):
             np.testing.assert_array_equal(found, PRICES)
 
 
+LATER = [("1.5", "x"), ("x", "1.5"), ("True", "2"), ("7", "1.5"), ("01", "x"), ("2024-02-29", "2024-02-30")]
+
+
+@pytest.mark.parametrize(("first", "later"), LATER)
+def test_first_cells_decide_the_type_of_a_column(tmp_path, limits, first, later):
+    """A later block of another type is text, as is a block with a date that does not exist."""
+    limits(chunk_bytes=2**11)
+    path = write(tmp_path, "a,y\n" + f"{first},1\n" * 1000 + f"{later},2\n" * 1000)
+    *_, last = CSV(path, "y").tables()
+    expected = 1.5 if (first, later) == ("7", "1.5") else later
+    assert np.asarray(last.X["a"])[-1] == expected
+
+
+@pytest.mark.parametrize("cell", [" ", " NA ", "nan"])
+def test_blank_cells_of_blocks_are_missing(tmp_path, cell):
+    path = write(tmp_path, f"a,b,y\n1,u,1\n2,u,2\n3,{cell},3\n")
+    assert read_table(path, categories="levels", missing="drop").rows.tolist() == [0, 1]
+    refused(lambda: rfgp.GP(k.Group("b")).condition(CSV(path, "y")), rfgp.DataError, "in row 2")
+
+
+def test_truth_values_are_targets_of_text(tmp_path):
+    path = write(tmp_path, "a,y\n1,true\n2,false\n3,true\n")
+    with pytest.warns(rfgp.BooleanTargetWarning, match="'y' holds booleans") as caught:
+        (chunk,) = CSV(path, "y").chunks()
+    assert [entry.filename for entry in caught] == [__file__]
+    np.testing.assert_array_equal(chunk.y, [1, 0, 1])
+
+
 def test_identifiers_are_refused_unless_they_are_named(tmp_path):
     names = [f"n{i // 2}" if i < 40 else f"n{i}" for i in range(240)]
     frame = FRAME[["a", "y"]].assign(name=names)

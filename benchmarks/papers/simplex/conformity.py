@@ -15,7 +15,7 @@ from rfgp import couplings
 from rfgp.couplings.coupling import Coupling, check_gaussian
 from rfgp.couplings.simplex import norm_adapted_simplices, norms_of_blocks, rotated
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import read_numbers
+from rfgp.linalg import real_array
 from rfgp.special import direction_average
 from rfgp.spectra import Spectrum
 
@@ -84,12 +84,12 @@ def conformity(
         >>> conformity([[1.0, 0.0], [0.0, 1.0]], [1.0]).round(3).tolist()
         [1.566]
     """
-    omega = read_numbers("vectors", vectors)
+    omega = real_array("vectors", vectors)
     if omega.ndim != 2 or len(omega) < 2:
         raise InvalidArgumentError(f"vectors must be a matrix (m, d) of at least two rows, got shape {omega.shape}.")
     lengths = np.sqrt(_squared_sums(omega)[~np.eye(len(omega), dtype=bool)])
     average = direction_average("laplace", omega.shape[1])
-    return np.array([average(lengths * v).mean() for v in np.atleast_1d(read_numbers("distances", distances))])
+    return np.array([average(lengths * v).mean() for v in np.atleast_1d(real_array("distances", distances))])
 
 
 def least_conformity(

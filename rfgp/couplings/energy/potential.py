@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import finite_rows, read_numbers
+from rfgp.linalg import finite_rows, real_array
 from rfgp.special import log_sphere_cosh, sphere_cosine
 from rfgp.spectra import Spectrum
 from rfgp.threads import single_threaded_blas
@@ -183,7 +183,7 @@ def check_distances(distances: Any) -> Array:
         >>> check_distances([[1, 0.5], [2, 0.5]]).tolist()
         [[1.0, 0.5], [2.0, 0.5]]
     """
-    table = read_numbers("distances", distances)
+    table = real_array("distances", distances)
     if table.ndim != 2 or table.shape[1] != 2 or len(table) == 0 or not np.isfinite(table).all() or table.min() <= 0:
         raise InvalidArgumentError(
             "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."

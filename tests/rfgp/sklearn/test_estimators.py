@@ -1,5 +1,7 @@
 """The estimators of tables equal the models that they adapt, and agree with other packages."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -266,6 +268,17 @@ def test_an_index_of_pandas_is_left_out():
     with pytest.warns(rfgp.IndexColumnWarning, match="left out"):
         found = model.fit(frame, *given).predict(frame)
     np.testing.assert_allclose(found, model.fit(frame[["a"]], *given).predict(frame[["a"]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["auto", k.Linear()], ids=str)
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_unnamed_column_is_warned_of_once(kernel, step):
+    frame = pd.DataFrame({"Unnamed: 0": step * np.arange(30), "a": X[:30, 0]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GPRegressor(kernel, random_state=0, max_iter=2).fit(frame, np.sin(frame.a))
+    found = [entry for entry in caught if issubclass(entry.category, rfgp.IndexColumnWarning)]
+    assert [entry.filename for entry in found] == [__file__]
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------
