@@ -128,6 +128,13 @@ def test_figures_of_a_page_are_those_of_the_study(plain):
 
 
 @pytest.mark.slow
+def test_sensors_are_drawn_on_their_roads(pages):
+    field, traces = town(), plot_of(pages["roads"], "Posterior mean")["data"]
+    sensors = field.coordinates[np.unique(field.graph.index(field.nodes))]
+    np.testing.assert_allclose(np.transpose([traces[-1]["x"], traces[-1]["y"]]), sensors, rtol=0, atol=6e-7)
+
+
+@pytest.mark.slow
 def test_intervals_of_wrong_width_are_named():
     table = small_table()
     _, study = table_page(table, compare=False, test_share=0.5)
