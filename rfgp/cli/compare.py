@@ -7,20 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rfgp import names
-from rfgp.cli.common import (
-    check_outputs,
-    check_table,
-    console,
-    error_console,
-    is_field,
-    known_input,
-    print_json,
-    resolve,
-    say,
-    stem,
-    table_options,
-)
-from rfgp.cli.models import built, check_model
+from rfgp.cli.common import Input, check_outputs, console, error_console, print_json, say
+from rfgp.cli.models import AUTO, built, check_model
 from rfgp.cli.options import AsJson, Halt, Metric, ModelRequest, Reading, Seed, among, at_least, grouped
 from rfgp.progress import Bar
 
@@ -68,18 +56,17 @@ def compare(
     """
     from rfgp.files import check_folder, made_folder, write_atomically
 
-    given, model, columns = {**reading.options(), "categories": "one-hot", "dates": "days"}, None, None
-    if is_field(file):
-        if kernel is not None:
-            among(*names.GRAPH_KERNELS)("kernel", kernel)
-        known_input(file, "compare")
-    else:
-        model = None if kernel is None else ModelRequest(kernel)
-        if model is not None and (kernel == "auto" or ard):
+    given = {**reading.options(), "categories": "one-hot", "dates": "days"}
+    source = Input(file).check("compare", "table", "mesh", "roads")
+    model, columns = None if kernel is None else ModelRequest(kernel), None
+    if source.kind == "table":
+        if model is not None and (kernel == AUTO or ard):
             raise typer.BadParameter("--kernel must be a sum of terms, without auto and without --ard.")
-        columns = check_table(file, target, given, "compare")
+        columns = source.columns(target, given)
         if model is not None:
             check_model(model, columns)
+    elif kernel is not None:
+        among(*names.GRAPH_KERNELS)("kernel", kernel)
     if out is not None:
         check_folder(out)
     from rfgp.compare import Plan, compare_file, to_json
@@ -87,13 +74,13 @@ def compare(
     protocol: dict[str, Any] = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "p_halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}
     with Bar(not as_json) as report:
-        path, given = resolve(file, "compare", report), table_options(file, given)
-        if model is not None:
+        path, given = source.path(report), source.table_options(given)
+        if model is not None and source.kind == "table":
             from rfgp.tables import read_names
 
             made = built(model, columns or read_names(path, **given))
             given, protocol["kernel"] = made.reading(given), made.kernel
-        picture = None if out is None else out / f"{stem(path)}.png"
+        picture = None if out is None else out / f"{Input(path).stem}.png"
         if picture is not None:
             check_outputs((picture.with_suffix(".json"), picture), (path,))
         plan = Plan(splits, draws, seed)

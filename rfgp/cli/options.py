@@ -89,9 +89,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [
         one for name, each in given.items() for one in (_parameters(groups[name]) if name in groups else [each])
     ]
-    documented = _documented(command) | {
-        name: text for kind in groups.values() for name, text in _documented(kind).items()
-    }
+    documented = {name: text for kind in groups.values() for name, text in _documented(kind).items()}
+    documented |= _documented(command)
     parameters = [_for_typer(each, documented.get(each.name)) for each in parameters]
 
     def run(**options: Any) -> None:
@@ -279,7 +278,21 @@ class ModelRequest:
 
 
 @dataclass(frozen=True)
-class FieldRequest:
+class Fitting:
+    """How a model is fitted and scored, and what is written. Each command has its own help of the first three."""
+
+    out: Path | None = None
+    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
+    dry_run: bool = False
+    test_share: TestShare = 0.1
+    holdout: Holdout = "random"
+    holdout_by: HoldoutBy = None
+    with_data: WithData = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class FieldRequest(Fitting):
     """How a field on a mesh or on roads is fitted, and what is written.
 
     Attributes:
@@ -293,15 +306,7 @@ class FieldRequest:
             that uses the best, and write nothing.
     """
 
-    out: Path | None = None
     features: Annotated[str | None, among(*names.GRAPH_FEATURES)] = None
     num_walkers: Annotated[int, at_least(1)] = 64
     halt: Halt = 0.1
-    test_share: TestShare = 0.1
-    holdout: Holdout = "random"
-    holdout_by: HoldoutBy = None
-    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
-    with_data: WithData = False
-    dry_run: bool = False
     seed: Seed = 0
-    as_json: AsJson = False
