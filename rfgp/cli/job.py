@@ -8,11 +8,12 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from rfgp.cli.common import Input, check_outputs, console, print_json, say
-from rfgp.cli.options import Fitting
+from rfgp.cli.options import AsJson, Holdout, HoldoutBy, TestShare, WithData
 from rfgp.cli.speech import printable
 from rfgp.progress import Bar
 
@@ -27,24 +28,38 @@ class Result(NamedTuple):
     study: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """What tables, meshes and roads do not share.
+    """How a model is fitted and scored, and what is written. Each command has its own help of the first three options.
 
-    Attributes:
-        source: The file, or the public data set.
-        options: The options of all jobs.
-        files: The names of the files that are written.
-        noun: The noun of observations.
+    Subclasses are commands: they read data, and fit a model to the data of each target.
     """
 
-    source: Input
-    options: Fitting
-    files: ClassVar[Any]
+    file: Path
+    out: Path | None = None
+    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
+    dry_run: bool = False
+    test_share: TestShare = 0.1
+    holdout: Holdout = "random"
+    holdout_by: HoldoutBy = None
+    with_data: WithData = False
+    as_json: AsJson = False
+
+    suffix: ClassVar[str]
+    files: ClassVar[tuple[str, ...]]
     noun: ClassVar[str]
 
+    @cached_property
+    def source(self) -> Input:
+        """The file, or the public data set."""
+        return Input(self.file)
+
+    def check(self) -> None:
+        """Check that options do not contradict each other."""
+        raise NotImplementedError
+
     def look(self) -> None:
-        """Check the source, before torch is loaded."""
+        """Check the files that are read, before torch is loaded."""
         raise NotImplementedError
 
     def read(self, path: Path) -> Mapping[str, Any]:
@@ -59,30 +74,28 @@ class Job:
         """Fit a model to a part of the data, score it, condition it on all, and write the files to a folder."""
         raise NotImplementedError
 
-    def run(self, suffix: str, *others: Path | None) -> None:
-        """Run the job, and print its results.
-
-        Args:
-            suffix: The end of the name of the folder of results, if none is given. Several targets have folders in it.
-            *others: Further files that are read.
-        """
-        options, inputs = self.options, (self.source.name, *others)
-        folder = options.out or Path(f"{self.source.stem}-{suffix}")
-        if not options.dry_run:
+    def run(self) -> None:
+        """Read, fit and write, and print the results. A dry run selects, and prints the selection."""
+        self.check()
+        inputs, folder = (
+            (self.file, getattr(self, "values", None)),
+            self.out or Path(f"{self.source.stem}-{self.suffix}"),
+        )
+        if not self.dry_run:
             check_outputs((folder / name for name in self.files), inputs)
         self.look()
-        with Bar(not options.as_json) as report:
+        with Bar(not self.as_json) as report:
             report("Reading", 0, 0)
             parts = self.read(self.source.path(report))
-            if options.dry_run:
+            if self.dry_run:
                 selection, added = self.selected(next(iter(parts.values())), report)
-                print_selection(selection, typed_again("--dry-run", "--json", **added), options.as_json)
+                print_selection(selection, typed_again("--dry-run", "--json", **added), self.as_json)
                 return
             several = len(parts) > 1
             folders = {name: folder / part if several else folder for name, part in _folder_names(parts).items()}
             check_outputs((each / name for each in folders.values() for name in self.files), inputs)
             results = {name: self.fit(data, folders[name], report) for name, data in parts.items()}
-        if options.as_json:
+        if self.as_json:
             scores = {name: result.scores for name, result in results.items()}
             print_json(scores if several else next(iter(scores.values())))
             return

@@ -3,14 +3,14 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rfgp.cli.common import Input, check_input, check_model_file, check_outputs, print_json, say
-from rfgp.cli.options import Spelling, grouped
+from rfgp.cli.options import Spelling
 from rfgp.errors import InvalidArgumentError
 from rfgp.messages import check_choice, counted
 from rfgp.progress import Bar
@@ -23,25 +23,14 @@ _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 
 
-@grouped
-def predict(
-    model: Path,
-    file: Path,
-    spelling: Spelling,
-    out: Path | None = None,
-    terms: bool = False,
-    id: list[str] | None = None,
-    exposure: str | None = None,
-    missing: str | None = None,
-    as_json: Annotated[bool, "--json"] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Predict(Spelling):
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
 
     Columns are found by their names. For several classes, the columns are the most probable one and the probability of
-    each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
-    or a logarithm.
+    each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit or a logarithm.
 
-    Args:
+    Attributes:
         model: A model that `rfgp fit` saved.
         file: A table with the same input columns.
         out: A .csv file for the predictions. Rows count from 0, after the header. [default: print them]
@@ -53,68 +42,78 @@ def predict(
         missing: Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]
         as_json: Print a summary as JSON; it needs --out.
     """
-    if as_json and out is None:
-        raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
-    carried = tuple(dict.fromkeys(id or ()))
-    if clashing := [name for name in carried if name in _RESULTS]:
-        raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
-    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
-    gp, inputs, schema = _opened(model, file, missing, spelling, carried)
-    if terms:
-        _check_terms(gp, len(inputs.rows))
-    exposures = _exposures(gp, inputs, (file, schema), exposure)
-    with Bar(out is not None and not as_json) as report:
-        header, columns = _predicted(gp, inputs, exposures, terms, report)
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow((_RESULTS[0], *inputs.passthrough, *header))
-    cells = [column.tolist() for column in (inputs.rows, *columns)]
-    writer.writerows(zip(cells[0], *inputs.passthrough.values(), *cells[1:], strict=True))
-    if out is None:
-        print(stream.getvalue(), end="")
-        return
-    from rfgp.files import write_atomically
 
-    write_atomically(out, stream.getvalue().encode())
-    scores = {} if inputs.y is None else _scores(gp, inputs.y, columns, schema.classes)
-    left_out = inputs.num_rows - len(inputs.rows)
-    if as_json:
-        print_json({"rows": len(inputs.rows), "left_out": left_out, **scores, "out": str(out)})
-        return
-    say(f"Predicted {schema.target} in {counted(len(inputs.rows), 'row')}: {out}")
-    if left_out:
-        were, usual = "was" if left_out == 1 else "were", "" if missing else ", as in the fit"
-        say(f"{counted(left_out, 'row')} with missing values {were} left out{usual}.")
-    if scores:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        say(f"The file holds the target as well: {shown}.")
+    model: Path
+    file: Path
+    out: Path | None = None
+    terms: bool = False
+    id: list[str] | None = None
+    exposure: str | None = None
+    missing: str | None = None
+    as_json: Annotated[bool, "--json"] = False
 
+    def run(self) -> None:
+        """Print the predictions, or write them to a file."""
+        if self.as_json and self.out is None:
+            raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
+        carried = tuple(dict.fromkeys(self.id or ()))
+        if clashing := [name for name in carried if name in _RESULTS]:
+            raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
+        outputs = () if self.out is None else (self.out,)
+        check_outputs(outputs, (check_input(self.model), check_input(self.file)), makes_folder=False)
+        gp, inputs, schema = self._opened(carried)
+        if self.terms:
+            _check_terms(gp, len(inputs.rows))
+        exposures = _exposures(gp, inputs, (self.file, schema), self.exposure)
+        with Bar(self.out is not None and not self.as_json) as report:
+            header, columns = _predicted(gp, inputs, exposures, self.terms, report)
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow((_RESULTS[0], *inputs.passthrough, *header))
+        cells = [column.tolist() for column in (inputs.rows, *columns)]
+        writer.writerows(zip(cells[0], *inputs.passthrough.values(), *cells[1:], strict=True))
+        if self.out is None:
+            print(stream.getvalue(), end="")
+            return
+        from rfgp.files import write_atomically
 
-def _opened(
-    model: Path, file: Path, missing: str | None, spelling: Spelling, carried: Sequence[str]
-) -> tuple[Any, Any, Any]:
-    """Return the model, the inputs of a table, and the schema by which it was read."""
-    from rfgp.tables.options import CHOICES, TextFormat
+        write_atomically(self.out, stream.getvalue().encode())
+        scores = {} if inputs.y is None else _scores(gp, inputs.y, columns, schema.classes)
+        left_out = inputs.num_rows - len(inputs.rows)
+        if self.as_json:
+            print_json({"rows": len(inputs.rows), "left_out": left_out, **scores, "out": str(self.out)})
+            return
+        say(f"Predicted {schema.target} in {counted(len(inputs.rows), 'row')}: {self.out}")
+        if left_out:
+            were, usual = "was" if left_out == 1 else "were", "" if self.missing else ", as in the fit"
+            say(f"{counted(left_out, 'row')} with missing values {were} left out{usual}.")
+        if scores:
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+            say(f"The file holds the target as well: {shown}.")
 
-    given, marks = spelling.form(), spelling.missing_mark or ()
-    check_model_file(model)
-    if missing is not None:
-        check_choice("missing", missing, CHOICES["missing"])
-    TextFormat(**given)
-    Input(file).check("predict", "table")
-    import rfgp
-    from rfgp.tables import Schema, read_inputs
+    def _opened(self, carried: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Return the model, the inputs of a table, and the schema by which it was read."""
+        from rfgp.tables.options import CHOICES, TextFormat
 
-    gp = rfgp.load(model)
-    if not isinstance(gp, rfgp.GP) or "schema" not in gp.metadata:
-        raise rfgp.ModelFileError(
-            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
-            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
-        )
-    schema = Schema.from_dict(gp.metadata["schema"])
-    schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
-    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
-    return gp, inputs, schema
+        given, marks = self.form(), self.missing_mark or ()
+        check_model_file(self.model)
+        if self.missing is not None:
+            check_choice("missing", self.missing, CHOICES["missing"])
+        TextFormat(**given)
+        Input(self.file).check("predict", "table")
+        import rfgp
+        from rfgp.tables import Schema, read_inputs
+
+        gp = rfgp.load(self.model)
+        if not isinstance(gp, rfgp.GP) or "schema" not in gp.metadata:
+            raise rfgp.ModelFileError(
+                f"{self.model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in "
+                "Python; the predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
+            )
+        schema = Schema.from_dict(gp.metadata["schema"])
+        schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
+        inputs = read_inputs(self.file, schema if self.missing is None else schema.with_missing(self.missing), carried)
+        return gp, inputs, schema
 
 
 def _exposures(gp: Any, inputs: Any, source: tuple[Path, Any], given: str | None) -> Any:

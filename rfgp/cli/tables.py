@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,75 +10,16 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from rfgp import names
-from rfgp.cli.common import Input, say
+from rfgp.cli.common import say
 from rfgp.cli.job import MODEL, REPORT, Job, Result, command_line, print_selection
 from rfgp.cli.models import AUTO, advised, as_text, built, check_model
-from rfgp.cli.options import Fitting, ModelRequest, Reading, among, at_least, grouped
+from rfgp.cli.options import ModelRequest, Reading, among, at_least
 from rfgp.errors import DataError
 from rfgp.messages import counted
 from rfgp.progress import Bar
 
 _WALKERS = 64
 """The walkers of a node, as by default, for which features of a graph are compared."""
-
-
-@grouped
-def fit(
-    file: Path,
-    model: ModelRequest,
-    reading: Reading,
-    fitting: Fitting,
-    target: str | None = None,
-    log: bool = False,
-    exposure: str | None = None,
-    noise_column: str | None = None,
-    weight_column: str | None = None,
-    fit_rows: Annotated[int, at_least(2)] = 4000,
-) -> None:
-    """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
-
-    Without --kernel, a kernel and approximations are selected by held-out scores; --dry-run shows the candidates
-    beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
-    --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
-
-    Args:
-        file: A table (.csv, .tsv, .txt, .parquet, ...), or with --dry-run a graph (.gml); or a public data set's name.
-        target: The target column, by name or position. [default: the last]
-        out: The folder for model and report. [default: NAME-fit]
-        log: Fit the logarithm of a positive target. Predictions are in its own units.
-        exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
-        noise_column: A column of known noise variances, in squared units of the target, to be added.
-        weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
-            --noise-column, as variances.
-        fit_rows: The maximum number of rows from which hyperparameters of a given kernel are learned.
-        comparison: Compare the approximations with the exact process. [default: --compare]
-        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
-            the best, and write nothing. For a graph: select the features of its nodes for --kernel, or for diffusion.
-    """
-    source = Input(file)
-    if source.kind == "graph" and fitting.dry_run:
-        _select_features(source, model, fitting.as_json)
-        return
-    asked = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
-    columns = {name: column for name, column in asked.items() if column is not None}
-    job = _TableJob(source, fitting, model, reading.options(), target, log, fit_rows, columns)
-    job.check()
-    job.run("fit")
-
-
-def _select_features(source: Input, model: ModelRequest, as_json: bool) -> None:
-    """Print the features of the nodes of a graph that `graphs.advise` proposes for a kernel."""
-    kernel = "diffusion" if model.kernel == AUTO else model.kernel
-    among(*names.GRAPH_KERNELS)("kernel", kernel)
-    source.check("fit --dry-run", "graph")
-    import graphs
-
-    with Bar(not as_json) as report:
-        graph = graphs.Graph.from_gml(source.path(report))
-        report("Measuring", 0, 0)
-        selection = advised(graph, kernel, _WALKERS, model.seed)
-    features = selection.chosen.options["features"]
-    print_selection(selection, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python', as_json)
 
 
 class _Data(NamedTuple):
@@ -91,54 +32,104 @@ class _Data(NamedTuple):
     hints: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _TableJob(Job):
-    """The job of `rfgp fit`."""
+@dataclass(frozen=True, kw_only=True)
+class Fit(Job, Reading, ModelRequest):
+    """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
-    model: ModelRequest
-    reading: Mapping[str, Any]
-    target: str | None
-    log: bool
-    fit_rows: int
-    row_columns: Mapping[str, str]
-    files = (MODEL, REPORT)
-    noun = "rows"
+    Without --kernel, a kernel and approximations are selected by held-out scores; --dry-run shows the candidates
+    beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
+    --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
+
+    Attributes:
+        file: A table (.csv, .tsv, .txt, .parquet, ...), or with --dry-run a graph (.gml); or a public data set's name.
+        out: The folder for model and report. [default: NAME-fit]
+        comparison: Compare the approximations with the exact process. [default: --compare]
+        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
+            the best, and write nothing. For a graph: select the features of its nodes for --kernel, or for diffusion.
+        target: The target column, by name or position. [default: the last]
+        log: Fit the logarithm of a positive target. Predictions are in its own units.
+        exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
+        noise_column: A column of known noise variances, in squared units of the target, to be added.
+        weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
+            --noise-column, as variances.
+        fit_rows: The maximum number of rows from which hyperparameters of a given kernel are learned.
+    """
+
+    target: str | None = None
+    log: bool = False
+    exposure: str | None = None
+    noise_column: str | None = None
+    weight_column: str | None = None
+    fit_rows: Annotated[int, at_least(2)] = 4000
+
+    suffix, files, noun = "fit", (MODEL, REPORT), "rows"
+
+    @property
+    def row_columns(self) -> dict[str, str]:
+        """The columns of exposures, noise and weights, by the arguments of `GP.fit`."""
+        named = {"exposure": self.exposure, "noise": self.noise_column, "sample_weight": self.weight_column}
+        return {name: column for name, column in named.items() if column is not None}
+
+    def run(self) -> None:
+        """Fit a model, or select one, or the features of a graph."""
+        if self.source.kind == "graph" and self.dry_run:
+            self._select_features()
+        else:
+            super().run()
+
+    def _select_features(self) -> None:
+        """Print the features of the nodes of a graph that `graphs.advise` proposes for a kernel."""
+        kernel = "diffusion" if self.kernel == AUTO else self.kernel
+        among(*names.GRAPH_KERNELS)("kernel", kernel)
+        self.source.check("fit --dry-run", "graph")
+        import graphs
+
+        with Bar(not self.as_json) as report:
+            graph = graphs.Graph.from_gml(self.source.path(report))
+            report("Measuring", 0, 0)
+            selection = advised(graph, kernel, _WALKERS, self.seed)
+        line = f'rfgp.GraphGP(graph, kernel="{kernel}", features="{selection.chosen.options["features"]}")  # in Python'
+        print_selection(selection, line, self.as_json)
 
     def check(self) -> None:
         """Check that options do not contradict each other."""
-        held_by, holdout = self.options.holdout_by, self.options.holdout
-        check_model(self.model)
+        check_model(self)
         if self.log and "noise" in self.row_columns:
             raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
-        if self.options.dry_run and self.model.kernel != AUTO:
+        if self.dry_run and self.kernel != AUTO:
             raise typer.BadParameter(
                 "--dry-run shows the candidates of a selection, and --kernel names one. Leave it out."
             )
-        if held_by is not None and holdout != "random":
-            raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
+        if self.holdout_by is not None and self.holdout != "random":
+            raise typer.BadParameter(f"--holdout {self.holdout} holds out rows by their order. Leave out --holdout-by.")
 
     def look(self) -> None:
         """Check the file and that the options name columns of it."""
         self.source.check("fit", "table")
-        check_model(self.model, self._names, self.options.holdout_by)
+        check_model(self, self._names, self.holdout_by)
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        """The given options of `read_table`."""
+        return self.options()
 
     @cached_property
     def _names(self) -> tuple[str, ...] | None:
         """The names of the columns if the first lines have them, after checks that the options name some."""
-        return self.source.columns(self.target, self.reading, self._other_columns)
+        return self.source.columns(self.target, self._given, self._other_columns)
 
     @property
     def _other_columns(self) -> list[str]:
         """The columns that are not inputs: groups, and noise, weights and exposures."""
-        return [column for column in (self.options.holdout_by, *self.row_columns.values()) if column is not None]
+        return [column for column in (self.holdout_by, *self.row_columns.values()) if column is not None]
 
     def read(self, path: Path) -> Mapping[str, _Data]:
         """Return the table with its model."""
         from rfgp.tables import read_names, read_number_column, read_table
 
-        form = self.source.table_options(self.reading)
-        is_open = self._names is None and self.model.kernel != AUTO
-        made = built(self.model, read_names(path, **form) if is_open else self._names)
+        form = self.source.table_options(self._given)
+        is_open = self._names is None and self.kernel != AUTO
+        made = built(self, read_names(path, **form) if is_open else self._names)
         gp = made.gp()
         self._check_likelihood(gp)
         drop = tuple(dict.fromkeys((*form.get("drop", ()), *self._other_columns)))
@@ -154,7 +145,7 @@ class _TableJob(Job):
         """Return the selection of a model, and the options of the command that fits the best."""
         from rfgp import approximations
 
-        data.table.check_numeric_target(2 if self.model.likelihood == "bernoulli" else 0)
+        data.table.check_numeric_target(2 if self.likelihood == "bernoulli" else 0)
 
         def show(now: Any) -> None:
             report(now.stage, now.iteration, now.iterations)
@@ -164,7 +155,7 @@ class _TableJob(Job):
             return selection, {}
         chosen = selection.chosen.options
         text = as_text(approximations.parse(chosen.get("approximation", AUTO)))
-        likelihood = None if self.model.likelihood == "gaussian" else self.model.likelihood or AUTO
+        likelihood = None if self.likelihood == "gaussian" else self.likelihood or AUTO
         added = {"kernel": chosen["kernel"], "approximation": text, "likelihood": likelihood}
         return selection, {**added, "time-limit": None, "validate": None}
 
@@ -173,32 +164,36 @@ class _TableJob(Job):
         from rfgp.files import made_folder, write_atomically
         from rfgp.report import study_table, table_report
 
-        options, table = self.options, data.table
-        split = {"test_share": options.test_share, "seed": self.model.seed, "holdout": options.holdout, **data.groups}
-        if self.model.likelihood == "categorical":
+        table = data.table
+        split = {"test_share": self.test_share, "seed": self.seed, "holdout": self.holdout, **data.groups}
+        if self.likelihood == "categorical":
             report("Fitting", 0, 0)
             with made_folder(folder):
-                return _fit_classes(table, data.gp, folder / MODEL, split, options.with_data)
+                return _fit_classes(table, data.gp, folder / MODEL, split, self.with_data)
         study = study_table(
             table,
             data.gp,
             title=f"{self.source.name.name}, target {table.target}",
             fit_rows=self.fit_rows,
-            compare=options.comparison is not False,
+            compare=self.comparison is not False,
             row_options=data.row_options,
             report=report,
             **split,
         )
         study = replace(study, notes=(*study.notes, *data.hints))
         report("Writing", 0, 0)
-        settings = {**asdict(self.model), **self.reading, **self.row_columns}
+        settings = {
+            **{each.name: getattr(self, each.name) for each in fields(ModelRequest)},
+            **self._given,
+            **self.row_columns,
+        }
         settings = {name: v for name, v in settings.items() if v not in (None, ()) and name != "missing_marks"}
         page = table_report(study, table, settings=settings, command=command_line())
         files = {"model": folder / MODEL, "report": folder / REPORT}
         with made_folder(folder):
             final = copy(study.model).condition(table.frame(), table.y, **data.row_options)
             metadata = {"log": self.log, "exposure": self.row_columns.get("exposure")}
-            _save(final, table, files["model"], options.with_data, metadata)
+            _save(final, table, files["model"], self.with_data, metadata)
             write_atomically(files["report"], page.encode())
         gone = table.num_rows - len(table.y)
         left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
@@ -212,7 +207,7 @@ class _TableJob(Job):
         if self.log and not gp.spec.is_gaussian:
             raise typer.BadParameter("--log is for a gaussian likelihood.")
         if gp.spec.options.likelihood.num_latents > 1:
-            if self.options.dry_run:
+            if self.dry_run:
                 raise typer.BadParameter("Several classes are not compared. Leave out --dry-run.")
             if self.row_columns:
                 raise typer.BadParameter(
@@ -223,8 +218,8 @@ class _TableJob(Job):
         """Return the groups of rows by the column of --holdout-by, for `study_table`."""
         from rfgp.tables import read_groups
 
-        column = self.options.holdout_by
-        if column is None or self.options.dry_run:
+        column = self.holdout_by
+        if column is None or self.dry_run:
             return {}
         groups = read_groups(path, column, **rows)
         number = counted(len(set(groups.tolist())), "group")
@@ -240,7 +235,7 @@ class _TableJob(Job):
 
         from rfgp.report.study import scale_notes
 
-        likelihood = self.model.likelihood
+        likelihood = self.likelihood
         if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
             say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
         if likelihood not in (None, AUTO, "gaussian") or table.classes is not None:

@@ -19,7 +19,7 @@ from rfgp.graph_gp import GraphGP, MeshGP, nodes_kernel
 from rfgp.messages import counted, plain
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import sections
-from rfgp.report.comparing import describe_process, memory_of
+from rfgp.report.comparing import describe_process
 from rfgp.report.page import Block, Command, Picture, Plot, Section, Text, number, render, sentence
 from rfgp.report.study import Study
 from rfgp.tables import Table, read_table
@@ -59,10 +59,6 @@ def table_report(
     model = study.model
     frame = input_frame(table, model)
     variables = variables_of(table, model, frame)
-    costs = [
-        (f"term {plain(name)}", f"{term.cost.note}; {sections.mebibytes(term.cost.memory)}")
-        for name, term in model.terms.items()
-    ]
     parts = [
         sections.glance(table, model, variables, frame),
         *sections.selections(model),
@@ -70,7 +66,7 @@ def table_report(
         sections.terms(model, table),
         sections.fit(study),
         sections.accuracy(study),
-        sections.cost(study, costs),
+        sections.cost(study),
         sections.making(study, settings or {}, command),
     ]
     named = [f"{plain(name)} ({type(term.approximation).__name__})" for name, term in model.terms.items()]
@@ -116,14 +112,12 @@ def field_report(
     """
     model, num_observed = study.model, len(check_field(field).values)
     process = describe_process(model)
-    noun = "features" if isinstance(model, GraphGP) and not model.is_exact else "process"
-    costs = [(noun, process), (f"memory of the {noun}", sections.mebibytes(memory_of(model)))]
     parts = [
         Section("The field", views(field, posterior)),
         _nodes(field, posterior),
         sections.fit(study),
         sections.accuracy(study),
-        sections.cost(study, costs),
+        sections.cost(study),
         sections.making(study, {**(settings or {}), **_settings(model)}, command),
     ]
     counts = {"count": num_observed, "num_train": len(study.train), "num_test": len(study.test)}

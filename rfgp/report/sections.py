@@ -401,29 +401,15 @@ def distances(comparison: Comparison) -> list[Block]:
 # --- Costs and settings ----------------------------------------------------------------------------------------------
 
 
-def cost(study: Study, rows_of_model: Sequence[tuple[str, str]]) -> Section:
-    """Return the section on costs.
-
-    Args:
-        study: The study.
-        rows_of_model: The names and values of the costs of the model.
-    """
+def cost(study: Study) -> Section:
+    """Return the section on costs."""
     rows = [[f"seconds to {step}", f"{seconds:.2f}"] for step, seconds in study.seconds.items()]
     if study.comparison is not None:
         rows.append(["seconds of the exact process, without a fit", f"{study.comparison.exact[0].seconds:.2f}"])
-    rows += [list(pair) for pair in rows_of_model]
+    for name, term in study.model.terms.items():
+        rows.append([f"term {plain(name)}", f"{term.cost.note}; {term.cost.memory / 2**20:,.1f} MiB"])
     caption = "Seconds were measured while this report was made. Memory is predicted from the sizes."
     return Section("Cost", [Grid(["item", "cost"], rows, caption)])
-
-
-def mebibytes(count: float) -> str:
-    """Return a number of bytes in MiB as text.
-
-    Examples:
-        >>> mebibytes(2**21)
-        '2.0 MiB'
-    """
-    return f"{count / 2**20:,.1f} MiB"
 
 
 def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:
