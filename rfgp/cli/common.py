@@ -21,17 +21,16 @@ _MODEL_HEAD = 8
 _STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
-def fail(message: str, code: int = 1) -> NoReturn:
-    """Print a message on the error stream and exit.
+def fail(message: str) -> NoReturn:
+    """Print a message on the error stream, and exit with code 1.
 
     Args:
         message: The message.
-        code: The exit code.
     """
     error_console.print(
         f"Error: {as_options(printable(message))}", style="red", markup=False, soft_wrap=True, highlight=False
     )
-    sys.exit(code)
+    sys.exit(1)
 
 
 def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -81,7 +81,7 @@ class _Field(Job):
         return tuple(name for name in read if name not in self.positions)
 
     def check(self) -> None:
-        """Check that the options are for the right kind of process."""
+        """Check that the options are for the right kind of process, and the file for the domain."""
         kernel, alpha = self.kernel, self.alpha
         is_sum = is_expression(kernel)
         if not is_sum:
@@ -99,10 +99,7 @@ class _Field(Job):
             )
         if self.holdout == "last" and self.holdout_by is not None:
             raise InvalidArgumentError("--holdout last takes observations by their order. Leave out --holdout-by.")
-
-    def look(self) -> None:
-        """Check the kernel, and that the file is of the domain."""
-        _ = self.columns
+        _ = self.columns  # which the kernel must name well
         self.source.check(self.command, self.kind)
 
     def process(self, field: Any) -> Any:
@@ -199,6 +196,11 @@ class Mesh(_Field, Spelling):
     term, usual_alpha, largest_alpha, positions = "Mesh", 2, 6, ("x", "y", "z")
     files = ("mean.ply", "mean.glb", "sd.ply", "sd.glb", *_OF_ALL)
 
+    @property
+    def inputs(self) -> tuple[Path | None, ...]:
+        """The mesh and the table of values."""
+        return self.file, self.values
+
     def of_domain(self) -> dict[str, Any]:
         """Return the options of the process on the surface."""
         return {"within": self.within}
@@ -209,11 +211,11 @@ class Mesh(_Field, Spelling):
         weights = {"weights": self.weights} if self.kernel in names.GRAPH_KERNELS else {}
         return {"file": self.file, "values": self.values or stand_in, **weights}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the files that are read."""
         if self.values is not None and not check_input(self.values).exists():
             raise InvalidArgumentError(f"There is no file {self.values}.")
-        super().look()
+        super().check()
 
     def read(self, path: Path) -> Mapping[str, Any]:
         """Return the fields of a mesh by their targets."""
@@ -303,13 +305,13 @@ class Traffic(_Field):
     def _edges(self) -> dict[str, Any]:
         return {"min_length": self.min_length, "snap": self.snap, "duplicates": self.duplicates}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the file and the names of targets."""
         if clashing := [name for name in self.target or () if name in names.RESULTS]:
             raise typer.BadParameter(
                 f"The sensors' property must not have the name of a result, got {clashing[0]}. Rename it."
             )
-        super().look()
+        super().check()
 
     def read(self, path: Path) -> Mapping[str, Any]:
         """Return the fields of roads by their targets."""

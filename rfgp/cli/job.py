@@ -54,12 +54,13 @@ class Job:
         """The file, or the public data set."""
         return Input(self.file)
 
-    def check(self) -> None:
-        """Check that options do not contradict each other."""
-        raise NotImplementedError
+    @property
+    def inputs(self) -> tuple[Path | None, ...]:
+        """The files that are read, over which none is written."""
+        return (self.file,)
 
-    def look(self) -> None:
-        """Check the files that are read, before torch is loaded."""
+    def check(self) -> None:
+        """Check that options do not contradict each other, and the files that are read, before torch is loaded."""
         raise NotImplementedError
 
     def read(self, path: Path) -> Mapping[str, Any]:
@@ -76,14 +77,10 @@ class Job:
 
     def run(self) -> None:
         """Read, fit and write, and print the results. A dry run selects, and prints the selection."""
-        self.check()
-        inputs, folder = (
-            (self.file, getattr(self, "values", None)),
-            self.out or Path(f"{self.source.stem}-{self.suffix}"),
-        )
+        inputs, folder = self.inputs, self.out or Path(f"{self.source.stem}-{self.suffix}")
         if not self.dry_run:
             check_outputs((folder / name for name in self.files), inputs)
-        self.look()
+        self.check()
         with Bar(not self.as_json) as report:
             report("Reading", 0, 0)
             parts = self.read(self.source.path(report))

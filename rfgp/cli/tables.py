@@ -92,8 +92,7 @@ class Fit(Job, Reading, ModelRequest):
         print_selection(selection, line, self.as_json)
 
     def check(self) -> None:
-        """Check that options do not contradict each other."""
-        check_model(self)
+        """Check that options do not contradict each other, the file, and that options name columns of it."""
         if self.log and "noise" in self.row_columns:
             raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
         if self.dry_run and self.kernel != AUTO:
@@ -102,21 +101,13 @@ class Fit(Job, Reading, ModelRequest):
             )
         if self.holdout_by is not None and self.holdout != "random":
             raise typer.BadParameter(f"--holdout {self.holdout} holds out rows by their order. Leave out --holdout-by.")
-
-    def look(self) -> None:
-        """Check the file and that the options name columns of it."""
         self.source.check("fit", "table")
         check_model(self, self._names, self.holdout_by)
 
     @cached_property
-    def _given(self) -> dict[str, Any]:
-        """The given options of `read_table`."""
-        return self.options()
-
-    @cached_property
     def _names(self) -> tuple[str, ...] | None:
         """The names of the columns if the first lines have them, after checks that the options name some."""
-        return self.source.columns(self.target, self._given, self._other_columns)
+        return self.source.columns(self.target, self.options(), self._other_columns)
 
     @property
     def _other_columns(self) -> list[str]:
@@ -127,7 +118,7 @@ class Fit(Job, Reading, ModelRequest):
         """Return the table with its model."""
         from rfgp.tables import read_names, read_number_column, read_table
 
-        form = self.source.table_options(self._given)
+        form = self.source.table_options(self.options())
         is_open = self._names is None and self.kernel != AUTO
         made = built(self, read_names(path, **form) if is_open else self._names)
         gp = made.gp()
@@ -184,7 +175,7 @@ class Fit(Job, Reading, ModelRequest):
         report("Writing", 0, 0)
         settings = {
             **{each.name: getattr(self, each.name) for each in fields(ModelRequest)},
-            **self._given,
+            **self.options(),
             **self.row_columns,
         }
         settings = {name: v for name, v in settings.items() if v not in (None, ()) and name != "missing_marks"}
