@@ -413,31 +413,20 @@ def _plane(effect: Effect, values: NDArray[np.float64], name: str, colors: str) 
 def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, is_log: bool = False) -> Figure:
     """Return the target against variables, as points or as boxes of categories, three plots in a row."""
     across = min(_ACROSS, len(variables))
-    down = -(-len(variables) // across)
-    width, height = 0.04, 0.26 / down  # of the gaps
-    width, right = (1 - width * (across - 1)) / across, width
-    height, below = (1 - height * (down - 1)) / down, height
-    figure = figure_of([], "", "", showlegend=False)
-    layout, rows = figure["layout"], thin(len(table.y))
+    gaps = np.array([0.04, 0.26 / -(-len(variables) // across)])
+    width, height = (1 + gaps) / [across, -(-len(variables) // across)] - gaps
+    figure, rows = figure_of([], "", "", showlegend=False), thin(len(table.y))
     axis = {"gridcolor": "#e6eaee", "zeroline": False}
-    scale = log_axis(table.y) if is_log else {}
     for i, variable in enumerate(variables):
         row, column = divmod(i, across)
         own, first = (str(place + 1) if place else "" for place in (i, row * across))
-        left, top = column * (width + right), 1 - row * (height + below)
+        left, top = float(column * (width + gaps[0])), float(1 - row * (height + gaps[1]))
         title = {"text": label(variable.name, 28), "standoff": 4, "font": {"size": 12}}
-        sides = {"anchor": f"y{own}", "domain": [left, left + width], "title": title}
-        layout[f"xaxis{own}"] = {**axis, **sides, **_ticks(variable, frame)}
+        across_axis = {**axis, "anchor": f"y{own}", "domain": [left, left + width], "title": title}
         shared = {"title": {"text": label(table.target, 28)}} if own == first else {"matches": f"y{first}"}
-        layout[f"yaxis{own}"] = {
-            **axis,
-            "automargin": True,
-            "anchor": f"x{own}",
-            "domain": [top - height, top],
-            "showticklabels": own == first,
-            **shared,
-            **scale,
-        }
+        up_axis = {**axis, "anchor": f"x{own}", "domain": [top - height, top], "automargin": True, **shared}
+        up_axis |= {"showticklabels": own == first, **(log_axis(table.y) if is_log else {})}
+        figure["layout"] |= {f"xaxis{own}": {**across_axis, **_ticks(variable, frame)}, f"yaxis{own}": up_axis}
         trace = _against(variable, variable.values(frame)[rows], table.y[rows])
         figure["data"].append({**trace, "xaxis": f"x{own}", "yaxis": f"y{own}"})
     return figure

@@ -90,12 +90,12 @@ class _Field(Job):
             raise typer.BadParameter(f"--alpha must be from 1 to {self.largest_alpha}, got {alpha}.")
         if kernel != FIELD and alpha is not None:
             remedy = f"Write alpha={alpha} in its term." if is_sum else "Leave it out."
-            raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}, got {kernel}. {remedy}")
+            raise typer.BadParameter(f"--alpha is for --kernel {FIELD}, got {kernel}. {remedy}")
         if (kernel == FIELD or is_sum) and (self.features is not None or self.dry_run):
-            flag = "--dry-run" if self.dry_run else f"--features {self.features}"
+            flag = "--dry-run" if self.dry_run else "--features"
             raise typer.BadParameter(
-                f"{flag} is of the kernel of a graph; {kernel} is exact. Name a graph's kernel, as --kernel diffusion, "
-                "to use it."
+                f"{flag} is for approximations of the kernel of a graph, and {kernel} is exact. Name a kernel of a "
+                "graph, such as --kernel diffusion, to use it."
             )
         if self.holdout == "last" and self.holdout_by is not None:
             raise InvalidArgumentError("--holdout last takes observations by their order. Leave out --holdout-by.")

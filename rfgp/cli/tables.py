@@ -94,7 +94,9 @@ class Fit(Job, Reading, ModelRequest):
     def check(self) -> None:
         """Check that options do not contradict each other, the file, and that options name columns of it."""
         if self.log and "noise" in self.row_columns:
-            raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
+            raise typer.BadParameter(
+                "--noise-column has variances of the target, and --log fits its logarithm. Leave out --log."
+            )
         if self.dry_run and self.kernel != AUTO:
             raise typer.BadParameter(
                 "--dry-run shows the candidates of a selection, and --kernel names one. Leave it out."
@@ -199,7 +201,7 @@ class Fit(Job, Reading, ModelRequest):
             raise typer.BadParameter("--log is for a gaussian likelihood.")
         if gp.spec.options.likelihood.num_latents > 1:
             if self.dry_run:
-                raise typer.BadParameter("Several classes are not compared. Leave out --dry-run.")
+                raise typer.BadParameter("Models of several classes are not selected. Leave out --dry-run.")
             if self.row_columns:
                 raise typer.BadParameter(
                     "Several classes take no exposures, noise or weights. Leave these columns out."
