@@ -120,7 +120,7 @@ def command_line() -> str:
         >>> command_line().startswith("rfgp")
         True
     """
-    return " ".join(["rfgp", *map(_quoted, sys.argv[1:])])
+    return " ".join(map(_quoted, ("rfgp", *sys.argv[1:])))
 
 
 def _quoted(word: str) -> str:
@@ -166,7 +166,7 @@ def typed_again(*dropped: str, **added: str | None) -> str:
             kept.append(word)
         skip = not skip and name in gone and "=" not in word and name not in ("--dry-run", "--json")
     words = [word for name, value in added.items() if value is not None for word in (f"--{name}", value)]
-    return shlex.join(["rfgp", *kept, *words])
+    return " ".join(map(_quoted, ("rfgp", *kept, *words)))
 
 
 def print_selection(selection: Any, command: str, as_json: bool) -> None:

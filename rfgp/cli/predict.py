@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import Input, check_input, check_model_file, check_outputs, print_json, say
+from rfgp.cli.common import Input, check_model_file, check_outputs, print_json, say
 from rfgp.cli.options import Spelling
 from rfgp.errors import InvalidArgumentError
 from rfgp.messages import check_choice, counted
@@ -60,7 +60,7 @@ class Predict(Spelling):
         if clashing := [name for name in carried if name in _RESULTS]:
             raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
         outputs = () if self.out is None else (self.out,)
-        check_outputs(outputs, (check_input(self.model), check_input(self.file)), makes_folder=False)
+        check_outputs(outputs, (self.model, self.file), makes_folder=False)
         gp, inputs, schema = self._opened(carried)
         if self.terms:
             _check_terms(gp, len(inputs.rows))
