@@ -38,6 +38,21 @@ def unquoted(text: str) -> str:
     return clean if len(text) <= _SHOWN else f"{clean[: _SHOWN - 3]}..."
 
 
+def plain(text: object, width: int = 40) -> str:
+    """Return text without control characters, cut to a width.
+
+    Args:
+        text: The text, or a value whose text is shown.
+        width: The most characters. Dots replace the end of a longer text.
+
+    Examples:
+        >>> plain("a long name", width=6)
+        'a lon…'
+    """
+    shown = printable(str(text))
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Return the first names, separated by commas.
 

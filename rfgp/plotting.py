@@ -1,7 +1,10 @@
-"""Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
+"""Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them.
 
+Figures are described by `rfgp.curves`. The drawer, `_draw`, is at the end.
+"""
+
+import html
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,10 +15,9 @@ from graphs import spectral_density
 from graphs.builders.mesh import as_triangles
 from graphs.kernels import FreeModulation
 from graphs.precisions.elements import in_space
-from rfgp import metrics
+from rfgp import curves
 from rfgp.compare import Comparison
-from rfgp.effects.effects import CURVE, LEVELS, MAP, Effect, Scale, effect_of, scale_of
-from rfgp.effects.variables import DATE, Variable
+from rfgp.effects.effects import effect_of, scale_of
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
@@ -25,12 +27,10 @@ from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import counted
 from rfgp.models import Calibration
-from rfgp.palette import COLOR_MAPS, COLORS, color_range, coverage_band, log_ticks, styles
-from rfgp.tables.table import times_of
+from rfgp.palette import COLOR_MAPS, COLORS, color_range
 
 with requires_extra("plot"):
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
@@ -40,7 +40,10 @@ with requires_extra("plot"):
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
 
-_MARKERS = "osD^vP"
+_MARKERS = dict(zip((*curves.SYMBOLS, "line-ns-open"), "osD^XP|", strict=True))
+_DASHES = dict(zip(curves.DASHES, ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 1, 3))), strict=True))
+_POINTS = 0.75
+"""The points of a pixel."""
 
 
 def new_axes(**options: Any) -> Any:
@@ -118,20 +121,13 @@ def plot_prediction_band(
         >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(x[:, None], np.sin(x))
         >>> axes = plot_prediction_band(x, gp.predict(x[:, None]), data=(x, np.sin(x)))
     """
-    axes = axes or new_axes()
     positions, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
     if positions.shape != mean.shape:
         raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {positions.shape}.")
     order = np.argsort(positions, kind="stable")
-    for part, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
-        half = 1.96 * np.sqrt(_numbers(part.variance_tensor()))
-        low, high = (mean - half)[order], (mean + half)[order]
-        axes.fill_between(positions[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
-    axes.plot(positions[order], mean[order], color=COLORS[0], label="mean")
-    if data is not None:
-        axes.plot(*map(np.asarray, data), ".", color="black", markersize=4, label="data")
-    axes.legend(frameon=False)
-    return axes
+    parts = (prediction, prediction.observed())
+    sd, observed_sd = (np.sqrt(_numbers(part.variance_tensor()))[order] for part in parts)
+    return _draw(curves.prediction_band(positions[order], mean[order], sd, observed_sd, data), axes)
 
 
 def plot_term(
@@ -172,64 +168,9 @@ def plot_term(
         't'
     """
     effect, scale = effect_of(gp, name, X, column), scale_of(gp.spec.options.likelihood, "the target")
-    axes = axes or new_axes()
-    draw = {CURVE: _draw_curve, LEVELS: _draw_levels}.get(effect.shape, _draw_plane)
-    draw(axes, effect, scale)
-    axes.set_title(_plain(f"{name}, others at typical values" if effect.is_partial else name))
-    return axes
-
-
-def _draw_curve(axes: Axes, effect: Effect, scale: Scale) -> None:
-    x, data = (_positions(effect.variables[0], part) for part in (effect.values[0], np.unique(effect.data[0])))
-    mean, low, high = effect.band(scale)
-    axes.fill_between(x, low, high, color=COLORS[0], alpha=0.25, linewidth=0, label="95 %")
-    axes.plot(x, mean, color=COLORS[0], label="mean")
-    axes.axhline(scale.no_effect, color="black", linewidth=0.6, linestyle=":")
-    axes.plot(data, np.full(len(data), 0.015), "|", color="0.4", transform=axes.get_xaxis_transform())
-    _label_axis(axes.xaxis, effect.variables[0])
-    axes.set_ylabel(_plain(scale.name))
-    axes.legend(frameon=False)
-
-
-def _draw_levels(axes: Axes, effect: Effect, scale: Scale) -> None:
-    (variable,), (mean, low, high) = effect.variables, effect.band(scale)
-    rows = np.arange(len(mean))
-    axes.errorbar(mean, rows, xerr=[mean - low, high - mean], fmt="o", color=COLORS[0], capsize=3)
-    axes.axvline(scale.no_effect, color="black", linewidth=0.6, linestyle=":")
-    axes.set_yticks(rows, list(map(_plain, variable.texts(effect.values[0]))))
-    axes.set(xlabel=_plain(scale.name), ylabel=_plain(variable.name), ylim=(-0.7, len(rows) - 0.3))
-
-
-def _draw_plane(axes: Axes, effect: Effect, scale: Scale) -> None:
-    """Draw a map over a grid with the data as dots, or the rows as colored points."""
-    x, y = (_positions(*pair) for pair in zip(effect.variables, effect.values, strict=True))
-    mean, colors = scale.shown(effect.mean), COLOR_MAPS["mean"]
-    if effect.shape == MAP:
-        shown: ScalarMappable = axes.pcolormesh(x, y, mean, cmap=colors, shading="gouraud")
-        data = (_positions(*pair) for pair in zip(effect.variables, effect.data, strict=True))
-        axes.plot(*data, ".", color="white", markersize=2, alpha=0.6)
-    else:
-        shown = axes.scatter(x, y, c=mean, cmap=colors, s=14)
-    assert axes.figure is not None
-    axes.figure.colorbar(shown, ax=axes, label=_plain(scale.name))
-    _label_axis(axes.xaxis, effect.variables[0])
-    _label_axis(axes.yaxis, effect.variables[1])
-
-
-def _label_axis(axis: Axis, variable: Variable) -> None:
-    axis.set_label_text(_plain(variable.name))
-    if variable.role == DATE:
-        axis.set_tick_params(labelrotation=30)
-
-
-def _plain(text: str) -> str:
-    """Return text that matplotlib does not read as a formula."""
-    return text.replace("$", r"\$")
-
-
-def _positions(variable: Variable, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values (n,) of a number or a date for an axis."""
-    return times_of(np.asarray(values, dtype=np.float64)) if variable.role == DATE else values
+    drawn = _draw(curves.effect_figures(effect, scale)[0], axes)
+    drawn.set_title(_plain(f"{name}, others at typical values" if effect.is_partial else name))
+    return drawn
 
 
 def plot_calibration(
@@ -260,22 +201,13 @@ def plot_calibration(
         >>> axes = plot_calibration(np.sin(x), gp.predict(x[:, None]))
         >>> axes = plot_calibration(gp.calibration())
     """
-    axes = axes or new_axes()
-    grid = np.linspace(0.01, 0.99, 99)
     if isinstance(y, Calibration):
-        count, levels, shares, label = y.num_rows, y.levels, y.coverage, f"{counted(y.num_rows, 'row')}, {y.rows}"
-    elif prediction is not None:
-        count, levels, label = np.size(y), grid, counted(np.size(y), "observation")
-        shares = _numbers(metrics.interval_coverage(y, prediction, levels))
-    else:
+        curve: Any = (f"{counted(y.num_rows, 'row')}, {y.rows}", y.levels, y.coverage)
+        return _draw(curves.calibration([curve], y.num_rows), axes)
+    if prediction is None:
         raise InvalidArgumentError("prediction must be given with observations, got None. Pass gp.predict(X).")
-    axes.fill_between(grid, *coverage_band(grid, count), color="0.85", label="95 % band of a calibrated prediction")
-    axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
-    axes.plot(levels, shares, ".-" if len(levels) < len(grid) else "-", color=COLORS[0], label=label)
-    axes.set_xlabel("level of the central interval")
-    axes.set_ylabel("share of observations inside")
-    axes.legend(frameon=False)
-    return axes
+    curve = curves.coverage(counted(np.size(y), "observation"), y, prediction)
+    return _draw(curves.calibration([curve], np.size(y)), axes)
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
@@ -290,7 +222,7 @@ def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Ax
         >>> plotting.plot_kernel_error(run).get_ylabel()
         'relative error of the kernel matrix'
     """
-    return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
+    return _draw(curves.by_size(comparison, "kernel_error"), axes)
 
 
 def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
@@ -305,45 +237,7 @@ def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
         >>> plotting.plot_kl(run).get_ylabel()
         'KL from the exact posterior (nats)'
     """
-    return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
-
-
-def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | None) -> Axes:
-    axes = axes or new_axes()
-    curves, sizes = comparison.curves(figure), comparison.sizes
-    looks = styles(curves)
-    for number, (method, i) in enumerate(looks.items()):
-        means, bars = curves[method]
-        axes.errorbar(
-            np.array(sizes) * 1.04 ** (number - (len(looks) - 1) / 2),  # error bars side by side
-            means,
-            yerr=bars,
-            fmt=f"-{_MARKERS[i % len(_MARKERS)]}",
-            linewidth=0.8,
-            markersize=6,
-            capsize=4,
-            color=COLORS[i],
-            label=method,
-        )
-    axes.set_xscale("log", base=2)
-    _log_heights(axes, [mean for means, _ in curves.values() for mean in means if mean > 0])
-    axes.set_xticks(sizes, [f"{size}" for size in sizes])
-    axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
-    axes.minorticks_off()
-    axes.set_xlabel(f"{comparison.size_name}, m")
-    axes.set_ylabel(label)
-    axes.grid(axis="y", which="both", alpha=0.25)
-    return axes
-
-
-def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
-    """Make the vertical axis logarithmic, with written-out ticks around these heights."""
-    if len(heights):  # none are positive where all errors are 0
-        axes.set_yscale("log")
-        ticks, ends = log_ticks(heights)
-        axes.set_ylim(*ends)
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+    return _draw(curves.by_size(comparison, "kl"), axes)
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
@@ -358,26 +252,9 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
         >>> plotting.plot_against_exact(run).get_title()
         'iid, m = 8, one draw'
     """
-    axes = axes or new_axes()
-    example = comparison.example
-    exact, ours = example.exact, example.approximate
-    axes.errorbar(
-        exact.mean,
-        ours.mean,
-        xerr=np.sqrt(exact.variance),
-        yerr=np.sqrt(ours.variance),
-        fmt="o",
-        markersize=3,
-        elinewidth=0.6,
-        alpha=0.7,
-        color=COLORS[0],
-    )
-    ends = [min(exact.mean.min(), ours.mean.min()), max(exact.mean.max(), ours.mean.max())]
-    axes.plot(ends, ends, color="black", linewidth=0.8)
-    axes.set_xlabel("exact posterior mean ± sd")
-    axes.set_ylabel("approximate posterior mean ± sd")
-    axes.set_title(f"{example.method}, m = {example.size}, one draw", fontsize=10)
-    return axes
+    drawn = _draw(curves.against_exact(comparison), axes)
+    drawn.set_title(f"{comparison.example.method}, m = {comparison.example.size}, one draw", fontsize=10)
+    return drawn
 
 
 def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
@@ -409,7 +286,7 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     axes.axhline(noise, color="0.4", linewidth=0.8, label="noise")
     top = scale * float(kernel.spectral(np.zeros(1))[0])
     axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance")
-    _log_heights(axes, [min(noise, top) * 2e-3, top * 1.5])
+    _set_axis(axes, "y", curves.log_axis([min(noise, top) * 2e-3, top * 1.5]))
     density = axes.twinx()
     densities = spectral_density(gp.graph, eigenvalues)
     density.fill_between(eigenvalues, densities, color="0.88", linewidth=0)
@@ -461,9 +338,11 @@ def plot_mesh_field(
                 f"values must be one for each of {len(vertices)} vertices or {len(faces)} faces, got {numbers.shape}."
             )
     numbers = numbers if on_faces else numbers[faces].mean(1)
+    shape = in_space(vertices), faces
+    trace = curves.mesh_view(*shape, numbers, title, colors, on_faces=True)["data"][0]
     axes = axes or new_axes(projection="3d")
-    triangles = in_space(vertices)[faces]
-    scale = _color_scale(numbers, colors)
+    triangles = shape[0][faces]
+    scale = ScalarMappable(Normalize(trace["cmin"], trace["cmax"]), colors)
     axes.add_collection3d(Poly3DCollection(triangles, facecolors=scale.to_rgba(numbers), edgecolors="none"))
     corners = triangles.reshape(-1, 3)
     axes.auto_scale_xyz(*corners.T)
@@ -499,14 +378,13 @@ def plot_road_field(
     numbers = _node_values(check_field(field), values, field.roads, "roads")
     axes = axes or new_axes()
     segments = field.segments()
-    scale = _color_scale(numbers, colors)
-    shades = [scale.to_rgba((numbers[segment.source] + numbers[segment.target]) / 2) for segment in segments]
+    scale = ScalarMappable(Normalize(*color_range(numbers)), colors)
+    shades = scale.to_rgba(curves.segment_values(field, numbers))
     axes.add_collection(LineCollection([segment.shape for segment in segments], colors=shades, linewidths=2, zorder=1))
     observed = field.coordinates[field.graph.index(field.nodes)]
     axes.plot(*observed.T, "o", markersize=3, color="black", markerfacecolor="white", markeredgewidth=0.6, zorder=2)
     axes.autoscale_view()
-    degrees = field.roads is not None and field.roads.metric == "haversine"
-    axes.set_aspect(1 / np.cos(np.radians(field.coordinates[:, 1].mean())) if degrees else 1.0)
+    axes.set_aspect(curves.aspect_of(field))
     return _finish_field(axes, scale, title)
 
 
@@ -519,10 +397,6 @@ def _node_values(field: Field, values: ArrayLike, geometry: Any, kind: str) -> N
             f"values must have shape ({field.graph.num_nodes},), got {numbers.shape}. Give one for each node."
         )
     return numbers
-
-
-def _color_scale(values: NDArray[np.float64], colors: str) -> ScalarMappable:
-    return ScalarMappable(Normalize(*color_range(values)), colors)
 
 
 def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
@@ -551,6 +425,8 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
     plot_kernel_error(comparison, axes=left)
     plot_kl(comparison, axes=middle)
     plot_against_exact(comparison, axes=right)
+    for axes in (left, middle):  # which share a legend below
+        axes.get_legend().remove()
     handles, labels = middle.get_legend_handles_labels()
     parts[0].legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     if fields is not None:
@@ -567,6 +443,100 @@ def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> 
             plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)
         else:
             plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + i))
+
+
+# --- The drawer ------------------------------------------------------------------------------------------------------
+
+
+def _draw(figure: curves.Figure, axes: Axes | None = None) -> Axes:
+    """Draw a figure of `rfgp.curves` on axes, or on new ones, and return these."""
+    axes = axes or new_axes()
+    for trace in figure["data"]:
+        if trace["type"] == "heatmap":
+            x, y, z = (_places(trace[name]) for name in "xyz")
+            shown = axes.pcolormesh(x, y, z, cmap=trace["colorscale"].lower(), shading="gouraud")
+            _add_color_bar(axes, shown, trace)
+        else:
+            _draw_scatter(axes, trace)
+    layout = figure["layout"]
+    for shape in layout.get("shapes", ()):
+        draw, at = (axes.axhline, shape["y0"]) if shape["yref"] == "y" else (axes.axvline, shape["x0"])
+        draw(at, color="black", linewidth=0.6, linestyle=_DASHES[shape["line"]["dash"]])
+    for name in "xy":
+        _set_axis(axes, name, layout[f"{name}axis"])
+        if _places(figure["data"][0][name]).dtype.kind == "M":
+            axes.tick_params(axis="x" if name == "x" else "y", labelrotation=30)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False)
+    return axes
+
+
+def _draw_scatter(axes: Axes, trace: curves.Trace) -> None:
+    """Draw points or lines with bars, a band, or points that are colored by their values."""
+    look: dict[str, Any]
+    x, y, line, marker = _places(trace["x"]), _places(trace["y"]), trace.get("line", {}), trace.get("marker", {})
+    label = _text(trace["name"]) if "name" in trace else None
+    if "fill" in trace:
+        half, look = len(x) // 2, {"color": trace["fillcolor"], "alpha": trace["opacity"], "linewidth": 0}
+        axes.fill_between(x[:half], y[:half], y[half:][::-1], label=label, **look)
+        return
+    if "colorbar" in marker:
+        look = {"c": marker["color"], "cmap": marker["colorscale"].lower(), "s": (_POINTS * marker["size"]) ** 2}
+        _add_color_bar(axes, axes.scatter(x, y, **look), marker)
+        return
+    look = {
+        "color": line.get("color", marker.get("color")),
+        "linestyle": _DASHES[line.get("dash", "solid")] if "lines" in trace["mode"] else "none",
+        "linewidth": _POINTS * line.get("width", 2),
+        "marker": _MARKERS[marker.get("symbol", "circle")] if "markers" in trace["mode"] else "none",
+        "markersize": _POINTS * marker.get("size", 6),
+        "alpha": marker.get("opacity"),
+        "label": label,
+    }
+    for name, bars in ((name, trace[f"error_{name}"]) for name in "xy" if f"error_{name}" in trace):
+        look |= {f"{name}err": [bars.get("arrayminus", bars["array"]), bars["array"]], "ecolor": bars.get("color")}
+        look |= {"elinewidth": _POINTS * bars.get("thickness", 2), "capsize": _POINTS * bars.get("width", 4)}
+    if "yaxis" in trace:  # heights are shares of the picture
+        look["transform"] = axes.get_xaxis_transform()
+    (axes.errorbar if "ecolor" in look else axes.plot)(x, y, **look)
+
+
+def _set_axis(axes: Axes, name: str, axis: dict[str, Any]) -> None:
+    """Give the axis "x" or "y" its title, scale, ticks and range."""
+    is_log = axis.get("type") == "log" and "tickvals" in axis
+    options: dict[str, Any] = {f"{name}scale": "log"} if is_log else {}
+    if "title" in axis:
+        options[f"{name}label"] = _text(axis["title"]["text"])
+    axes.set(**options)
+    if is_log:
+        axes.grid(axis="x" if name == "x" else "y", alpha=0.25)
+    if "ticktext" in axis:
+        one = axes.xaxis if name == "x" else axes.yaxis
+        one.set_ticks(axis["tickvals"], list(map(_text, axis["ticktext"])))
+        one.set_ticks([], minor=True)
+    if "range" in axis:
+        axes.set(**{f"{name}lim": np.power(10.0, axis["range"]) if is_log else axis["range"]})
+
+
+def _add_color_bar(axes: Axes, shown: ScalarMappable, look: dict[str, Any]) -> None:
+    assert axes.figure is not None
+    axes.figure.colorbar(shown, ax=axes, label=_text(look["colorbar"]["title"]["text"]))
+
+
+def _places(values: Any) -> NDArray[Any]:
+    """Return the values of a trace, and dates as times."""
+    is_dates = len(values) > 0 and isinstance(values[0], str)
+    return np.asarray(values, dtype="datetime64[us]" if is_dates else None)
+
+
+def _text(text: str) -> str:
+    """Return a text of a figure without the escapes of markup."""
+    return _plain(html.unescape(text))
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not read as a formula."""
+    return text.replace("$", r"\$")
 
 
 def _numbers(tensor: Any) -> NDArray[np.float64]:

@@ -1,54 +1,26 @@
 """`rfgp compare`, `rfgp demo` and `rfgp datasets`."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rfgp import names
-from rfgp.cli.common import (
-    check_outputs,
-    check_table,
-    console,
-    error_console,
-    is_field,
-    known_input,
-    print_json,
-    resolve,
-    say,
-    stem,
-    table_options,
-)
-from rfgp.cli.models import built, check_model
-from rfgp.cli.options import AsJson, Halt, Metric, ModelRequest, Reading, Seed, among, at_least, grouped
+from rfgp.cli.common import Input, check_outputs, console, error_console, print_json, say
+from rfgp.cli.models import AUTO, built, check_model
+from rfgp.cli.options import AsJson, Halt, Metric, ModelRequest, Reading, Seed, among, at_least
 from rfgp.progress import Bar
 
 
-@grouped
-def compare(
-    file: Path,
-    reading: Reading,
-    target: str | None = None,
-    out: Path | None = None,
-    size: Annotated[list[int] | None, "--size", "--num-frequencies", "--num-walkers", at_least(1)] = None,
-    features: Annotated[str, among(*names.FEATURES)] = "fourier",
-    ard: Annotated[bool, "--ard/--shared"] = False,
-    metric: Metric = None,
-    kernel: str | None = None,
-    halt: Halt = 0.1,
-    num_train: Annotated[int | None, at_least(2)] = None,
-    num_test: Annotated[int | None, at_least(1)] = None,
-    splits: Annotated[int, at_least(1)] = 1,
-    draws: Annotated[int, at_least(1)] = 10,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Compare(Reading):
     """Fit the exact process, approximate it under every coupling, and compare.
 
     If the exact process explains less than 10 % of the variance of the test targets, the command says so.
 
-    Args:
+    Attributes:
         file: A table (.csv, .parquet, ...), a mesh (.stl, .ply, ...), roads (.geojson, .rda), or the name of a public
             data set.
         target: Tables: the target column, by name or position [default: the last]. GeoJSON: a property of the sensors
@@ -66,42 +38,60 @@ def compare(
         splits: Random splits into training and test part.
         draws: Draws per coupling, size and split.
     """
-    from rfgp.files import check_folder, made_folder, write_atomically
 
-    given, model, columns = {**reading.options(), "categories": "one-hot", "dates": "days"}, None, None
-    if is_field(file):
-        if kernel is not None:
+    file: Path
+    target: str | None = None
+    out: Path | None = None
+    size: Annotated[list[int] | None, "--size", "--num-frequencies", "--num-walkers", at_least(1)] = None
+    features: Annotated[str, among(*names.FEATURES)] = "fourier"
+    ard: Annotated[bool, "--ard/--shared"] = False
+    metric: Metric = None
+    kernel: str | None = None
+    halt: Halt = 0.1
+    num_train: Annotated[int | None, at_least(2)] = None
+    num_test: Annotated[int | None, at_least(1)] = None
+    splits: Annotated[int, at_least(1)] = 1
+    draws: Annotated[int, at_least(1)] = 10
+    seed: Seed = 0
+    as_json: AsJson = False
+
+    def run(self) -> None:
+        """Compare, and print and draw the results."""
+        from rfgp.files import check_folder, made_folder, write_atomically
+
+        kernel, out, given = self.kernel, self.out, {**self.options(), "categories": "one-hot", "dates": "days"}
+        source = Input(self.file).check("compare", "table", "mesh", "roads")
+        model, columns = None if kernel is None else ModelRequest(kernel), None
+        if source.kind == "table":
+            if model is not None and (kernel == AUTO or self.ard):
+                raise typer.BadParameter("--kernel must be a sum of terms, without auto and without --ard.")
+            columns = source.columns(self.target, given)
+            if model is not None:
+                check_model(model, columns)
+        elif kernel is not None:
             among(*names.GRAPH_KERNELS)("kernel", kernel)
-        known_input(file, "compare")
-    else:
-        model = None if kernel is None else ModelRequest(kernel)
-        if model is not None and (kernel == "auto" or ard):
-            raise typer.BadParameter("--kernel must be a sum of terms, without auto and without --ard.")
-        columns = check_table(file, target, given, "compare")
-        if model is not None:
-            check_model(model, columns)
-    if out is not None:
-        check_folder(out)
-    from rfgp.compare import Plan, compare_file, to_json
+        if out is not None:
+            check_folder(out)
+        from rfgp.compare import Plan, compare_file, to_json
 
-    protocol: dict[str, Any] = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "p_halt": halt}
-    protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}
-    with Bar(not as_json) as report:
-        path, given = resolve(file, "compare", report), table_options(file, given)
-        if model is not None:
-            from rfgp.tables import read_names
+        same = ("features", "ard", "kernel", "num_train", "num_test", "metric", "target")
+        protocol: dict[str, Any] = {name: getattr(self, name) for name in same}
+        protocol |= {"sizes": self.size, "p_halt": self.halt, "plan": Plan(self.splits, self.draws, self.seed)}
+        with Bar(not self.as_json) as report:
+            path, given = source.path(report), source.table_options(given)
+            if model is not None and source.kind == "table":
+                from rfgp.tables import read_names
 
-            made = built(model, columns or read_names(path, **given))
-            given, protocol["kernel"] = made.reading(given), made.kernel
-        picture = None if out is None else out / f"{stem(path)}.png"
-        if picture is not None:
-            check_outputs((picture.with_suffix(".json"), picture), (path,))
-        plan = Plan(splits, draws, seed)
-        comparison, fields = compare_file(path, table_options=given, plan=plan, report=report, **protocol)
-    with nullcontext() if out is None else made_folder(out):
-        if picture is not None:
-            write_atomically(picture.with_suffix(".json"), to_json(comparison).encode())
-        _publish(comparison, fields() if fields and picture else None, picture, as_json=as_json)
+                made = built(model, columns or read_names(path, **given))
+                given, protocol["kernel"] = made.reading(given), made.kernel
+            picture = None if out is None else out / f"{Input(path).stem}.png"
+            if picture is not None:
+                check_outputs((picture.with_suffix(".json"), picture), (path,))
+            comparison, fields = compare_file(path, table_options=given, report=report, **protocol)
+        with nullcontext() if out is None else made_folder(out):
+            if picture is not None:
+                write_atomically(picture.with_suffix(".json"), to_json(comparison).encode())
+            _publish(comparison, fields() if fields and picture else None, picture, as_json=self.as_json)
 
 
 def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: bool = False) -> None:
@@ -121,7 +111,6 @@ def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: boo
         (error_console if as_json else console).print(f"Picture: {picture}", highlight=False)
 
 
-@grouped
 def demo(
     out: Path = Path("rfgp-demo"),
 ) -> None:
@@ -172,7 +161,6 @@ def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [(path, {"plan": Plan(splits=1, draws=3, seed=0), **options}) for path, options in cases]
 
 
-@grouped
 def datasets(
     name: Annotated[list[str] | None, typer.Argument(help="Data sets to fetch. Without names, all are listed.")] = None,
     folder: Path | None = None,

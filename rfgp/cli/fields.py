@@ -1,82 +1,172 @@
 """`rfgp mesh` and `rfgp traffic`: a field on a surface or on roads, everywhere, with its uncertainty."""
 
-import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from rfgp import names
-from rfgp.cli.common import (
-    check_input,
-    check_outputs,
-    command_line,
-    known_input,
-    print_json,
-    print_selection,
-    print_study,
-    resolve,
-    say,
-    stem,
-    typed_again,
-)
-from rfgp.cli.models import field_columns, is_expression
+from rfgp.cli.common import check_input, say
+from rfgp.cli.job import MODEL, REPORT, Job, Result, command_line
+from rfgp.cli.models import advised, field_columns, is_expression
 from rfgp.cli.options import (
     FIELD,
     Drop,
-    FieldRequest,
+    Halt,
     Metric,
+    Seed,
     Spelling,
     above_zero,
     among,
-    grouped,
+    at_least,
     not_negative,
     up_to_one,
 )
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import counted
 from rfgp.progress import Bar
 
-_OF_ALL = ("nodes.csv", "model.safetensors", "report.html")
+_OF_ALL = ("nodes.csv", MODEL, REPORT)
 
 
-@dataclass(frozen=True)
-class _Domain:
-    """What meshes and roads do not share: the term of a kernel, the range of alpha, positions, and files."""
+@dataclass(frozen=True, kw_only=True)
+class _Field(Job):
+    """How a field on a mesh or on roads is fitted, and what is written.
 
-    term: str
-    alpha: int
-    largest_alpha: int
-    positions: tuple[str, ...]
-    files: tuple[str, ...]
+    Subclasses name what meshes and roads do not share: their command, the term of a kernel, the default of alpha and
+    its range, and the columns of positions.
+
+    Attributes:
+        out: Folder for the results. [default: NAME-field]
+        comparison: Compare whittle-matern with random walks on the graph, and features of a graph's kernel with its
+            exact process. [default: --no-compare for whittle-matern, else --compare]
+        dry_run: For a kernel of a graph: compare features by the error of the kernel on some nodes, print the command
+            that uses the best, and write nothing.
+        features: For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto,
+            which is exact if that is cheap. [default: auto]
+        num_walkers: For a kernel of a graph with walks: the number of walkers per node.
+    """
+
+    features: Annotated[str | None, among(*names.GRAPH_FEATURES)] = None
+    num_walkers: Annotated[int, at_least(1)] = 64
+    halt: Halt = 0.1
+    seed: Seed = 0
+    kernel: str = FIELD
+    alpha: int | None = None
+
+    command: ClassVar[str]
+    kind: ClassVar[str]
+    term: ClassVar[str]
+    usual_alpha: ClassVar[int]
+    largest_alpha: ClassVar[int]
+    positions: ClassVar[tuple[str, ...]]
+    suffix, noun = "field", "observations"
+
+    def of_domain(self) -> dict[str, Any]:
+        """Return the options of the process on the surface or along the roads."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the report lists."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the kernel that are not positions."""
+        read = field_columns(self.kernel, self.term) if is_expression(self.kernel) else ()
+        return tuple(name for name in read if name not in self.positions)
+
+    def check(self) -> None:
+        """Check that the options are for the right kind of process, and the file for the domain."""
+        kernel, alpha = self.kernel, self.alpha
+        is_sum = is_expression(kernel)
+        if not is_sum:
+            among(FIELD, *names.GRAPH_KERNELS)("kernel", kernel)
+        if alpha is not None and not 1 <= alpha <= self.largest_alpha:
+            raise typer.BadParameter(f"--alpha must be from 1 to {self.largest_alpha}, got {alpha}.")
+        if kernel != FIELD and alpha is not None:
+            remedy = f"Write alpha={alpha} in its term." if is_sum else "Leave it out."
+            raise typer.BadParameter(f"--alpha is for --kernel {FIELD}, got {kernel}. {remedy}")
+        if (kernel == FIELD or is_sum) and (self.features is not None or self.dry_run):
+            flag = "--dry-run" if self.dry_run else "--features"
+            raise typer.BadParameter(
+                f"{flag} is for approximations of the kernel of a graph, and {kernel} is exact. Name a kernel of a "
+                "graph, such as --kernel diffusion, to use it."
+            )
+        if self.holdout == "last" and self.holdout_by is not None:
+            raise InvalidArgumentError("--holdout last takes observations by their order. Leave out --holdout-by.")
+        _ = self.columns  # which the kernel must name well
+        self.source.check(self.command, self.kind)
+
+    def process(self, field: Any) -> Any:
+        """Return the process on a field's surface or roads, on its graph, or the model of a sum of terms."""
+        import graphs
+        import rfgp
+        from rfgp import kernels
+        from rfgp.fields import whittle_matern
+
+        def term(alpha: int = self.usual_alpha, **options: Any) -> Any:
+            given = {"alpha": alpha, **self.of_domain(), **options}
+            if field.roads is None:
+                return kernels.Mesh(field.mesh, **given)
+            return kernels.Roads(graphs.RoadNetwork.from_roads(field.roads), **given)
+
+        if is_expression(self.kernel):
+            return rfgp.GP(kernels.parse(self.kernel, objects={self.term: term}), seed=self.seed)
+        if self.kernel == FIELD:
+            used = self.usual_alpha if self.alpha is None else self.alpha
+            return whittle_matern(field, used, seed=self.seed, **self.of_domain())
+        walks: dict[str, Any] = {"num_walkers": self.num_walkers, "p_halt": self.halt, "seed": self.seed}
+        return rfgp.GraphGP(field.graph, kernel=self.kernel, features=self.features or "auto", **walks)
+
+    def selected(self, data: Any, report: Bar) -> tuple[Any, dict[str, str | None]]:
+        """Return the comparison of features of a graph's kernel, and the option that uses the best."""
+        report("Measuring", 0, 0)
+        selection = advised(data.graph, self.kernel, self.num_walkers, self.seed)
+        return selection, {"features": selection.chosen.options["features"]}
+
+    def fit(self, data: Any, folder: Path, report: Bar) -> Result:
+        """Fit a model to a part of a field, score it, condition it on all observations, and write."""
+        import graphs
+        from rfgp import fields
+        from rfgp.files import made_folder, write_atomically
+        from rfgp.report import field_report, study_field
+
+        title = f"{self.file.name}, {data.quantity}"
+        compare = self.kernel in names.GRAPH_KERNELS if self.comparison is None else self.comparison
+        how: dict[str, Any] = {"test_share": self.test_share, "holdout": self.holdout, "compare": compare}
+        with warnings.catch_warnings():
+            for category in (graphs.DisconnectedWarning, graphs.DuplicateRoadsWarning):  # reading the field has warned
+                warnings.simplefilter("ignore", category)
+            model = self.process(data)
+            study = study_field(data, model, title=title, seed=model.seed, **how, report=report)
+            report("Predicting every node", 0, 0)
+            final = copy(model).condition(fields.observed_inputs(model, data), data.values)
+            posterior = fields.posterior_at_nodes(final, data)
+            report("Writing", 0, 0)
+            settings = {**self.settings(), "target": data.quantity}
+            page = field_report(study, data, posterior, settings=settings, command=command_line())
+            with made_folder(folder):
+                final.save(folder / MODEL, data=self.with_data)
+                write_atomically(folder / REPORT, page.encode())
+                fields.write_nodes(folder / "nodes.csv", data, posterior)
+            if data.mesh is not None:
+                fields.write_mesh(folder, data, posterior)
+            else:
+                fields.write_roads(folder / "roads.geojson", data, posterior)
+        words = f"Written to {folder}: {', '.join(self.files)}\nOpen {folder / REPORT} in a browser."
+        return Result({**study.summary(), "files": {name: str(folder / name) for name in self.files}}, words, study)
 
 
-_MESH = _Domain("Mesh", 2, 6, ("x", "y", "z"), ("mean.ply", "mean.glb", "sd.ply", "sd.glb"))
-_ROADS = _Domain("Roads", 1, 2, ("road", "fraction"), ("roads.geojson",))
-
-
-@grouped
-def mesh(
-    file: Path,
-    request: FieldRequest,
-    spelling: Spelling,
-    values: Path | None = None,
-    target: list[str] | None = None,
-    known: Annotated[float, up_to_one] = 0.1,
-    nodes: Annotated[str | None, among(*names.NODES)] = None,
-    weights: Annotated[str, among(*names.WEIGHTS)] = "unit",
-    within: Annotated[float | None, above_zero] = None,
-    missing: Annotated[str, among("error", "drop")] = "error",
-    drop: Drop = None,
-    kernel: str = FIELD,
-    alpha: int | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Mesh(_Field, Spelling):
     """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report.
 
-    Args:
+    Attributes:
         file: A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .vtu, .msh) or a public mesh's name.
         values: A table of values: columns x, y, z or face or vertex, and columns of values.
         target: The column of --values to interpolate, or without it a property of the mesh's file; repeatable.
@@ -92,43 +182,86 @@ def mesh(
             others that are known on the whole surface.
         alpha: The smoothness of whittle-matern, from 1 (roughest) to 6. [default: 2]
     """
-    columns = _check_process(kernel, alpha, request, _MESH)
-    if values is not None and not check_input(values).exists():
-        raise InvalidArgumentError(f"There is no file {values}.")
-    known_input(file, "mesh")
-    reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ()), **spelling.options()}
-    how = {"weights": weights, "nodes": nodes, "within": within, "table_options": reading, "columns": columns}
 
-    def read(path: Path) -> dict[str, Any]:
-        return _mesh_fields(path, values, target, {**how, "group": request.holdout_by}, known, request.seed)
+    values: Path | None = None
+    target: list[str] | None = None
+    known: Annotated[float, up_to_one] = 0.1
+    nodes: Annotated[str | None, among(*names.NODES)] = None
+    weights: Annotated[str, among(*names.WEIGHTS)] = "unit"
+    within: Annotated[float | None, above_zero] = None
+    missing: Annotated[str, among("error", "drop")] = "error"
+    drop: Drop = None
 
-    def process(field: Any) -> Any:
-        return _process(field, kernel, alpha, request, _MESH, within=within)
+    command = kind = "mesh"
+    term, usual_alpha, largest_alpha, positions = "Mesh", 2, 6, ("x", "y", "z")
+    files = ("mean.ply", "mean.glb", "sd.ply", "sd.glb", *_OF_ALL)
 
-    stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
-    given = {"file": file, "values": values or stand_in}
-    given |= {"weights": weights} if kernel in names.GRAPH_KERNELS else {}
-    _run(file, "mesh", request, _MESH, kernel, given, (values,), read, process)
+    @property
+    def inputs(self) -> tuple[Path | None, ...]:
+        """The mesh and the table of values."""
+        return self.file, self.values
+
+    def of_domain(self) -> dict[str, Any]:
+        """Return the options of the process on the surface."""
+        return {"within": self.within}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the report lists."""
+        stand_in = "properties of the file" if self.target else f"normals at a share of {self.known:g} of the nodes"
+        weights = {"weights": self.weights} if self.kernel in names.GRAPH_KERNELS else {}
+        return {"file": self.file, "values": self.values or stand_in, **weights}
+
+    def check(self) -> None:
+        """Check the files that are read."""
+        if self.values is not None and not check_input(self.values).exists():
+            raise InvalidArgumentError(f"There is no file {self.values}.")
+        super().check()
+
+    def read(self, path: Path) -> Mapping[str, Any]:
+        """Return the fields of a mesh by their targets."""
+        from rfgp.fields import read_mesh_fields
+
+        values, targets = self.values, self.target and tuple(dict.fromkeys(self.target))
+        table = {"missing": self.missing, "drop": tuple(self.drop or ()), **self.options()}
+        how: dict[str, Any] = {
+            "weights": self.weights,
+            "nodes": self.nodes,
+            "within": self.within,
+            "group": self.holdout_by,
+        }
+        found = read_mesh_fields(path, values, targets=targets, table_options=table, columns=self.columns, **how)
+        if values is not None and not targets and len(found) > 1:
+            raise InvalidArgumentError(
+                f"--target must name the columns of {values} to interpolate: {' or '.join(found)}. It is repeatable."
+            )
+        if values is not None or targets:
+            return found
+        ((quantity, field),) = found.items()
+        field = _hide(field, self.known, self.seed)
+        say(
+            f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
+            f"{field.graph.num_nodes:,} {'faces' if field.on_faces else 'vertices'}.",
+            as_json=True,
+        )
+        return {quantity: field}
 
 
-@grouped
-def traffic(
-    file: Path,
-    request: FieldRequest,
-    target: list[str] | None = None,
-    metric: Metric = None,
-    min_length: Annotated[float, not_negative] = 0.5,
-    within: Annotated[float | None, above_zero] = None,
-    skip: bool = False,
-    snap: Annotated[float, not_negative] = 0.0,
-    duplicates: Annotated[str, among(*names.ROAD_DUPLICATES)] = "parallel",
-    kernel: str = FIELD,
-    alpha: int | None = None,
-    boundary: Annotated[str, among(*names.BOUNDARIES)] = "neumann",
-) -> None:
+def _hide(field: Any, known: float, seed: int) -> Any:
+    """Return a field with a random share of its values."""
+    from dataclasses import replace
+
+    from rfgp import random
+
+    order = random.numpy_generator(seed, random.Role.DATA, 0).permutation(len(field.values))
+    kept = order[: max(8, round(known * len(order)))]
+    return replace(field, nodes=field.nodes[kept], values=field.values[kept])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic(_Field):
     """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report.
 
-    Args:
+    Attributes:
         file: Roads and sensors (.geojson, .rda), or pems.
         target: GeoJSON: the sensors' property to interpolate; repeatable. [default: value]
         min_length: For a kernel of a graph: the smallest length of a road segment, in mean lengths of segments. Shorter
@@ -146,21 +279,47 @@ def traffic(
         boundary: The condition of whittle-matern at the free ends of roads: neumann (a derivative of zero), stationary
             (as if the road continued without an end) or open (none).
     """
-    columns = _check_process(kernel, alpha, request, _ROADS)
-    targets = tuple(dict.fromkeys(target or ("value",)))
-    if clashing := [name for name in targets if name in names.RESULTS]:
-        raise typer.BadParameter(
-            f"The sensors' property must not have the name of a result, got {clashing[0]}. Rename it."
-        )
-    known_input(file, "traffic")
-    how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
 
-    def read(path: Path) -> dict[str, Any]:
+    target: list[str] | None = None
+    metric: Metric = None
+    min_length: Annotated[float, not_negative] = 0.5
+    within: Annotated[float | None, above_zero] = None
+    skip: bool = False
+    snap: Annotated[float, not_negative] = 0.0
+    duplicates: Annotated[str, among(*names.ROAD_DUPLICATES)] = "parallel"
+    boundary: Annotated[str, among(*names.BOUNDARIES)] = "neumann"
+
+    command, kind, term, usual_alpha, largest_alpha = "traffic", "roads", "Roads", 1, 2
+    positions = ("road", "fraction")
+    files = ("roads.geojson", *_OF_ALL)
+
+    def of_domain(self) -> dict[str, Any]:
+        """Return the options of the process along the roads."""
+        return {"boundary": self.boundary}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the report lists."""
+        return {"file": self.file, "metric": self.metric or "as the file says", **self._edges}
+
+    @property
+    def _edges(self) -> dict[str, Any]:
+        return {"min_length": self.min_length, "snap": self.snap, "duplicates": self.duplicates}
+
+    def check(self) -> None:
+        """Check the file and the names of targets."""
+        if clashing := [name for name in self.target or () if name in names.RESULTS]:
+            raise typer.BadParameter(
+                f"The sensors' property must not have the name of a result, got {clashing[0]}. Rename it."
+            )
+        super().check()
+
+    def read(self, path: Path) -> Mapping[str, Any]:
+        """Return the fields of roads by their targets."""
         from rfgp.fields import read_road_fields
-        from rfgp.messages import counted
 
-        options = {**how, "within": within, "skip": skip, "group": request.holdout_by, "columns": columns}
-        found = read_road_fields(path, targets, metric, **options)
+        targets = tuple(dict.fromkeys(self.target or ("value",)))
+        how: dict[str, Any] = {"within": self.within, "skip": self.skip, "group": self.holdout_by, **self._edges}
+        found = read_road_fields(path, targets, self.metric, columns=self.columns, **how)
         roads: Any = next(iter(found.values())).roads
         if count := roads.num_one_way:
             say(
@@ -169,217 +328,3 @@ def traffic(
                 as_json=True,
             )
         return found
-
-    def process(field: Any) -> Any:
-        return _process(field, kernel, alpha, request, _ROADS, boundary=boundary)
-
-    given = {"file": file, "metric": metric or "as the file says", **how}
-    _run(file, "traffic", request, _ROADS, kernel, given, (), read, process)
-
-
-def _check_process(kernel: str, alpha: int | None, request: FieldRequest, domain: _Domain) -> tuple[str, ...]:
-    """Return the further columns of the kernel, after checks that options are for the right kind of process."""
-    is_sum = is_expression(kernel)
-    if not is_sum:
-        among(FIELD, *names.GRAPH_KERNELS)("kernel", kernel)
-    if alpha is not None and not 1 <= alpha <= domain.largest_alpha:
-        raise typer.BadParameter(f"--alpha must be from 1 to {domain.largest_alpha}, got {alpha}.")
-    if kernel != FIELD and alpha is not None:
-        remedy = f"Write alpha={alpha} in its term." if is_sum else "Leave it out."
-        raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}, got {kernel}. {remedy}")
-    if (kernel == FIELD or is_sum) and (request.features is not None or request.dry_run):
-        flag = "--dry-run" if request.dry_run else f"--features {request.features}"
-        raise typer.BadParameter(
-            f"{flag} is of the kernel of a graph; {kernel} is exact. Name a graph's kernel, as --kernel diffusion, to "
-            "use it."
-        )
-    if request.holdout == "last" and request.holdout_by is not None:
-        raise InvalidArgumentError("--holdout last takes observations by their order. Leave out --holdout-by.")
-    return tuple(name for name in field_columns(kernel, domain.term) if name not in domain.positions) if is_sum else ()
-
-
-def _process(
-    field: Any,
-    kernel: str,
-    alpha: int | None,
-    request: FieldRequest,
-    domain: _Domain,
-    *,
-    boundary: str = "neumann",
-    within: float | None = None,
-) -> Any:
-    """Return the process on a field's surface or roads, on its graph, or the model of a sum of terms."""
-    import graphs
-    import rfgp
-    from rfgp import kernels
-    from rfgp.fields import whittle_matern
-
-    def term(alpha: int = domain.alpha, **options: Any) -> Any:
-        if field.roads is None:
-            return kernels.Mesh(field.mesh, **{"alpha": alpha, "within": within, **options})
-        network = graphs.RoadNetwork.from_roads(field.roads)
-        return kernels.Roads(network, **{"alpha": alpha, "boundary": boundary, **options})
-
-    if is_expression(kernel):
-        return rfgp.GP(kernels.parse(kernel, objects={domain.term: term}), seed=request.seed)
-    if kernel == FIELD:
-        used = domain.alpha if alpha is None else alpha
-        return whittle_matern(field, used, boundary=boundary, within=within, seed=request.seed)
-    walks: dict[str, Any] = {"num_walkers": request.num_walkers, "p_halt": request.halt}
-    features = request.features or "auto"
-    return rfgp.GraphGP(field.graph, kernel=kernel, features=features, seed=request.seed, **walks)
-
-
-def _mesh_fields(
-    path: Path, values: Path | None, target: list[str] | None, how: dict[str, Any], known: float, seed: int
-) -> dict[str, Any]:
-    """Return the fields of a mesh by their targets."""
-    from rfgp import fields
-
-    fields_by_target = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
-    if values is not None and not target and len(fields_by_target) > 1:
-        names = " or ".join(fields_by_target)
-        raise InvalidArgumentError(
-            f"--target must name the columns of {values} to interpolate: {names}. It is repeatable."
-        )
-    if values is not None or target:
-        return fields_by_target
-    ((quantity, field),) = fields_by_target.items()
-    field = _hide(field, known, seed)
-    say(
-        f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
-        f"{field.graph.num_nodes:,} {'faces' if field.on_faces else 'vertices'}.",
-        as_json=True,
-    )
-    return {quantity: field}
-
-
-def _hide(field: Any, known: float, seed: int) -> Any:
-    """Return a field with a random share of its values."""
-    from dataclasses import replace
-
-    from rfgp import random
-
-    order = random.numpy_generator(seed, random.Role.DATA, 0).permutation(len(field.values))
-    kept = order[: max(8, round(known * len(order)))]
-    return replace(field, nodes=field.nodes[kept], values=field.values[kept])
-
-
-def _run(
-    file: Path,
-    command: str,
-    request: FieldRequest,
-    domain: _Domain,
-    kernel: str,
-    given: dict[str, Any],
-    inputs: tuple[Path | None, ...],
-    read: Callable[[Path], dict[str, Any]],
-    process: Callable[[Any], Any],
-) -> None:
-    """Read fields; fit, score, condition and write a model of each, or compare features of their graph.
-
-    Args:
-        file: The file, or the name of a public data set.
-        command: The command, for messages.
-        request: The options of both commands.
-        domain: The domain.
-        kernel: The kernel as text.
-        given: The settings to list in the report.
-        inputs: Further files that are read, which must not be overwritten.
-        read: A function of the path that returns the fields by their targets.
-        process: A function of a field that returns its model.
-    """
-    folder, written = request.out or Path(f"{stem(file)}-field"), (*domain.files, *_OF_ALL)
-    with Bar(not request.as_json) as report:
-        report("Reading", 0, 0)
-        path = resolve(file, command, report)
-        if not request.dry_run:
-            check_outputs((folder / name for name in written), (path, *inputs))
-        fields_by_target = read(path)
-        if request.dry_run:
-            report("Measuring", 0, 0)
-            print_selection(*_advised(next(iter(fields_by_target.values())).graph, kernel, request), request.as_json)
-            return
-        several = len(fields_by_target) > 1
-        parts = _folder_names(fields_by_target) if several else [""]
-        folders = {target: folder / part for target, part in zip(fields_by_target, parts, strict=True)}
-        if several:
-            outputs = (each / name for each in folders.values() for name in written)
-            check_outputs(outputs, (path, *inputs))
-        from graphs import DisconnectedWarning, DuplicateRoadsWarning
-
-        studies = {}
-        with warnings.catch_warnings():
-            for category in (DisconnectedWarning, DuplicateRoadsWarning):  # reading the field has warned
-                warnings.simplefilter("ignore", category)
-            for target, field in fields_by_target.items():
-                model, title = process(field), f"{file.name}, {field.quantity}"
-                studies[target] = _study(field, model, title, folders[target], request, kernel, given, report)
-    if request.as_json:
-        results = {
-            target: {**study.summary(), "files": {name: str(folders[target] / name) for name in written}}
-            for target, study in studies.items()
-        }
-        print_json(results if several else next(iter(results.values())))
-        return
-    for target, study in studies.items():
-        print_study(study, "observations")
-        report_file = folders[target] / "report.html"
-        say(f"Written to {folders[target]}: {', '.join(written)}\nOpen {report_file} in a browser.")
-
-
-def _study(
-    field: Any,
-    model: Any,
-    title: str,
-    folder: Path,
-    request: FieldRequest,
-    kernel: str,
-    given: dict[str, Any],
-    report: Bar,
-) -> Any:
-    """Fit a model to a part of a field, score it, condition it on all observations, and write."""
-    from rfgp import fields
-    from rfgp.files import made_folder, write_atomically
-    from rfgp.report import field_report, study_field
-
-    compare = kernel in names.GRAPH_KERNELS if request.comparison is None else request.comparison
-    how: dict[str, Any] = {"test_share": request.test_share, "holdout": request.holdout, "compare": compare}
-    study = study_field(field, model, title=title, seed=model.seed, **how, report=report)
-    report("Predicting every node", 0, 0)
-    final = copy(model).condition(fields.observed_inputs(model, field), field.values)
-    posterior = fields.posterior_at_nodes(final, field)
-    report("Writing", 0, 0)
-    settings = {**given, "target": field.quantity}
-    page = field_report(study, field, posterior, settings=settings, command=command_line())
-    with made_folder(folder):
-        final.save(folder / "model.safetensors", data=request.with_data)
-        write_atomically(folder / "report.html", page.encode())
-        fields.write_nodes(folder / "nodes.csv", field, posterior)
-    if field.mesh is not None:
-        fields.write_mesh(folder, field, posterior)
-    else:
-        fields.write_roads(folder / "roads.geojson", field, posterior)
-    return study
-
-
-def _advised(graph: Any, kernel: str, request: FieldRequest) -> tuple[Any, str]:
-    """Return the comparison of features of a graph's kernel, and the command that uses the best."""
-    from graphs.kernels import by_name
-    from rfgp.approximations.nodes import NONZEROS_PER_WALKER
-    from rfgp.models.graphs import advised_selection
-
-    budget = NONZEROS_PER_WALKER * request.num_walkers  # as features="auto" has
-    selection = advised_selection(graph, by_name(kernel), budget, request.seed)
-    return selection, typed_again("--dry-run", "--json", features=selection.chosen.options["features"])
-
-
-def _folder_names(targets: Iterable[str]) -> list[str]:
-    """Return a name of a folder for each target, with other characters as _."""
-    names: list[str] = []
-    for target in targets:
-        name = re.sub(r"[^\w.+-]", "_", target).lstrip(".") or "_"
-        while name in names:
-            name += "_"
-        names.append(name)
-    return names

@@ -21,65 +21,42 @@ _SECONDS_TO_TIDY = 1.0
 _CLEAR = "\r\x1b[2K\x1b[?25h"  # the line of the bar goes, the cursor comes back
 
 
-class Interrupts:
-    """The handler of interrupts, with the time of the first.
-
-    Examples:
-        >>> Interrupts().first is None
-        True
-    """
-
-    def __init__(self) -> None:
-        self.first: float | None = None
-
-    def take(self, number: int, frame: FrameType | None) -> None:
-        """Raise a KeyboardInterrupt at the first interrupt, and end the process at a second.
-
-        During an import the process ends at once.
-
-        Args:
-            number: The number of the signal.
-            frame: The current frame.
-
-        Raises:
-            KeyboardInterrupt: If this is the first interrupt.
-        """
-        now = time.monotonic()
-        if self.first is None and not _imports(frame):
-            self.first = now
-            raise KeyboardInterrupt
-        if self.first is None or now - self.first > _SECONDS_TO_TIDY:
-            leave()
-
-    def unraisable(self, lost: Any) -> None:
-        """End the process if a callback could not raise the interrupt.
-
-        Args:
-            lost: The argument of `sys.unraisablehook`.
-        """
-        if self.first is not None and issubclass(lost.exc_type, KeyboardInterrupt):
-            leave()
-        sys.__unraisablehook__(lost)
-
-
 @contextmanager
 def heeded() -> Iterator[None]:
     """Run a program as a context manager; an interrupt ends it with one line and exit code 130.
 
+    The first interrupt is an exception. A second one, or one during an import, ends the process at once, and so does
+    one that a callback could not raise.
+
     Raises:
         SystemExit: If the program was interrupted.
     """
-    interrupts = Interrupts()
+    first: float | None = None
     usual, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+
+    def take(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if first is None and not _imports(frame):
+            first = now
+            raise KeyboardInterrupt
+        if first is None or now - first > _SECONDS_TO_TIDY:
+            _leave()
+
+    def unraisable(lost: Any) -> None:
+        if first is not None and issubclass(lost.exc_type, KeyboardInterrupt):
+            _leave()
+        sys.__unraisablehook__(lost)
+
     is_heeded = usual is signal.default_int_handler  # a caller may ignore interrupts, as `nohup` and `&` do
     if is_heeded:
-        signal.signal(signal.SIGINT, interrupts.take)
-        sys.unraisablehook = interrupts.unraisable
+        signal.signal(signal.SIGINT, take)
+        sys.unraisablehook = unraisable
     try:
         yield
     except BaseException as error:
         code = CODE if isinstance(error, KeyboardInterrupt) else getattr(error, "code", None)  # typer exits with it
-        if interrupts.first is None and code != CODE:
+        if first is None and code != CODE:
             raise
         _say()
         raise SystemExit(CODE) from None
@@ -90,8 +67,7 @@ def heeded() -> Iterator[None]:
             atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # all is written; else Python dies of it
 
 
-def leave() -> NoReturn:
-    """Print that the process was interrupted, and end it at once."""
+def _leave() -> NoReturn:
     _say()
     os._exit(CODE)
 

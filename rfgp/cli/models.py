@@ -169,6 +169,22 @@ def as_text(approximation: Mapping[str, Any]) -> str:
     return repr(dict(approximation))
 
 
+def advised(graph: Any, kernel: str, num_walkers: int, seed: int) -> Any:
+    """Return the features of the nodes of a graph that `graphs.advise` proposes, as a selection.
+
+    Args:
+        graph: The graph.
+        kernel: The name of a kernel of the graph.
+        num_walkers: The number of walkers whose features are as many as those of others may be.
+        seed: The seed of the sample of nodes.
+    """
+    from graphs.kernels import by_name
+    from rfgp.approximations.nodes import NONZEROS_PER_WALKER
+    from rfgp.models.graphs import advised_selection
+
+    return advised_selection(graph, by_name(kernel), NONZEROS_PER_WALKER * num_walkers, seed)
+
+
 def field_columns(kernel: str, domain: str) -> tuple[str, ...]:
     """Return the columns that a kernel on roads or a mesh reads, after checks before torch is loaded.
 

@@ -4,9 +4,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -69,51 +68,45 @@ def up_to_one(name: str, value: float) -> None:
         raise InvalidArgumentError(f"{name} must be a share in (0, 1], got {value}.")
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer: its docstring is its help, and parameters that are dataclasses become their fields.
+def command(thing: Any) -> Callable[..., None]:
+    """Return a command for typer from a function, or from a dataclass whose fields are options and which has a `run`.
 
-    The help of a parameter is its entry in the docstring, unless its annotation is an option of several commands.
-    Further entries of an annotation are flags and checks, as those of `option`.
+    The docstring is the help. The help of an option is its entry in the docstring, unless its annotation is an option
+    of several commands. Further entries of an annotation are flags and checks, as those of `option`.
 
     Args:
-        command: The command.
+        thing: The function or the dataclass.
 
     Examples:
-        >>> def show(reading: Spelling) -> None:
-        ...     print(reading.decimal)
-        >>> grouped(show)(decimal=",", thousands=None, comment=None, encoding=None, missing_mark=None)
+        >>> @dataclass(frozen=True)
+        ... class Show(Spelling):
+        ...     def run(self) -> None:
+        ...         print(self.decimal)
+        >>> command(Show)(decimal=",", thousands=None, comment=None, encoding=None, missing_mark=None)
         ,
     """
-    given = inspect.signature(command).parameters
-    groups: dict[str, Any] = {name: each.annotation for name, each in given.items() if is_dataclass(each.annotation)}
-    parameters = [
-        one for name, each in given.items() for one in (_parameters(groups[name]) if name in groups else [each])
-    ]
-    documented = _documented(command) | {
-        name: text for kind in groups.values() for name, text in _documented(kind).items()
-    }
-    parameters = [_for_typer(each, documented.get(each.name)) for each in parameters]
+    documented = _documented(thing)
+    parameters = [_for_typer(each, documented.get(each.name)) for each in inspect.signature(thing).parameters.values()]
 
     def run(**options: Any) -> None:
-        for name, kind in groups.items():
-            options[name] = kind(**{each.name: options.pop(each.name) for each in _parameters(kind)})
-        command(**options)
+        made = thing(**options)
+        if inspect.isclass(thing):
+            made.run()
 
-    run.__name__, run.__doc__ = command.__name__, inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:")[0]
+    run.__name__, run.__doc__ = thing.__name__.lower(), _SECTION.split(inspect.cleandoc(thing.__doc__))[0]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
-def _parameters(kind: Any) -> list[inspect.Parameter]:
-    return list(inspect.signature(kind).parameters.values())
+_SECTION = re.compile(r"\n+(?:Args|Attributes):\n")
 
 
 def _documented(thing: Any) -> dict[str, str]:
     """Return the entries of the docstring of a command, or of a dataclass and its bases, by name."""
     found: dict[str, str] = {}
     for each in reversed(inspect.getmro(thing)) if inspect.isclass(thing) else (thing,):
-        section = re.split(r"\n(?:Args|Attributes):\n", inspect.cleandoc(each.__doc__ or ""))[-1].split("\n\n")[0]
+        section = _SECTION.split(inspect.cleandoc(each.__doc__ or ""))[-1].split("\n\n")[0]
         found |= {
             name: " ".join(text.split()) for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.M)
         }
@@ -276,32 +269,3 @@ class ModelRequest:
     validate: str | None = None
     memory: Annotated[str | None, read_bytes] = None
     seed: Seed = 0
-
-
-@dataclass(frozen=True)
-class FieldRequest:
-    """How a field on a mesh or on roads is fitted, and what is written.
-
-    Attributes:
-        out: Folder for the results. [default: NAME-field]
-        features: For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto,
-            which is exact if that is cheap. [default: auto]
-        num_walkers: For a kernel of a graph with walks: the number of walkers per node.
-        comparison: Compare whittle-matern with random walks on the graph, and features of a graph's kernel with its
-            exact process. [default: --no-compare for whittle-matern, else --compare]
-        dry_run: For a kernel of a graph: compare features by the error of the kernel on some nodes, print the command
-            that uses the best, and write nothing.
-    """
-
-    out: Path | None = None
-    features: Annotated[str | None, among(*names.GRAPH_FEATURES)] = None
-    num_walkers: Annotated[int, at_least(1)] = 64
-    halt: Halt = 0.1
-    test_share: TestShare = 0.1
-    holdout: Holdout = "random"
-    holdout_by: HoldoutBy = None
-    comparison: Annotated[bool | None, "--compare/--no-compare"] = None
-    with_data: WithData = False
-    dry_run: bool = False
-    seed: Seed = 0
-    as_json: AsJson = False

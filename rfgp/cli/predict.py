@@ -3,15 +3,16 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import check_input, check_inputs, check_model_file, check_outputs, print_json, say
-from rfgp.cli.options import Spelling, grouped
+from rfgp.cli.common import Input, check_model_file, check_outputs, print_json, say
+from rfgp.cli.options import Spelling
 from rfgp.errors import InvalidArgumentError
+from rfgp.messages import check_choice, counted
 from rfgp.progress import Bar
 
 _CHUNK, CHUNK_OF_TERMS = 8192, 1000
@@ -22,25 +23,14 @@ _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 
 
-@grouped
-def predict(
-    model: Path,
-    file: Path,
-    spelling: Spelling,
-    out: Path | None = None,
-    terms: bool = False,
-    id: list[str] | None = None,
-    exposure: str | None = None,
-    missing: str | None = None,
-    as_json: Annotated[bool, "--json"] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Predict(Spelling):
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
 
     Columns are found by their names. For several classes, the columns are the most probable one and the probability of
-    each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
-    or a logarithm.
+    each. If the likelihood is not Gaussian, sd is that of the latent function: of a logit or a logarithm.
 
-    Args:
+    Attributes:
         model: A model that `rfgp fit` saved.
         file: A table with the same input columns.
         out: A .csv file for the predictions. Rows count from 0, after the header. [default: print them]
@@ -52,95 +42,78 @@ def predict(
         missing: Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]
         as_json: Print a summary as JSON; it needs --out.
     """
-    if as_json and out is None:
-        raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
-    carried = tuple(dict.fromkeys(id or ()))
-    if clashing := [name for name in carried if name in _RESULTS]:
-        raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
-    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
-    gp, inputs, schema = _opened(model, file, missing, spelling, carried)
-    if terms:
-        _check_terms(gp, len(inputs.rows))
-    exposures = _exposures(gp, inputs, (file, schema), exposure)
-    with Bar(out is not None and not as_json) as report:
-        if "classes" in gp.metadata:
-            table = _predicted_classes(gp, inputs, schema.classes, report)
-        else:
-            table = _predicted(gp, inputs, exposures, terms, report)
-    if out is None:
-        print(table.text(), end="")
-    else:
-        _write(table, out, inputs, schema.target, "" if missing else ", as in the fit", as_json)
 
+    model: Path
+    file: Path
+    out: Path | None = None
+    terms: bool = False
+    id: list[str] | None = None
+    exposure: str | None = None
+    missing: str | None = None
+    as_json: Annotated[bool, "--json"] = False
 
-@dataclass
-class _Predictions:
-    """Predictions of rows.
-
-    Attributes:
-        header: The names of the columns.
-        rows: The cells of each row.
-        figures: The scores, if the targets are known.
-    """
-
-    header: Sequence[str]
-    rows: list[Sequence[Any]] = field(default_factory=list)
-    figures: dict[str, float] = field(default_factory=dict)
-
-    def text(self) -> str:
-        """Return the predictions as CSV."""
+    def run(self) -> None:
+        """Print the predictions, or write them to a file."""
+        if self.as_json and self.out is None:
+            raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
+        carried = tuple(dict.fromkeys(self.id or ()))
+        if clashing := [name for name in carried if name in _RESULTS]:
+            raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
+        outputs = () if self.out is None else (self.out,)
+        check_outputs(outputs, (self.model, self.file), makes_folder=False)
+        gp, inputs, schema = self._opened(carried)
+        if self.terms:
+            _check_terms(gp, len(inputs.rows))
+        exposures = _exposures(gp, inputs, (self.file, schema), self.exposure)
+        with Bar(self.out is not None and not self.as_json) as report:
+            header, columns = _predicted(gp, inputs, exposures, self.terms, report)
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows(self.rows)
-        return stream.getvalue()
+        writer.writerow((_RESULTS[0], *inputs.passthrough, *header))
+        cells = [column.tolist() for column in (inputs.rows, *columns)]
+        writer.writerows(zip(cells[0], *inputs.passthrough.values(), *cells[1:], strict=True))
+        if self.out is None:
+            print(stream.getvalue(), end="")
+            return
+        from rfgp.files import write_atomically
 
+        write_atomically(self.out, stream.getvalue().encode())
+        scores = {} if inputs.y is None else _scores(gp, inputs.y, columns, schema.classes)
+        left_out = inputs.num_rows - len(inputs.rows)
+        if self.as_json:
+            print_json({"rows": len(inputs.rows), "left_out": left_out, **scores, "out": str(self.out)})
+            return
+        say(f"Predicted {schema.target} in {counted(len(inputs.rows), 'row')}: {self.out}")
+        if left_out:
+            were, usual = "was" if left_out == 1 else "were", "" if self.missing else ", as in the fit"
+            say(f"{counted(left_out, 'row')} with missing values {were} left out{usual}.")
+        if scores:
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+            say(f"The file holds the target as well: {shown}.")
 
-def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: str, as_json: bool) -> None:
-    """Write predictions to a file, and print a summary."""
-    from rfgp.files import write_atomically
-    from rfgp.messages import counted
+    def _opened(self, carried: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Return the model, the inputs of a table, and the schema by which it was read."""
+        from rfgp.tables.options import CHOICES, TextFormat
 
-    write_atomically(out, table.text().encode())
-    left_out = inputs.num_rows - len(inputs.rows)
-    if as_json:
-        print_json({"rows": len(inputs.rows), "left_out": left_out, **table.figures, "out": str(out)})
-        return
-    say(f"Predicted {target} in {counted(len(inputs.rows), 'row')}: {out}")
-    if left_out:
-        say(f"{counted(left_out, 'row')} with missing values {'was' if left_out == 1 else 'were'} left out{as_usual}.")
-    if table.figures:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in table.figures.items())
-        say(f"The file holds the target as well: {shown}.")
+        given, marks = self.form(), self.missing_mark or ()
+        check_model_file(self.model)
+        if self.missing is not None:
+            check_choice("missing", self.missing, CHOICES["missing"])
+        TextFormat(**given)
+        Input(self.file).check("predict", "table")
+        import rfgp
+        from rfgp.tables import Schema, read_inputs
 
-
-def _opened(
-    model: Path, file: Path, missing: str | None, spelling: Spelling, carried: Sequence[str]
-) -> tuple[Any, Any, Any]:
-    """Return the model, the inputs of a table, and the schema by which it was read."""
-    given, marks = spelling.form(), spelling.missing_mark or ()
-    check_model_file(model)
-    check_inputs(file, missing, given)
-    from rfgp.tables import read_inputs
-
-    gp, schema = _open_model(model)
-    schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
-    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
-    return gp, inputs, schema
-
-
-def _open_model(path: Path) -> tuple[Any, Any]:
-    """Return a model of a table and its schema."""
-    import rfgp
-    from rfgp.tables import Schema
-
-    gp = rfgp.load(path)
-    if not isinstance(gp, rfgp.GP) or "schema" not in gp.metadata:
-        raise rfgp.ModelFileError(
-            f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
-            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
-        )
-    return gp, Schema.from_dict(gp.metadata["schema"])
+        gp = rfgp.load(self.model)
+        if not isinstance(gp, rfgp.GP) or "schema" not in gp.metadata:
+            raise rfgp.ModelFileError(
+                f"{self.model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in "
+                "Python; the predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
+            )
+        schema = Schema.from_dict(gp.metadata["schema"])
+        schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
+        inputs = read_inputs(self.file, schema if self.missing is None else schema.with_missing(self.missing), carried)
+        return gp, inputs, schema
 
 
 def _exposures(gp: Any, inputs: Any, source: tuple[Path, Any], given: str | None) -> Any:
@@ -189,55 +162,39 @@ def _rows_of(gp: Any, inputs: Any) -> Any:
     return inputs.frame().iloc
 
 
-def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: Any) -> _Predictions:
-    """Return the predictions of all rows, with their scores if the targets are known."""
+def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: Any) -> tuple[list[str], list[Any]]:
+    """Return the names and columns (n,) of results: predictions, or classes and probabilities, and effects."""
     import numpy as np
 
-    names = tuple(gp.predict(_rows_of(gp, inputs)[:1]).terms) if with_terms else ()
-    headers = [f"{name}_{part}" for name in names for part in ("mean", "sd")]
-    table = _Predictions((_RESULTS[0], *inputs.passthrough, *_RESULTS[1:], *headers))
-    rows, total, squares, inside = _rows_of(gp, inputs), len(inputs.rows), 0.0, 0
-    size = CHUNK_OF_TERMS if with_terms else _CHUNK
+    rows, total, classes = _rows_of(gp, inputs), len(inputs.rows), gp.metadata.get("classes")
+    names = tuple(gp.predict(rows[:1]).terms) if with_terms else ()
+    header = list(_RESULTS[1:]) if classes is None else ["class", *(f"p_{name}" for name in classes)]
+    header += [f"{name}_{part}" for name in names for part in ("mean", "sd")]
+    size, parts = CHUNK_OF_TERMS if with_terms else _CHUNK, []
     for first in range(0, total, size):
         report("Predicting", first, total)
         chunk = slice(first, first + size)
         prediction = gp.predict(rows[chunk])
-        columns = _columns(prediction, bool(gp.metadata.get("log")), None if exposures is None else exposures[chunk])
-        if inputs.y is not None:
-            y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
-            squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
-        texts = [column[chunk] for column in inputs.passthrough.values()]
-        effects = _effects(gp, rows, range(total)[chunk], total, names) if with_terms else ()
-        numbers = [column.tolist() for column in (*columns, *effects)]
-        table.rows += zip(inputs.rows[chunk].tolist(), *texts, *numbers, strict=True)
-    if inputs.y is not None:
-        table.figures = {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
-    return table
+        if classes is None:
+            exposure = None if exposures is None else exposures[chunk]
+            part = [*_columns(prediction, bool(gp.metadata.get("log")), exposure)]
+        else:
+            probabilities = np.asarray(prediction.observed().probabilities)
+            part = [np.array(classes, dtype=object)[probabilities.argmax(axis=1)], *probabilities.T]
+        parts.append([*part, *(_effects(gp, rows, range(total)[chunk], total, names) if with_terms else ())])
+    return header, [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _predicted_classes(gp: Any, inputs: Any, known: Sequence[str] | None, report: Any) -> _Predictions:
-    """Return the most probable class and all probabilities of each row, with the accuracy if the targets are known.
-
-    `known` has the texts of the targets, or None for numbers.
-    """
+def _scores(gp: Any, y: Any, columns: Sequence[Any], known: Sequence[str] | None) -> dict[str, float]:
+    """Return the scores of predictions of targets (n,). `known` has the texts of classes, or None for numbers."""
     import numpy as np
 
-    names, total, right = gp.metadata["classes"], len(inputs.rows), 0
-    table = _Predictions((_RESULTS[0], *inputs.passthrough, "class", *(f"p_{name}" for name in names)))
-    rows = _rows_of(gp, inputs)
-    for first in range(0, total, _CHUNK):
-        report("Predicting", first, total)
-        chunk = slice(first, first + _CHUNK)
-        probabilities = np.asarray(gp.predict(rows[chunk]).observed().probabilities)
-        labels = [names[i] for i in probabilities.argmax(axis=1)]
-        if inputs.y is not None:
-            given = [known[int(value)] if known else f"{value:g}" for value in inputs.y[chunk]]
-            right += sum(label == value for label, value in zip(labels, given, strict=True))
-        texts = [column[chunk] for column in inputs.passthrough.values()]
-        table.rows += zip(inputs.rows[chunk].tolist(), *texts, labels, *probabilities.T.tolist(), strict=True)
-    if inputs.y is not None:
-        table.figures = {"accuracy": right / total}
-    return table
+    if "classes" in gp.metadata:
+        texts = [known[int(value)] if known else f"{value:g}" for value in y]
+        return {"accuracy": float(np.mean(columns[0] == np.array(texts, dtype=object)))}
+    mean, _, _, low, high = columns[:5]
+    inside = (low <= y) & (y <= high)
+    return {"rmse": float(np.sqrt(np.mean((y - mean) ** 2))), "coverage_95": float(np.mean(inside))}
 
 
 def _columns(prediction: Any, is_log: bool, exposure: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import typer
 
 from rfgp.cli import compare, fields, predict, tables
 from rfgp.cli.common import console, fail, show_warning
+from rfgp.cli.options import command
 from rfgp.cli.speech import learn_options
 from rfgp.errors import RfgpError
 
@@ -72,11 +73,11 @@ def _root(context: typer.Context, version: Annotated[bool, _VERSION] = False) ->
 
 for _command in (
     compare.demo,
-    tables.fit,
-    predict.predict,
-    fields.mesh,
-    fields.traffic,
-    compare.compare,
+    tables.Fit,
+    predict.Predict,
+    fields.Mesh,
+    fields.Traffic,
+    compare.Compare,
     compare.datasets,
 ):
-    app.command()(_command)
+    app.command()(command(_command))

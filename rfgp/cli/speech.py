@@ -8,6 +8,8 @@ import re
 import shlex
 from typing import Any
 
+from rfgp import messages
+
 _known: dict[str, str] = {}
 _OTHER_NAMES = {"ard=False": "shared", "data=True": "with_data"}
 _RENAMED = {"missing_marks": "missing_mark", "as_categories": "as_category", "targets": "target", "p_halt": "halt"}
@@ -50,7 +52,7 @@ def learn_options(command: Any) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return text without control characters of terminals.
+    r"""Return text without control characters of terminals, except for new lines.
 
     Args:
         text: The text.
@@ -59,7 +61,7 @@ def printable(text: str) -> str:
         >>> printable("a\x1bb")
         'a?b'
     """
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return "\n".join(map(messages.printable, text.split("\n")))
 
 
 def as_options(message: str) -> str:

@@ -1,188 +1,246 @@
-"""`rfgp fit`: a model of a table, and a report."""
+"""`rfgp fit`: a model of a table and a report, or the selection of a model."""
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from rfgp.cli.common import (
-    check_input,
-    check_outputs,
-    check_table,
-    command_line,
-    print_json,
-    print_selection,
-    print_study,
-    resolve,
-    say,
-    stem,
-    table_options,
-    typed_again,
-)
-from rfgp.cli.models import as_text, built, check_model
-from rfgp.cli.options import (
-    AsJson,
-    Holdout,
-    HoldoutBy,
-    ModelRequest,
-    Reading,
-    TestShare,
-    WithData,
-    at_least,
-    grouped,
-)
+from rfgp import names
+from rfgp.cli.common import say
+from rfgp.cli.job import MODEL, REPORT, Job, Result, command_line, print_selection
+from rfgp.cli.models import AUTO, advised, as_text, built, check_model
+from rfgp.cli.options import ModelRequest, Reading, among, at_least
 from rfgp.errors import DataError
 from rfgp.messages import counted
 from rfgp.progress import Bar
 
+_WALKERS = 64
+"""The walkers of a node, as by default, for which features of a graph are compared."""
 
-@grouped
-def fit(
-    file: Path,
-    model: ModelRequest,
-    reading: Reading,
-    target: str | None = None,
-    out: Path | None = None,
-    log: bool = False,
-    test_share: TestShare = 0.1,
-    holdout: Holdout = "random",
-    holdout_by: HoldoutBy = None,
-    exposure: str | None = None,
-    noise_column: str | None = None,
-    weight_column: str | None = None,
-    fit_rows: Annotated[int, at_least(2)] = 4000,
-    comparison: Annotated[bool, "--compare/--no-compare"] = True,
-    with_data: WithData = False,
-    dry_run: bool = False,
-    as_json: AsJson = False,
-) -> None:
+
+class _Data(NamedTuple):
+    """A table, its model, the noise, weights and exposures of rows, groups for the split, and notes for the report."""
+
+    table: Any
+    gp: Any
+    row_options: Mapping[str, Any]
+    groups: Mapping[str, Any]
+    hints: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Job, Reading, ModelRequest):
     """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
     Without --kernel, a kernel and approximations are selected by held-out scores; --dry-run shows the candidates
     beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
     --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
 
-    Args:
-        file: A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.
-        target: The target column, by name or position. [default: the last]
+    Attributes:
+        file: A table (.csv, .tsv, .txt, .parquet, ...), or with --dry-run a graph (.gml); or a public data set's name.
         out: The folder for model and report. [default: NAME-fit]
+        comparison: Compare the approximations with the exact process. [default: --compare]
+        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
+            the best, and write nothing. For a graph: select the features of its nodes for --kernel, or for diffusion.
+        target: The target column, by name or position. [default: the last]
         log: Fit the logarithm of a positive target. Predictions are in its own units.
         exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
         noise_column: A column of known noise variances, in squared units of the target, to be added.
         weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
             --noise-column, as variances.
         fit_rows: The maximum number of rows from which hyperparameters of a given kernel are learned.
-        comparison: Compare the approximations with the exact process.
-        dry_run: Select a kernel, print the candidates with their scores and predicted costs and the command that fits
-            the best, and write nothing.
     """
-    given, folder = reading.options(), out or Path(f"{stem(file)}-fit")
-    asked = {"exposure": exposure, "noise": noise_column, "sample_weight": weight_column}
-    row_columns = {name: column for name, column in asked.items() if column is not None}
-    outputs = {"model": folder / "model.safetensors", "report": folder / "report.html"}
-    _check_options(model, log, noise_column, dry_run, holdout, holdout_by)
-    check_outputs(() if dry_run else outputs.values(), (check_input(file),))
-    columns = check_table(file, target, given, "fit", (holdout_by, *row_columns.values()))
-    check_model(model, columns, holdout_by)
-    from rfgp.files import made_folder
-    from rfgp.tables import read_names, read_number_column, read_table
 
-    with Bar(not as_json) as report:
-        report("Reading", 0, 0)
-        path, form = resolve(file, "fit", report), table_options(file, given)
-        made = built(model, read_names(path, **form) if columns is None and model.kernel != "auto" else columns)
+    target: str | None = None
+    log: bool = False
+    exposure: str | None = None
+    noise_column: str | None = None
+    weight_column: str | None = None
+    fit_rows: Annotated[int, at_least(2)] = 4000
+
+    suffix, files, noun = "fit", (MODEL, REPORT), "rows"
+
+    @property
+    def row_columns(self) -> dict[str, str]:
+        """The columns of exposures, noise and weights, by the arguments of `GP.fit`."""
+        named = {"exposure": self.exposure, "noise": self.noise_column, "sample_weight": self.weight_column}
+        return {name: column for name, column in named.items() if column is not None}
+
+    def run(self) -> None:
+        """Fit a model, or select one, or the features of a graph."""
+        if self.source.kind == "graph" and self.dry_run:
+            self._select_features()
+        else:
+            super().run()
+
+    def _select_features(self) -> None:
+        """Print the features of the nodes of a graph that `graphs.advise` proposes for a kernel."""
+        kernel = "diffusion" if self.kernel == AUTO else self.kernel
+        among(*names.GRAPH_KERNELS)("kernel", kernel)
+        self.source.check("fit --dry-run", "graph")
+        import graphs
+
+        with Bar(not self.as_json) as report:
+            graph = graphs.Graph.from_gml(self.source.path(report))
+            report("Measuring", 0, 0)
+            selection = advised(graph, kernel, _WALKERS, self.seed)
+        line = f'rfgp.GraphGP(graph, kernel="{kernel}", features="{selection.chosen.options["features"]}")  # in Python'
+        print_selection(selection, line, self.as_json)
+
+    def check(self) -> None:
+        """Check that options do not contradict each other, the file, and that options name columns of it."""
+        if self.log and "noise" in self.row_columns:
+            raise typer.BadParameter(
+                "--noise-column has variances of the target, and --log fits its logarithm. Leave out --log."
+            )
+        if self.dry_run and self.kernel != AUTO:
+            raise typer.BadParameter(
+                "--dry-run shows the candidates of a selection, and --kernel names one. Leave it out."
+            )
+        if self.holdout_by is not None and self.holdout != "random":
+            raise typer.BadParameter(f"--holdout {self.holdout} holds out rows by their order. Leave out --holdout-by.")
+        self.source.check("fit", "table")
+        check_model(self, self._names, self.holdout_by)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...] | None:
+        """The names of the columns if the first lines have them, after checks that the options name some."""
+        return self.source.columns(self.target, self.options(), self._other_columns)
+
+    @property
+    def _other_columns(self) -> list[str]:
+        """The columns that are not inputs: groups, and noise, weights and exposures."""
+        return [column for column in (self.holdout_by, *self.row_columns.values()) if column is not None]
+
+    def read(self, path: Path) -> Mapping[str, _Data]:
+        """Return the table with its model."""
+        from rfgp.tables import read_names, read_number_column, read_table
+
+        form = self.source.table_options(self.options())
+        is_open = self._names is None and self.kernel != AUTO
+        made = built(self, read_names(path, **form) if is_open else self._names)
         gp = made.gp()
-        _check_likelihood(gp, log, dry_run, row_columns)
-        others = [column for column in (holdout_by, *row_columns.values()) if column is not None]
-        drop = tuple(dict.fromkeys((*form.get("drop", ()), *others)))
-        table = read_table(path, target, **made.reading({**form, "drop": drop}))
-        if target is None:
+        self._check_likelihood(gp)
+        drop = tuple(dict.fromkeys((*form.get("drop", ()), *self._other_columns)))
+        table = read_table(path, self.target, **made.reading({**form, "drop": drop}))
+        if self.target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
-        hints = _hints(table, model, log)
-        table = _in_logarithms(table) if log else table
-        values = {name: read_number_column(path, one, rows=table.rows, **form) for name, one in row_columns.items()}
-        if dry_run:
-            print_selection(*_selected(table, gp, model, values, report), as_json)
-            return
-        validation: dict[str, Any] = {"test_share": test_share, "seed": model.seed, "holdout": holdout}
-        if holdout_by is not None:
-            validation |= _groups(path, holdout_by, table, form)
-        if model.likelihood == "categorical":
+        hints = self._hints(table)
+        table, rows = _in_logarithms(table) if self.log else table, {"rows": table.rows, **form}
+        values = {name: read_number_column(path, column, **rows) for name, column in self.row_columns.items()}
+        return {table.target: _Data(table, gp, values, self._groups(path, rows), hints)}
+
+    def selected(self, data: _Data, report: Bar) -> tuple[Any, dict[str, str | None]]:
+        """Return the selection of a model, and the options of the command that fits the best."""
+        from rfgp import approximations
+
+        data.table.check_numeric_target(2 if self.likelihood == "bernoulli" else 0)
+
+        def show(now: Any) -> None:
+            report(now.stage, now.iteration, now.iterations)
+
+        selection = data.gp.select(data.table.frame(), data.table.y, progress=show, **data.row_options)
+        if selection.weights:
+            return selection, {}
+        chosen = selection.chosen.options
+        text = as_text(approximations.parse(chosen.get("approximation", AUTO)))
+        likelihood = None if self.likelihood == "gaussian" else self.likelihood or AUTO
+        added = {"kernel": chosen["kernel"], "approximation": text, "likelihood": likelihood}
+        return selection, {**added, "time-limit": None, "validate": None}
+
+    def fit(self, data: _Data, folder: Path, report: Bar) -> Result:
+        """Fit a model to a part of the table, score it, condition it on all rows, and write it with a report."""
+        from rfgp.files import made_folder, write_atomically
+        from rfgp.report import study_table, table_report
+
+        table = data.table
+        split = {"test_share": self.test_share, "seed": self.seed, "holdout": self.holdout, **data.groups}
+        if self.likelihood == "categorical":
             report("Fitting", 0, 0)
             with made_folder(folder):
-                _fit_classes(table, gp, outputs["model"], validation, with_data, as_json)
-            return
-
-        validation |= {"fit_rows": fit_rows, "compare": comparison, "row_options": values, "report": report}
-        settings = {**asdict(model), **given, **row_columns}
+                return _fit_classes(table, data.gp, folder / MODEL, split, self.with_data)
+        study = study_table(
+            table,
+            data.gp,
+            title=f"{self.source.name.name}, target {table.target}",
+            fit_rows=self.fit_rows,
+            compare=self.comparison is not False,
+            row_options=data.row_options,
+            report=report,
+            **split,
+        )
+        study = replace(study, notes=(*study.notes, *data.hints))
+        report("Writing", 0, 0)
+        settings = {
+            **{each.name: getattr(self, each.name) for each in fields(ModelRequest)},
+            **self.options(),
+            **self.row_columns,
+        }
         settings = {name: v for name, v in settings.items() if v not in (None, ()) and name != "missing_marks"}
-        title = f"{file.name}, target {table.target}"
-        metadata = {"log": log, "exposure": exposure}
-        study, final = _study(table, gp, title, outputs, validation, hints, settings, metadata, with_data)
-    if as_json:
-        print_json({**study.summary(), "files": {name: str(each) for name, each in outputs.items()}})
-        return
-    print_study(study, "rows")
-    gone = table.num_rows - len(table.y)
-    left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
-    kept = "; saved with its rows, which it predicts from" if _needs_rows(final) else ""
-    used = f"conditioned on {len(table.y):,} of {table.num_rows:,} rows{left_out}{kept}"
-    say(f"Model: {outputs['model']} ({used})\nReport: {outputs['report']}")
+        page = table_report(study, table, settings=settings, command=command_line())
+        files = {"model": folder / MODEL, "report": folder / REPORT}
+        with made_folder(folder):
+            final = copy(study.model).condition(table.frame(), table.y, **data.row_options)
+            metadata = {"log": self.log, "exposure": self.row_columns.get("exposure")}
+            _save(final, table, files["model"], self.with_data, metadata)
+            write_atomically(files["report"], page.encode())
+        gone = table.num_rows - len(table.y)
+        left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
+        kept = "; saved with its rows, which it predicts from" if _needs_rows(final) else ""
+        used = f"conditioned on {len(table.y):,} of {table.num_rows:,} rows{left_out}{kept}"
+        scores = {**study.summary(), "files": {name: str(each) for name, each in files.items()}}
+        return Result(scores, f"Model: {files['model']} ({used})\nReport: {files['report']}", study)
 
+    def _check_likelihood(self, gp: Any) -> None:
+        """Check that the command supports the likelihood."""
+        if self.log and not gp.spec.is_gaussian:
+            raise typer.BadParameter("--log is for a gaussian likelihood.")
+        if gp.spec.options.likelihood.num_latents > 1:
+            if self.dry_run:
+                raise typer.BadParameter("Models of several classes are not selected. Leave out --dry-run.")
+            if self.row_columns:
+                raise typer.BadParameter(
+                    "Several classes take no exposures, noise or weights. Leave these columns out."
+                )
 
-def _study(
-    table: Any,
-    gp: Any,
-    title: str,
-    outputs: Mapping[str, Path],
-    validation: Mapping[str, Any],
-    hints: tuple[str, ...],
-    settings: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    with_data: bool,
-) -> tuple[Any, Any]:
-    """Fit a model to a part of a table, score it, condition it on all rows, and write it with a report."""
-    from rfgp.files import made_folder, write_atomically
-    from rfgp.report import study_table, table_report
+    def _groups(self, path: Path, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the groups of rows by the column of --holdout-by, for `study_table`."""
+        from rfgp.tables import read_groups
 
-    study = study_table(table, gp, title=title, **validation)
-    study = replace(study, notes=(*study.notes, *hints))
-    validation["report"]("Writing", 0, 0)
-    page = table_report(study, table, settings=settings, command=command_line())
-    with made_folder(outputs["model"].parent):
-        final = copy(study.model).condition(table.frame(), table.y, **validation["row_options"])
-        _save(final, table, outputs["model"], with_data, metadata)
-        write_atomically(outputs["report"], page.encode())
-    return study, final
+        column = self.holdout_by
+        if column is None or self.dry_run:
+            return {}
+        groups = read_groups(path, column, **rows)
+        number = counted(len(set(groups.tolist())), "group")
+        say(
+            f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
+            as_json=True,
+        )
+        return {"groups": groups, "split_by": column}
 
+    def _hints(self, table: Any) -> tuple[str, ...]:
+        """Print which class is 1, or that two values may be classes, and return notes on a logarithm after printing."""
+        import numpy as np
 
-def _check_options(
-    model: ModelRequest, log: bool, noise_column: str | None, dry_run: bool, holdout: str, holdout_by: str | None
-) -> None:
-    """Check that options do not contradict each other."""
-    check_model(model)
-    if log and noise_column is not None:
-        raise typer.BadParameter("--noise-column is of the target itself. Leave out --log.")
-    if dry_run and model.kernel != "auto":
-        raise typer.BadParameter("--dry-run shows the candidates of a selection, and --kernel names one. Leave it out.")
-    if holdout_by is not None and holdout != "random":
-        raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
+        from rfgp.report.study import scale_notes
 
-
-def _groups(path: Path, column: str, table: Any, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of a table's rows by a column, for `study_table`."""
-    from rfgp.tables import read_groups
-
-    groups = read_groups(path, column, rows=table.rows, **form)
-    number = counted(len(set(groups.tolist())), "group")
-    say(
-        f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
-        as_json=True,
-    )
-    return {"groups": groups, "split_by": column}
+        likelihood = self.likelihood
+        if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
+            say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
+        if likelihood not in (None, AUTO, "gaussian") or table.classes is not None:
+            return ()
+        if len(known := np.unique(table.y)) == 2:
+            is_coded = known.tolist() == [0.0, 1.0]
+            advice = "--likelihood bernoulli predicts probabilities" if is_coded else "code them 0 and 1 for classes"
+            say(f"{table.target} has two values, {known[0]:g} and {known[1]:g}: {advice}.", as_json=True)
+        notes = () if self.log else scale_notes(table.y, table.target)
+        for note in notes:
+            say(note, as_json=True)
+        return notes
 
 
 def _needs_rows(gp: Any) -> bool:
@@ -196,38 +254,6 @@ def _save(gp: Any, table: Any, path: Path, with_data: bool, metadata: Mapping[st
     """Save a model of a table, with its rows if it needs them or they are asked for."""
     gp.metadata = {"schema": table.schema.to_dict(), **metadata}
     gp.save(path, data=with_data or _needs_rows(gp))
-
-
-def _check_likelihood(gp: Any, log: bool, dry_run: bool, row_columns: Mapping[str, str]) -> None:
-    """Check that the command supports the likelihood."""
-    if log and not gp.spec.is_gaussian:
-        raise typer.BadParameter("--log is for a gaussian likelihood.")
-    if gp.spec.options.likelihood.num_latents > 1:
-        if dry_run:
-            raise typer.BadParameter("Several classes are not compared. Leave out --dry-run.")
-        if row_columns:
-            raise typer.BadParameter("Several classes take no exposures, noise or weights. Leave these columns out.")
-
-
-def _hints(table: Any, request: ModelRequest, log: bool) -> tuple[str, ...]:
-    """Print which class is 1, that two values may be classes, or that logarithms may fit better. Return the last."""
-    import numpy as np
-
-    from rfgp.report.study import scale_notes
-
-    is_normal = request.likelihood in (None, "auto", "gaussian")
-    if request.likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
-        say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
-    if not is_normal or table.classes is not None:
-        return ()
-    if len(known := np.unique(table.y)) == 2:
-        is_coded = known.tolist() == [0.0, 1.0]
-        advice = "--likelihood bernoulli predicts probabilities" if is_coded else "code them 0 and 1 for classes"
-        say(f"{table.target} has two values, {known[0]:g} and {known[1]:g}: {advice}.", as_json=True)
-    notes = () if log else scale_notes(table.y, table.target)
-    for note in notes:
-        say(note, as_json=True)
-    return notes
 
 
 def _in_logarithms(table: Any) -> Any:
@@ -248,31 +274,10 @@ def _in_logarithms(table: Any) -> Any:
     return replace(table, y=np.log(table.y), target=f"log of {table.target}")
 
 
-def _selected(table: Any, gp: Any, request: ModelRequest, values: Mapping[str, Any], report: Bar) -> tuple[Any, str]:
-    """Return the selection of a model for a table, and the command that fits the best candidate."""
-    from rfgp import approximations
-
-    table.check_numeric_target(2 if request.likelihood == "bernoulli" else 0)
-
-    def show(now: Any) -> None:
-        report(now.stage, now.iteration, now.iterations)
-
-    selection = gp.select(table.frame(), table.y, progress=show, **values)
-    if selection.weights:
-        return selection, typed_again("--dry-run", "--json")
-    chosen = selection.chosen.options
-    text = as_text(approximations.parse(chosen.get("approximation", "auto")))
-    likelihood = None if request.likelihood == "gaussian" else request.likelihood or "auto"
-    added = {"kernel": chosen["kernel"], "approximation": text, "likelihood": likelihood}
-    return selection, typed_again("--dry-run", "--json", "--time-limit", "--validate", **added)
-
-
 # --- Several classes -------------------------------------------------------------------------------------------------
 
 
-def _fit_classes(
-    table: Any, gp: Any, path: Path, validation: Mapping[str, Any], with_data: bool, as_json: bool
-) -> None:
+def _fit_classes(table: Any, gp: Any, path: Path, validation: Mapping[str, Any], with_data: bool) -> Result:
     """Fit a model of classes to a part of a table, score it on the rest, and save it conditioned on all rows."""
     import numpy as np
 
@@ -296,14 +301,12 @@ def _fit_classes(
     most_frequent = float((codes[test] == np.bincount(codes[train]).argmax()).mean())
     loss = float(metrics.nlpd(codes[test], prediction))
     _save(copy(gp).condition(frame, codes), table, path, with_data, {"log": False, "classes": classes})
-    if as_json:
-        scores = {"accuracy": accuracy, "log_loss": loss, "most_frequent": most_frequent}
-        sizes = {"target": table.target, "classes": classes, "train": len(train), "test": len(test)}
-        print_json({**sizes, **scores, "files": {"model": str(path)}})
-        return
-    say(
+    scores = {"accuracy": accuracy, "log_loss": loss, "most_frequent": most_frequent}
+    sizes = {"target": table.target, "classes": classes, "train": len(train), "test": len(test)}
+    words = (
         f"{table.target}: {len(classes)} classes, fitted to {len(train):,} rows.\n"
         f"Right class on {len(test):,} held-out rows: {100 * accuracy:.1f} % (the most frequent class: "
         f"{100 * most_frequent:.1f} %)\nLog loss: {loss:.4g} nats a row\n"
         f"Model: {path}. There is no report of several classes."
     )
+    return Result({**sizes, **scores, "files": {"model": str(path)}}, words)

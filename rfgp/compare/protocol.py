@@ -450,11 +450,10 @@ def run_comparison(
         tell(f"{title}: exact process, split {split + 1}", len(draws), total)
         start = time.perf_counter()
         task = prepare(split)
-        reference = task.exact.predict(task.X)
-        rmse, nlpd = metrics.rmse(task.y, reference), metrics.nlpd(task.y, reference)
-        seconds, spread = time.perf_counter() - start, float(np.var(task.y))
-        share = 1 - rmse**2 / spread if spread > 0 else None
-        exact.append(Exact(rmse, nlpd, seconds, repr(task.exact.hyperparameters), share))
+        reference, scores = _scored(task.exact, task, start)
+        spread = float(np.var(task.y))
+        share = 1 - scores["rmse"] ** 2 / spread if spread > 0 else None
+        exact.append(Exact(hyperparameters=repr(task.exact.hyperparameters), r_squared=share, **scores))
         kernel = unit_kernel(task.exact, task.points)
         if split == 0:
             task.make(methods[0], sizes[0], 0).predict(task.X)  # compiles, so that no method's seconds contain it
@@ -464,17 +463,22 @@ def run_comparison(
             tell(f"{title}: {method}, {size} {size_name}", len(draws), total)
             start = time.perf_counter()
             model = task.make(method, size, plan.draw_seed(split, repeat))
-            prediction = model.predict(task.X)
-            rmse, nlpd = metrics.rmse(task.y, prediction), metrics.nlpd(task.y, prediction)
-            seconds = time.perf_counter() - start
+            prediction, scores = _scored(model, task, start)
             kl = metrics.kl_divergence(reference, prediction)
             error = metrics.relative_frobenius_error(unit_kernel(model, task.points), kernel)
-            draws.append(Draw(method, size, split, error, kl, rmse, nlpd, seconds))
+            draws.append(Draw(method, size, split, error, kl, **scores))
             if split == 0 and repeat == 0:
                 example = Example(task.exact, task.y, reference, prediction, method, size)
     assert example is not None
     tell(f"{title}: done", total, total)
     return Comparison(title, protocol, size_name, methods[0], exact, draws, example)
+
+
+def _scored(model: GP, task: Task, start: float) -> tuple[Any, dict[str, float]]:
+    """Return the prediction of the test inputs with its errors and the seconds since the start."""
+    prediction = model.predict(task.X)
+    scores = {"rmse": metrics.rmse(task.y, prediction), "nlpd": metrics.nlpd(task.y, prediction)}
+    return prediction, {**scores, "seconds": time.perf_counter() - start}
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:

@@ -75,14 +75,18 @@ class Outcome(NamedTuple):
     split: Split
 
 
-def mean_and_standard_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error.
+def mean_and_standard_error(values: Tensor, weight: Tensor | None = None) -> tuple[float, float]:
+    """Return the weighted mean of independent values (n,) and its standard error.
 
     Args:
         values: The values, (n,). For one value the error is infinite.
+        weight: The weights, (n,), which need not sum to 1. If None, they are equal.
     """
-    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return float(values.mean()), error
+    weight = torch.ones_like(values) if weight is None else weight
+    weight, count = weight / weight.sum(), len(values)
+    mean = float((weight * values).sum())
+    error = math.sqrt(float((weight.square() * (values - mean).square()).sum()))
+    return mean, error * math.sqrt(count / (count - 1)) if count > 1 else math.inf
 
 
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:

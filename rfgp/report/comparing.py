@@ -41,8 +41,6 @@ SOLVED = 1e-2
 _TEST_POINTS = 300
 _DRAWS = 5
 _OTHER_WALKS = ("iid", "systematic", "stratified")
-_BYTES = 12.0
-"""The bytes of a non-zero of a sparse matrix, with its column."""
 
 
 class Compared(NamedTuple):
@@ -300,14 +298,3 @@ def num_nonzeros(model: GP) -> int:
         return len(rows) * prior.num_features
     assert isinstance(model, GraphGP)
     return len(rows) * model.graph.num_nodes
-
-
-def memory_of(model: GP) -> float:
-    """Return the memory of the features, the kernel matrix or the factor, in bytes.
-
-    Args:
-        model: The fitted model.
-    """
-    if isinstance(model, GraphGP) and model.features == "exact":
-        return 8.0 * model.graph.num_nodes**2
-    return _BYTES * num_nonzeros(model)

@@ -2,7 +2,7 @@
 
 import base64
 import gzip
-import json
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,10 +10,12 @@ from importlib import resources
 from importlib.metadata import version
 from typing import Any, ClassVar
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import ArrayLike
 
-from rfgp.messages import counted, printable
+from rfgp.messages import counted, plain, printable
 
 _OPTIONS: dict[str, Any] = {"loader": PackageLoader("rfgp.report"), "undefined": StrictUndefined}
 _LONG = 28
@@ -26,7 +28,7 @@ class Plot:
     """An interactive plot.
 
     Attributes:
-        figure: A plotly figure.
+        figure: A figure of `rfgp.curves`.
         caption: The content of the plot, and its interpretation.
         height: The height on the screen, in CSS pixels.
         picture: A PNG of a three-dimensional view, for print and browsers without WebGL. If None, there is none.
@@ -35,18 +37,12 @@ class Plot:
     """
 
     kind: ClassVar = "plot"
-    figure: Any
+    figure: dict[str, Any]
     caption: str
     height: int = 360
     picture: bytes | None = None
     wide: bool = False
     starts_row: bool = False
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """The data and the layout of the figure, for JSON."""
-        figure = json.loads(self.figure.to_json())
-        return {"data": figure["data"], "layout": figure["layout"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +167,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 
     environment = Environment(autoescape=True, finalize=_printable, trim_blocks=True, **_OPTIONS)
     environment.filters["base64"] = _base64
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "default": _short}
     return environment.get_template("page.html.j2").render(
         title=title,
         lead=lead,
@@ -188,6 +184,12 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 def _printable(value: Any) -> Any:
     """Return a text without control characters, and other values unchanged."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _short(values: ArrayLike) -> list[float | None]:
+    """Return an array of numbers for JSON, rounded to six digits. Numbers that are not finite are null."""
+    numbers = np.asarray(values, dtype=np.float64).tolist()
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in numbers]
 
 
 def _base64(content: bytes) -> Markup:
@@ -222,17 +224,6 @@ def _sentences() -> Any:
     environment.filters |= {"number": number, "plain": plain, "counted": counted}
     environment.filters |= {"digits": "{0:.{1}g}".format, "commas": "{:,}".format}
     return environment.get_template("sentences.j2").module
-
-
-def plain(text: object, width: int = 40) -> str:
-    """Return text without control characters, cut to a width.
-
-    Examples:
-        >>> plain("a long name", width=6)
-        'a lon…'
-    """
-    shown = printable(str(text))
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def number(value: float) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp import curves, metrics
 from rfgp import kernels as k
-from rfgp import metrics
 from rfgp.approximations import RandomFeatures
 from rfgp.compare import Comparison
 from rfgp.effects.variables import input_frame, variables_of
@@ -16,11 +16,11 @@ from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
 from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP, MeshGP, nodes_kernel
-from rfgp.messages import counted
+from rfgp.messages import counted, plain
 from rfgp.palette import COLOR_MAPS
-from rfgp.report import figures, sections
-from rfgp.report.comparing import describe_process, memory_of
-from rfgp.report.page import Block, Command, Picture, Plot, Section, Text, number, plain, render, sentence
+from rfgp.report import sections
+from rfgp.report.comparing import describe_process
+from rfgp.report.page import Block, Command, Picture, Plot, Section, Text, number, render, sentence
 from rfgp.report.study import Study
 from rfgp.tables import Table, read_table
 
@@ -59,10 +59,6 @@ def table_report(
     model = study.model
     frame = input_frame(table, model)
     variables = variables_of(table, model, frame)
-    costs = [
-        (f"term {plain(name)}", f"{term.cost.note}; {sections.mebibytes(term.cost.memory)}")
-        for name, term in model.terms.items()
-    ]
     parts = [
         sections.glance(table, model, variables, frame),
         *sections.selections(model),
@@ -70,7 +66,7 @@ def table_report(
         sections.terms(model, table),
         sections.fit(study),
         sections.accuracy(study),
-        sections.cost(study, costs),
+        sections.cost(study),
         sections.making(study, settings or {}, command),
     ]
     named = [f"{plain(name)} ({type(term.approximation).__name__})" for name, term in model.terms.items()]
@@ -116,14 +112,12 @@ def field_report(
     """
     model, num_observed = study.model, len(check_field(field).values)
     process = describe_process(model)
-    noun = "features" if isinstance(model, GraphGP) and not model.is_exact else "process"
-    costs = [(noun, process), (f"memory of the {noun}", sections.mebibytes(memory_of(model)))]
     parts = [
         Section("The field", views(field, posterior)),
         _nodes(field, posterior),
         sections.fit(study),
         sections.accuracy(study),
-        sections.cost(study, costs),
+        sections.cost(study),
         sections.making(study, {**(settings or {}), **_settings(model)}, command),
     ]
     counts = {"count": num_observed, "num_train": len(study.train), "num_test": len(study.test)}
@@ -181,7 +175,7 @@ def view(
     """
     title = f"{field.quantity}: {name}"
     if field.mesh is None:
-        plot = figures.road_view(field, values, title, colors, along)
+        plot = curves.road_view(field, values, title, colors, along)
         return Plot(plot, sentence("view", shown=shown, kind="roads"), 520)
     from rfgp.plotting import plot_mesh_field, to_png
 
@@ -189,7 +183,8 @@ def view(
     if len(field.mesh.faces) > MAX_FACES:
         return Picture(still, sentence("view", shown=shown, kind="picture"))
     caption = sentence("view", shown=shown, kind="mesh")
-    return Plot(figures.mesh_view(field, values, title, colors), caption, 460, still)
+    shape = np.asarray(field.mesh.vertices), np.asarray(field.mesh.faces)
+    return Plot(curves.mesh_view(*shape, values, title, colors, on_faces=field.on_faces), caption, 460, still)
 
 
 def _nodes(field: Field, posterior: NodePosterior) -> Section:
@@ -214,8 +209,8 @@ def _nodes(field: Field, posterior: NodePosterior) -> Section:
     columns = np.column_stack([posterior.mean, posterior.std])
     blocks: list[Block] = [
         Text(text),
-        Plot(figures.histogram(field.values, field.quantity), "The observed values."),
-        Plot(figures.histogram(posterior.std, "standard deviation"), "The posterior sd over all nodes."),
+        Plot(curves.histogram(field.values, field.quantity), "The observed values."),
+        Plot(curves.histogram(posterior.std, "standard deviation"), "The posterior sd over all nodes."),
         sections.statistics([field.quantity], field.values[:, None], "observation"),
         sections.statistics(["posterior mean", "posterior sd"], columns, "node"),
     ]
@@ -298,7 +293,7 @@ def _input(field: Field, posterior: NodePosterior) -> Block:
     """Return a view of a field with values at all nodes, or of its observed values."""
     nodes = field.graph.index(field.nodes)
     if len(np.unique(nodes)) < field.graph.num_nodes:
-        return Plot(figures.histogram(field.values, field.quantity), "The input: values of the sensors.")
+        return Plot(curves.histogram(field.values, field.quantity), "The input: values of the sensors.")
     values = np.empty(len(nodes))
     values[nodes] = field.values
     shown = f"The input. {posterior.num_observed:,} of {counted(len(values), 'node')} are given to the process"
@@ -308,7 +303,7 @@ def _input(field: Field, posterior: NodePosterior) -> Block:
 def _columns(table: Table) -> Block:
     """Return the plot of the target of a table against all of its columns."""
     frame = table.frame()
-    drawn = figures.small_multiples(table, variables_of(table, GP(k.RBF(), seed=0), frame), frame)
+    drawn = curves.small_multiples(table, variables_of(table, GP(k.RBF(), seed=0), frame), frame)
     return Plot(drawn, f"The target, {table.target}, against each column.", height=500, wide=True)
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from rfgp import metrics
+from rfgp import curves, metrics
 from rfgp.compare import Comparison
 from rfgp.compare.results import format_estimate
 from rfgp.effects.effects import LEVELS, Effect, effect_sizes, effects_of, scale_of
@@ -29,12 +29,10 @@ from rfgp.effects.variables import (
 from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP, MeshGP, RoadGP
 from rfgp.likelihoods import Bernoulli
-from rfgp.messages import counted
+from rfgp.messages import counted, plain
 from rfgp.models.report import LOG_DENSITY, MAX_LEFT_OUT, Trial
 from rfgp.models.state import predicted
-from rfgp.palette import COLORS
-from rfgp.report import figures
-from rfgp.report.page import Block, Grid, Plot, Section, Text, number, plain, sentence
+from rfgp.report.page import Block, Grid, Plot, Section, Text, number, sentence
 from rfgp.report.study import Study
 from rfgp.rows import gathered, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
@@ -150,12 +148,12 @@ def glance(table: Table, model: GP, variables: Sequence[Variable], frame: Any) -
     rows.append(statistics_row(table.target, table.y, NUMBER))
     has_levels = any(variable.role == CATEGORY for variable in order[:MAX_COLUMNS])
     caption = f"{counted(num_rows, 'row')}." + " The median of a category is its most frequent level." * has_levels
-    given = {"num_columns": count, "count": num_rows, "most": figures.MAX_POINTS, "is_log": is_log}
+    given = {"num_columns": count, "count": num_rows, "most": curves.MAX_POINTS, "is_log": is_log}
     blocks: list[Block] = [
-        Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
+        Plot(curves.histogram(table.y, table.target), f"The target, {table.target}."),
         Grid(STATISTICS, rows, caption, wide=len(rows) > 12 or has_levels),
         Plot(
-            figures.small_multiples(table, order[:count], frame, is_log=is_log),
+            curves.small_multiples(table, order[:count], frame, is_log=is_log),
             sentence("against_columns", **given),
             height=120 + 190 * -(-count // 3),
             wide=True,
@@ -212,7 +210,7 @@ def selections(model: GP) -> Iterator[Section]:
         is_log_density = selection.measure == LOG_DENSITY
         caption = sentence("candidates", selection=selection, is_log_density=is_log_density)
         height = 140 + 26 * sum(trial.last is not None for trial in selection.trials)
-        blocks.append(Plot(figures.candidates(selection), caption, height=height, wide=True))
+        blocks.append(Plot(curves.candidates(selection), caption, height=height, wide=True))
     header = ["candidate", "score", "standard error", "rows", "difference", "predicted seconds", "MiB", "status"]
     rows = [_trial_row(trial, selection.weight(i)) for i, trial in enumerate(selection.trials)]
     blocks.append(Grid(header, rows, sentence("selection_costs", selection=selection), texts=(7,)))
@@ -249,7 +247,7 @@ def _noise_plots(model: GP) -> Iterator[Block]:
     if state.scale_model is None or state.rows is None or is_read_in_blocks(state.rows):
         return
     inputs = gathered(state.rows).inputs
-    inputs = inputs[torch.from_numpy(figures.thin(len(inputs), _POINTS))]
+    inputs = inputs[torch.from_numpy(curves.thin(len(inputs), _POINTS))]
     observed: Any = predicted(state, inputs, OutputFormat(True, torch.empty(0, dtype=torch.float64))).observed()
     deviations, maps = np.asarray(observed.std), state.scaling.inputs
     known: dict[str, NDArray[np.float64]] = {}
@@ -260,10 +258,7 @@ def _noise_plots(model: GP) -> Iterator[Block]:
     largest = sorted((name for name in known if shares[name] >= _MIN_SHARE), key=lambda name: -shares[name])
     drawn = {"the predicted mean": np.asarray(observed.mean)} | {name: known[name] for name in largest[:_NUM_COLUMNS]}
     for name, values in drawn.items():
-        points = figures.scatter(values, deviations, marker={"color": COLORS[0], "size": 4, "opacity": 0.5})
-        figure = figures.figure_of([points], figures.label(name, 44), "sd of an observation")
-        figure.update_yaxes(figures.log_axis(deviations.tolist()))
-        yield Plot(figure, sentence("deviations", name=name))
+        yield Plot(curves.deviations(values, deviations, name), sentence("deviations", name=name))
 
 
 def explained(
@@ -302,7 +297,7 @@ def terms(model: GP, table: Table) -> Section:
         blocks.append(Text(sentence("effects", is_partial=is_partial, weight=weight, scale=scale)))
     for effect in effects:
         height = max(120 + 24 * len(effect.mean), 300) if effect.shape == LEVELS else 360
-        drawn = figures.effect_figures(effect, scale)
+        drawn = curves.effect_figures(effect, scale)
         captions = _captions(effect, scale.is_factor)
         for i, (figure, caption) in enumerate(zip(drawn, captions, strict=False)):
             blocks.append(Plot(figure, caption, height, starts_row=len(drawn) > 1 and i == 0))
@@ -341,18 +336,20 @@ def fit(study: Study) -> Section:
     if isinstance(likelihood, Bernoulli):
         blocks += _classes(study)
     elif likelihood.is_discrete:
-        blocks.append(Plot(figures.rootogram(y, prediction.observed()), sentence("rootogram")))
+        blocks.append(Plot(curves.rootogram(y, prediction.observed()), sentence("rootogram")))
     if not isinstance(likelihood, Bernoulli):
-        caption = sentence("predicted", count=len(y), most=figures.MAX_BARS)
-        blocks.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
+        caption = sentence("predicted", count=len(y), most=curves.MAX_BARS)
+        blocks.append(Plot(curves.predicted(y, prediction, is_log=study.is_log), caption))
     left_out = study.model.calibration() if study.model.num_observations <= MAX_LEFT_OUT else None
-    curve = figures.calibration(y, prediction, max(1, int(study.num_independent)), left_out)
-    blocks.append(Plot(curve, sentence("calibration", has_left_out=left_out is not None, groups=groups, few=few)))
-    caption = sentence("residuals", count=len(y), most=figures.MAX_POINTS, is_vague=groups and few)
-    blocks.append(Plot(figures.residuals(y, prediction), caption))
+    shown = [curves.coverage("held-out data", y, prediction)]
+    shown += [] if left_out is None else [("left-out training rows", left_out.levels, left_out.coverage)]
+    figure = curves.calibration(shown, max(1, int(study.num_independent)))
+    blocks.append(Plot(figure, sentence("calibration", has_left_out=left_out is not None, groups=groups, few=few)))
+    caption = sentence("residuals", count=len(y), most=curves.MAX_POINTS, is_vague=groups and few)
+    blocks.append(Plot(curves.residuals(y, prediction), caption))
     found = study.model.fit_report
     if found is not None and len(found.trace) > 1:
-        blocks.append(Plot(figures.convergence(found), sentence("trace", fit=found)))
+        blocks.append(Plot(curves.convergence(found), sentence("trace", fit=found)))
     return Section("The fit", blocks)
 
 
@@ -362,7 +359,7 @@ def _classes(study: Study) -> list[Block]:
     right = int(((shares > 0.5) == (y > 0.5)).sum())
     cells = [[int(((y == t) & ((shares > 0.5) == p)).sum()) for p in (0, 1)] for t in (0, 1)]
     rows = [[f"observed {t}", *(f"{cell:,}" for cell in row)] for t, row in enumerate(cells)]
-    plot = figures.reliability(y, shares, design_effect=len(y) / study.num_independent)
+    plot = curves.reliability(y, shares, design_effect=len(y) / study.num_independent)
     caption = sentence("right_classes", right=right, count=len(y))
     grid = Grid(["", "predicted 0", "predicted 1"], rows, caption, wide=False)
     return [Plot(plot, sentence("reliability")), grid]
@@ -394,11 +391,9 @@ def distances(comparison: Comparison) -> list[Block]:
     header = [kind, "m", "kernel error", "KL, nats", "RMSE", "NLPD", "seconds"]
     kernel_error = "Relative error of the kernel matrix in the Frobenius norm; 0.1 is 10 %."
     return [
-        Plot(
-            figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"), sentence("kl_by_size", noun=noun)
-        ),
-        Plot(figures.by_size(comparison, "kernel_error", "relative error of the kernel"), kernel_error),
-        Plot(figures.against_exact(comparison), sentence("against_exact", example=comparison.example)),
+        Plot(curves.by_size(comparison, "kl"), sentence("kl_by_size", noun=noun)),
+        Plot(curves.by_size(comparison, "kernel_error"), kernel_error),
+        Plot(curves.against_exact(comparison), sentence("against_exact", example=comparison.example)),
         Grid(header, [row[:-1] for row in comparison.cells()], sentence("scores")),
     ]
 
@@ -406,29 +401,15 @@ def distances(comparison: Comparison) -> list[Block]:
 # --- Costs and settings ----------------------------------------------------------------------------------------------
 
 
-def cost(study: Study, rows_of_model: Sequence[tuple[str, str]]) -> Section:
-    """Return the section on costs.
-
-    Args:
-        study: The study.
-        rows_of_model: The names and values of the costs of the model.
-    """
+def cost(study: Study) -> Section:
+    """Return the section on costs."""
     rows = [[f"seconds to {step}", f"{seconds:.2f}"] for step, seconds in study.seconds.items()]
     if study.comparison is not None:
         rows.append(["seconds of the exact process, without a fit", f"{study.comparison.exact[0].seconds:.2f}"])
-    rows += [list(pair) for pair in rows_of_model]
+    for name, term in study.model.terms.items():
+        rows.append([f"term {plain(name)}", f"{term.cost.note}; {term.cost.memory / 2**20:,.1f} MiB"])
     caption = "Seconds were measured while this report was made. Memory is predicted from the sizes."
     return Section("Cost", [Grid(["item", "cost"], rows, caption)])
-
-
-def mebibytes(count: float) -> str:
-    """Return a number of bytes in MiB as text.
-
-    Examples:
-        >>> mebibytes(2**21)
-        '2.0 MiB'
-    """
-    return f"{count / 2**20:,.1f} MiB"
 
 
 def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:

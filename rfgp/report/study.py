@@ -23,7 +23,7 @@ from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
-from rfgp.messages import check_count, counted
+from rfgp.messages import check_count, counted, plain
 from rfgp.progress import Report
 from rfgp.report.comparing import Compared, compare_nodes, compare_rows, without_comparison
 from rfgp.report.holdout import (
@@ -37,7 +37,7 @@ from rfgp.report.holdout import (
     random_walks,
     split,
 )
-from rfgp.report.page import plain, sentence
+from rfgp.report.page import sentence
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 

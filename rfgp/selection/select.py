@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
+from rfgp.fitting.frequencies import mean_and_standard_error
 from rfgp.fitting.integrated import check_integrated, with_integrated
 from rfgp.fitting.last_stage import with_posterior
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, finished
@@ -29,7 +30,6 @@ from rfgp.selection.validation import (
     Validation,
     conditioned,
     initial_state_for,
-    mean_and_standard_error,
     optimism_of,
     score_of,
 )

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import TIME_OVER, Plan
+from rfgp.fitting.frequencies import mean_and_standard_error
 from rfgp.limits import limits
 from rfgp.models import Budget, Score
 from rfgp.selection.candidates import Candidate
@@ -30,7 +31,6 @@ from rfgp.selection.validation import (
     FittedCandidate,
     Validation,
     jacobian,
-    mean_and_standard_error,
     score_of,
     stacking_weights,
 )

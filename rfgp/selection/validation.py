@@ -25,6 +25,7 @@ from rfgp import random
 from rfgp.errors import DataError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import observation_log_prob, of_observations
+from rfgp.fitting.frequencies import mean_and_standard_error
 from rfgp.fitting.maximize import Coordinates
 from rfgp.limits import limits
 from rfgp.local import nearest
@@ -419,19 +420,6 @@ def conditioned(state: GPState, rows: Rows) -> GPState:
 
 
 # --- Scores ----------------------------------------------------------------------------------------------------------
-
-
-def mean_and_standard_error(values: Tensor, weight: Tensor) -> tuple[float, float]:
-    """Return the weighted mean of independent values and its standard error.
-
-    Args:
-        values: The values, (b,).
-        weight: The weights, (b,), which need not sum to 1.
-    """
-    weight = weight / weight.sum()
-    mean = float((weight * values).sum())
-    error = math.sqrt(float((weight.square() * (values - mean).square()).sum()))
-    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
 
 
 def score_of(rows: int, log_prob: Tensor, other: Tensor, weight: Tensor, optimism: float = 0.0) -> Score:

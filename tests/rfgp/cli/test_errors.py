@@ -18,6 +18,7 @@ import graphs
 import rfgp
 from rfgp import names
 from rfgp.cli import speech
+from rfgp.saving import values
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning"),
@@ -167,4 +168,18 @@ def test_choices_are_those_of_the_library(name):
 def test_results_and_endings_are_those_of_the_library():
     assert (names.RESULTS, names.ROAD_SUFFIXES) == (rfgp.fields.RESULTS, rfgp.fields.ROAD_SUFFIXES)
     assert {*names.MESH_SUFFIXES} < {*rfgp.fields.FIELD_SUFFIXES}
-    assert (rfgp.likelihoods.names(), graphs.kernels.names()) == (names.LIKELIHOODS, names.GRAPH_KERNELS)
+
+
+ROLES = {
+    "kernel": (values.KERNELS.names, (*names.KERNELS, *names.OBJECT_KERNELS, "Centered")),  # which no text may name
+    "approximation": (values.APPROXIMATIONS.names, names.APPROXIMATIONS),
+    "likelihood": (rfgp.likelihoods.names(), names.LIKELIHOODS),
+    "graph kernel": (graphs.kernels.names(), names.GRAPH_KERNELS),
+}
+"""The names in the registry of each role that models are saved with, and those that options accept without torch."""
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_names_without_torch_are_those_of_the_registries(role):
+    registered, known = ROLES[role]
+    assert sorted(registered) == sorted(known)

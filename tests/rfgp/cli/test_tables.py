@@ -3,14 +3,17 @@
 import hashlib
 import io
 import json
+import os
 import shlex
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
 from commands import command, figures
 
+import graphs
 import rfgp
 from rfgp.datasets import CATALOG, Entry
 
@@ -361,6 +364,16 @@ def test_features_of_meshes_are_compared_before_a_fit(tmp_path):
     assert found["command"].startswith(f"rfgp {line} --features ")
     assert f"Type: {found['command']}" in command(f"{line} --dry-run", tmp_path).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.obj"]
+
+
+def test_features_of_a_graph_are_selected_by_a_dry_run(tmp_path):
+    networkx.write_gml(networkx.path_graph(30), tmp_path / "g.gml", stringizer=str)
+    advice = graphs.advise(graphs.Graph.from_gml(tmp_path / "g.gml"), graphs.kernels.Matern(), 256)
+    found = figures("fit g.gml --dry-run --kernel matern", tmp_path)
+    line = f'rfgp.GraphGP(graph, kernel="matern", features="{advice.best.features}")'
+    assert found["command"].startswith(line)
+    assert f"Type: {line}" in command("fit g.gml --dry-run --kernel matern", tmp_path).out
+    assert os.listdir(tmp_path) == ["g.gml"]
 
 
 def test_hyperparameters_are_integrated_if_asked(tmp_path):

@@ -9,6 +9,7 @@ import browser
 import numpy as np
 import pytest
 from PIL import Image
+from plotly import graph_objects
 from scipy import stats
 from studies import ball, small_table, town
 
@@ -125,6 +126,20 @@ def test_figures_of_a_page_are_those_of_the_study(plain):
     lines = plot_of(content, "Convergence of the fit")["data"]
     assert [line["name"] for line in lines] == [stage.name for stage in fit.stages]
     assert lines[-1]["x"][-1] == fit.iterations == sum(len(line["x"]) - 1 for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_plotly_knows_every_property_of_a_plot(pages, name):
+    for plot in plots_of(pages[name]).values():
+        graph_objects.Figure(plot)  # raises if it does not
+
+
+@pytest.mark.slow
+def test_sensors_are_drawn_on_their_roads(pages):
+    field, traces = town(), plot_of(pages["roads"], "Posterior mean")["data"]
+    sensors = field.coordinates[np.unique(field.graph.index(field.nodes))]
+    np.testing.assert_allclose(np.transpose([traces[-1]["x"], traces[-1]["y"]]), sensors, rtol=0, atol=6e-7)
 
 
 @pytest.mark.slow
