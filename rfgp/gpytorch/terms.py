@@ -201,8 +201,8 @@ class DrawnTerms:
         assert columns is not None
         if x.shape[-1] != self.num_columns:
             raise InvalidArgumentError(
-                f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}. For one term a column, use k.Additive "
-                "instead of last_dim_is_batch."
+                f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}. Use k.Additive for one "
+                "term a column, instead of last_dim_is_batch."
             )
         if all(kind is ColumnKind.NUMBER for kind in schema.kinds):
             x = x if x.is_floating_point() else x.double()

@@ -17,8 +17,7 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.sklearn.base import ProcessClassifier, ProcessRegressor, read_classes
-from rfgp.sklearn.checks import merge_rows, resolve_seed
+from rfgp.sklearn.base import ProcessClassifier, ProcessRegressor, merge_rows, read_classes, resolve_seed, take_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +85,7 @@ class GraphOptions:
         if len(labels) < 2:
             raise DataError(f"{type(self).__name__} needs at least two observations, got one sample.")
         rows, weight = merge_rows(sample_weight, self._given_graph.index(labels), y)
-        return _taken(labels, rows), y[rows], weight
+        return take_rows(labels, rows), y[rows], weight
 
     def _read_new(self, X: Any) -> Any:
         return _read_labels(X)
@@ -278,11 +277,6 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
 
 def _read_numbers(y: Any) -> Any:
     return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-
-
-def _taken(labels: Any, rows: Any) -> Any:
-    """Return the labels at some positions, in a list or an array as they were."""
-    return labels[rows] if isinstance(labels, np.ndarray) else [labels[row] for row in rows]
 
 
 def _read_labels(X: Any) -> Any:

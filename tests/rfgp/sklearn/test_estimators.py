@@ -268,6 +268,14 @@ def test_an_index_of_pandas_is_left_out():
     np.testing.assert_allclose(found, model.fit(frame[["a"]], *given).predict(frame[["a"]]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("column", [np.arange(30.0), X[:30, 1]], ids=["left out", "an input"])
+def test_an_index_of_pandas_is_warned_of_once(column):
+    frame = pd.DataFrame({"Unnamed: 0": column, "a": X[:30, 0]})
+    with pytest.warns(rfgp.IndexColumnWarning, match="Unnamed") as caught:
+        GPRegressor(k.RBF(), random_state=0, max_iter=0).fit(frame, np.sin(frame.a)).predict(frame)
+    assert [one.category for one in caught].count(rfgp.IndexColumnWarning) == 1
+
+
 # --- refusals ----------------------------------------------------------------------------------------------------
 
 
