@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.coefficients import normalizer
-from rfgp.features.softmax.pair import check_kernel
+from rfgp.features.softmax.pairs import check_kernel
 from rfgp.messages import check_count, counted
 from rfgp.theory.kernels import variance
 
