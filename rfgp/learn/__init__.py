@@ -6,9 +6,9 @@ of frequencies. The objective over a fixed validation set of other draws determi
 the search.
 """
 
-from rfgp.learn.attention import learn_attention as learn_attention
-from rfgp.learn.norms import learn_copula as learn_copula
-from rfgp.learn.norms import learn_radial_distribution as learn_radial_distribution
+from rfgp.learn.learners import learn_attention as learn_attention
+from rfgp.learn.learners import learn_copula as learn_copula
+from rfgp.learn.learners import learn_radial_distribution as learn_radial_distribution
 from rfgp.learn.objectives import Objective as Objective
 from rfgp.learn.objectives import attention_error as attention_error
 from rfgp.learn.objectives import kernel_error as kernel_error

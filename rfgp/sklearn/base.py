@@ -6,7 +6,8 @@ and the base classes of all estimators, of regressors and of classifiers.
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any, Self
 
 import narwhals as nw
@@ -227,6 +228,22 @@ NAMES: dict[str, str | None] = {
     "rank": None,
 }
 """The names of the models' arguments in these estimators. None if they cannot be given."""
+
+
+def options_of(estimator: Any, model: type[GP]) -> dict[str, Any]:
+    """Return the options of an estimator that a model has by the same names.
+
+    Args:
+        estimator: The estimator, a dataclass of options.
+        model: The class of the model.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> options_of(GPRegressor(mean="zero"), GP)["mean"]
+        'zero'
+    """
+    known = signature(model).parameters
+    return {option.name: getattr(estimator, option.name) for option in fields(estimator) if option.name in known}
 
 
 class ProcessEstimator(BaseEstimator, ABC):

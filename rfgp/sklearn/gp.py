@@ -27,6 +27,7 @@ from rfgp.sklearn.base import (
     ProcessEstimator,
     ProcessRegressor,
     merge_rows,
+    options_of,
     read_classes,
     resolve_seed,
     take_rows,
@@ -79,21 +80,8 @@ class GPOptions:
 
     def _process(self, likelihood: str | Likelihood | None) -> GP:
         """Return the model, before a fit."""
-        return GP(
-            self.kernel,
-            likelihood,
-            self.approximation,
-            inference=self.inference,
-            mean=self.mean,
-            standardize=self.standardize,
-            start=self.start,
-            priors=self.priors,
-            seed=resolve_seed(self.random_state),
-            memory=self.memory,
-            time_limit=self.time_limit,
-            validate=self.validate,
-            hyperparameter_posterior=self.hyperparameter_posterior,
-        )
+        own = {"likelihood": likelihood, "seed": resolve_seed(self.random_state)}
+        return GP(**{**options_of(self, GP), **own})
 
     def _read(
         self,

@@ -17,7 +17,15 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.sklearn.base import ProcessClassifier, ProcessRegressor, merge_rows, read_classes, resolve_seed, take_rows
+from rfgp.sklearn.base import (
+    ProcessClassifier,
+    ProcessRegressor,
+    merge_rows,
+    options_of,
+    read_classes,
+    resolve_seed,
+    take_rows,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -46,17 +54,9 @@ class GraphOptions:
 
     def _graph_gp(self, **options: Any) -> GraphGP:
         """Return the model, before a fit."""
-        return GraphGP(
-            self._given_graph,
-            self.kernel,
-            self.features,
-            check_count("n_walkers", self.n_walkers),
-            outputscale=self.outputscale,
-            priors=self.priors,
-            seed=resolve_seed(self.random_state),
-            walk_options=self.walk_options,
-            **options,
-        )
+        own = {"graph": self._given_graph, "seed": resolve_seed(self.random_state)}
+        own["num_walkers"] = check_count("n_walkers", self.n_walkers)
+        return GraphGP(**{**options_of(self, GraphGP), **own, **options})
 
     @property
     def _given_graph(self) -> graphs.Graph:
@@ -191,13 +191,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             >>> model.fit([(0, 0), (0, 3), (2, 1), (3, 3)], [0.0, 1.0, 0.5, 2.0]).gp_.num_observations
             4
         """
-        gp = self._graph_gp(
-            p_halt=self.p_halt,
-            lengths=self.lengths,
-            step_coupling=self.step_coupling,
-            exact_hops=self.exact_hops,
-            noise=self.noise,
-        )
+        gp = self._graph_gp()
         if y is not None:
             warn_of_booleans(y, stacklevel=3)
         return self._learn(gp, *self._read(X, y, sample_weight, _read_numbers))
@@ -272,7 +266,7 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
         return self._learn(*self._read(X, y, sample_weight, read_classes))
 
     def _process(self, likelihood: Likelihood) -> GraphGP:
-        return self._graph_gp(likelihood=likelihood, inference=self.inference)
+        return self._graph_gp(likelihood=likelihood)
 
 
 def _read_numbers(y: Any) -> Any:
