@@ -15,48 +15,7 @@ from rfgp.linalg import read_numbers
 from rfgp.messages import check_count
 from rfgp.spectra import Spectrum
 
-# --- Joint distributions of the norms of jointly drawn frequencies, as uniforms that radial quantiles map to norms ----
-
-
-def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) whose norms are negatively monotone in pairs.
-
-    Source: Reid et al. (2024, Eq. 7). Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an
-    odd block is independent.
-
-    Args:
-        m: The number of uniforms.
-        d: The size of a block.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = pairwise(4, 2, torch.Generator().manual_seed(0))
-        >>> (u[0::2] + u[1::2]).tolist()
-        [1.0, 1.0]
-    """
-    u = uniform(m, generator)
-    second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
-    u[second] = 1 - u[second - 1]
-    return u
-
-
-def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) that are equal within each block of d.
-
-    Norms are then positively monotone.
-
-    Args:
-        m: The number of uniforms.
-        d: The size of a block.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = monotone(4, 2, torch.Generator().manual_seed(0))
-        >>> bool((u[0::2] == u[1::2]).all())
-        True
-    """
-    u = uniform(-(-m // d), generator)
-    return u.repeat_interleave(d)[:m]
+# --- Uniforms that radial quantiles map to norms ---------------------------------------------------------------------
 
 
 def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Tensor:
@@ -81,25 +40,6 @@ def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Te
     if mirrored:
         within[1::2] = 1 - within[: m - m % 2 : 2]
     return ((torch.arange(m) + within) / m).clamp(2.0**-53, 1 - 2.0**-53)
-
-
-def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) with a Gaussian copula in each block of k.
-
-    Args:
-        m: The number of uniforms.
-        factor: A Cholesky factor (k, k) of the correlation matrix.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = copula(4, torch.tensor([[1.0, 0.0], [1.0, 0.0]]).double(), torch.Generator().manual_seed(0))
-        >>> bool((u[0::2] == u[1::2]).all())  # the correlation is 1
-        True
-    """
-    k = len(factor)
-    normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
-    u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
-    return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
 
 
 def correlation_factor(correlation: Any) -> Tensor:
@@ -145,10 +85,14 @@ class Orthogonal(Coupling):
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
+        return directions * spectrum.radial_quantile(self._uniforms(m, d, generator), d)[:, None]
+
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        """Return uniforms (m,), whose radial quantiles are the norms of the directions in blocks of d."""
+        return uniform(m, generator)
 
 
-class Pairwise(Coupling):
+class Pairwise(Orthogonal):
     """Orthogonal directions with pairwise norm coupling (PNC).
 
     Source: Reid et al. (2024, Def. 3.3).
@@ -166,9 +110,11 @@ class Pairwise(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(pairwise(m, d, generator), d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        u = uniform(m, generator)
+        second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
+        u[second] = 1 - u[second - 1]
+        return u
 
 
 class ConstantNorm(Coupling):
@@ -196,7 +142,7 @@ class ConstantNorm(Coupling):
         return math.sqrt(d) * haar_blocks(m, d, generator)
 
 
-class Monotone(Coupling):
+class Monotone(Orthogonal):
     """Orthogonal directions with positively monotone (PM) norms.
 
     All directions of a block have the same norm. This is the largest positive dependence of norms, as pairwise coupling
@@ -210,12 +156,11 @@ class Monotone(Coupling):
         True
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(monotone(m, d, generator), d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        return uniform(-(-m // d), generator).repeat_interleave(d)[:m]
 
 
-class Stratified(Coupling):
+class Stratified(Orthogonal):
     """Orthogonal directions with stratified norms.
 
     The norms have one value in each of m equally probable intervals of the radial distribution. The strata are assigned
@@ -227,13 +172,11 @@ class Stratified(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        u = stratified(m, generator)[torch.randperm(m, generator=generator)]
-        return directions * spectrum.radial_quantile(u, d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        return stratified(m, generator)[torch.randperm(m, generator=generator)]
 
 
-class Copula(Coupling):
+class Copula(Orthogonal):
     """Orthogonal directions whose norms have a Gaussian copula.
 
     Source: Reid et al. (2024, Def. A.7).
@@ -254,10 +197,12 @@ class Copula(Coupling):
     def __init__(self, correlation: Any = None) -> None:
         self.correlation = correlation
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
         factor = correlation_factor([[1.0]] if self.correlation is None else self.correlation)
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(copula(m, factor, generator), d)[:, None]
+        k = len(factor)
+        normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
+        u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
+        return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
 
     def __repr__(self) -> str:
         return f"Copula({'' if self.correlation is None else 'correlation=...'})"
