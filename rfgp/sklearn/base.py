@@ -26,7 +26,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.messages import check_count, counted
 from rfgp.number_texts import is_identifier
 from rfgp.rows import merge_repeats
-from rfgp.rows.sources import constant_message
+from rfgp.rows.sources import constant_message, read_per_row
 
 # --- Seeds, weights and rows ------------------------------------------------------------------------------------------
 
@@ -111,18 +111,10 @@ def _read_weights(sample_weight: Any, n: int) -> Any:
     """Return the positive weights (m,), and the mask (n,) of their rows. Without weights, the first result is None."""
     if sample_weight is None:
         return None, np.ones(n, dtype=bool)
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"sample_weight is not an array of numbers: {error}.") from error
-    weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
-    if weight.shape != (n,):
-        raise DataError(
-            f"sample_weight must have one value for each of the {counted(n, 'row')}, got shape {weight.shape}."
-        )
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if len(bad):
-        raise DataError(f"sample_weight must be finite and not negative, but is {weight[bad[0]]:g} in row {bad[0]}.")
+    given = np.asarray(sample_weight)
+    given = np.full(n, given) if given.ndim == 0 else given
+    numbers = read_per_row(given, "sample_weight", n, torch.zeros(()), positive=False)
+    weight = np.asarray(numbers)
     if np.count_nonzero(weight) < 2:
         raise DataError("At least two weights of sample_weight must be positive. Rows of weight zero are left out.")
     return weight[weight > 0], weight > 0
