@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -127,7 +127,7 @@ def check_flag(name: str, value: object) -> None:
         raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, known: Collection[str]) -> None:
     """Check that an argument is one of some names.
 
     Args:
@@ -136,14 +136,16 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
         known: The accepted names.
 
     Raises:
-        InvalidArgumentError: If the name is not accepted. The message lists the accepted names.
+        InvalidArgumentError: If the name is not accepted. The message lists the accepted names, and suggests the
+            closest.
 
     Examples:
         >>> check_choice("weights", "unit", ["unit", "cotangent"])
     """
     if value not in known:
-        hint = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(known)}, got {value!r}.{hint}")
+        names = list(known)
+        hint = did_you_mean(value, names) if isinstance(value, str) else ""
+        raise InvalidArgumentError(f"{name} must be one of {listed(names, 40)}, got {short_repr(value)}.{hint}")
 
 
 def check_share(name: str, value: float) -> None:

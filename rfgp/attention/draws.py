@@ -12,7 +12,7 @@ from rfgp.couplings import Coupling, Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
 from rfgp.features.softmax import FeaturePair
-from rfgp.messages import counted
+from rfgp.messages import check_count, counted
 
 
 class HeadFrequencies(Frequencies):
@@ -141,12 +141,7 @@ class Estimator:
         Raises:
             InvalidArgumentError: If it allows none.
         """
-        if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features < self.each:
-            raise InvalidArgumentError(
-                f"num_features must be an integer of at least {self.each}, the features of one frequency, got "
-                f"{num_features!r}."
-            )
-        return num_features // self.each
+        return check_count("num_features", num_features, least=self.each) // self.each
 
 
 _NUM_SIGNS = 8

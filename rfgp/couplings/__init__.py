@@ -31,6 +31,7 @@ from rfgp.couplings.structured import FastSimplex as FastSimplex
 from rfgp.couplings.structured import Structured as Structured
 from rfgp.couplings.structured import StructuredFrequencies as StructuredFrequencies
 from rfgp.errors import InvalidArgumentError
+from rfgp.torch_context import own_names
 
 SUFFIX = "-antithetic"
 
@@ -186,6 +187,4 @@ def names() -> tuple[str, ...]:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        name for name, value in globals().items() if str(getattr(value, "__module__", "")).startswith(__name__)
-    )
+    return own_names(globals())

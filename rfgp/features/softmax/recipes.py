@@ -471,7 +471,4 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
 
 def _affordable(num_features: int, cost: int) -> int:
     """Return the number of frequencies that a number of features allows."""
-    m = check_count("num_features", num_features) // cost
-    if m == 0:
-        raise InvalidArgumentError(f"num_features must be at least {cost} for one frequency, got {num_features}.")
-    return m
+    return check_count("num_features", num_features, least=cost) // cost
