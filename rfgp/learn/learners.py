@@ -15,8 +15,7 @@ from rfgp.couplings.coupling import Antithetic
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows, stratified
 from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.errors import InvalidArgumentError
-from rfgp.learn.objectives import Objective
-from rfgp.learn.search import Learned, Search, check_search
+from rfgp.learn.search import Learned, Objective, Search, check_search
 from rfgp.messages import check_counts
 from rfgp.spectra import Gaussian, Spectrum
 

@@ -57,7 +57,7 @@ def softmax_variance(
     Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`. For opposite pairs
     (1 + exp(2 v^2)) / 2 replaces exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 
-    Source: Choromanski et al. (2022), Lemma 2.2. Cross moments are derived in `rfgp.theory.moments`.
+    Source: Choromanski et al. (2022), Lemma 2.2. Cross moments are derived in `rfgp.theory.kernels`.
 
     Args:
         x: (..., d).
