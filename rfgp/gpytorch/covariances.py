@@ -435,15 +435,20 @@ class PriorKernel(gpytorch.kernels.Kernel):
 
     @abstractmethod
     def priors_of_kernels(self) -> list[Prior]:
-        """Return the priors of the terms for all kernels of the batch, one after another."""
+        """Return the priors of the terms for all kernels of the batch, one after another, or one for all of them."""
 
     @property
     def is_low_rank(self) -> bool:
         """Whether the covariance is a product of dense features at all inputs."""
         return False
 
-    def read_rows(self, x: Tensor) -> tuple[Tensor, bool]:
-        """Return the rows (..., n, D) of inputs (..., n, d), and whether they have new levels."""
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
+        """Return the rows (..., n, D) of inputs (..., n, d), and whether they have new levels.
+
+        Args:
+            x: The inputs, (..., n, d).
+            kernels: The shape of the batch of kernels, against which the batch of inputs is broadcast.
+        """
         return x, False
 
     def forward(
@@ -523,19 +528,20 @@ class PriorKernel(gpytorch.kernels.Kernel):
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], kernels)
         is_same = is_same_memory(x1, x2)
         if is_same or have_equal_values(x1, x2):
-            a, has_new_levels = self.read_rows(x1)
+            a, has_new_levels = self.read_rows(x1, kernels)
             b = a
         else:
             shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
             both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
-            both, has_new_levels = self.read_rows(both)
+            both, has_new_levels = self.read_rows(both, kernels)
             a, b = both[..., : x1.shape[-2], :], both[..., x1.shape[-2] :, :]
         left = a.expand(*batch, *a.shape[-2:]).reshape(batch.numel(), *a.shape[-2:])
         right = left if a is b else b.expand(*batch, *b.shape[-2:]).reshape(batch.numel(), *b.shape[-2:])
-        places = torch.arange(kernels.numel()).reshape(kernels).expand(batch)
+        priors = self.priors_of_kernels()
+        places = (torch.arange(kernels.numel()) % len(priors)).reshape(kernels).expand(batch)
         dtype = reduce(torch.promote_types, (one.dtype for one in self.parameters()), x1.dtype)
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-        return CovarianceOfPriors(self.priors_of_kernels(), places, left, right, is_same, has_new_levels, dtype)
+        return CovarianceOfPriors(priors, places, left, right, is_same, has_new_levels, dtype)
 
 
 # --- States that repeat the draws of a kernel -------------------------------------------------------------------------

@@ -222,14 +222,17 @@ class RandomFeatureKernel(PriorKernel):
         if found["num_dims"] is not None:
             self._draw(check_count("num_dims", found["num_dims"]))
 
-    def priors_of_kernels(self) -> list[Prior]:
-        """Return the priors of the features at the lengthscales of all kernels of the batch."""
-        scales = self.lengthscale.reshape(-1, *self.lengthscale.shape[-2:])
-        return [Prior(weights=(WeightBlock(self._features, self.num_features, (scale,)),)) for scale in scales]
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
+        """Return inputs (..., n, d) divided by the lengthscale of each kernel of the batch."""
+        return x.div(self.lengthscale.reshape(*kernels, 1, -1)), False
 
-    def _features(self, x: Tensor, scale: Tensor) -> Tensor:
+    def priors_of_kernels(self) -> list[Prior]:
+        """Return the prior of the features, which all kernels of the batch share."""
+        return [Prior(weights=(WeightBlock(self._features, self.num_features),))]
+
+    def _features(self, x: Tensor) -> Tensor:
         feature_map = self._draw(x.shape[-1]) if self.feature_map is None else self.feature_map
-        out: Tensor = feature_map(x.div(scale))
+        out: Tensor = feature_map(x)
         return out
 
     def _draw(self, num_dims: int) -> Fourier | Laplace:

@@ -515,7 +515,7 @@ class TermKernel(PriorKernel):
         """Whether all terms are products of dense features at all inputs."""
         return self._drawn.is_low_rank
 
-    def read_rows(self, x: Tensor) -> tuple[Tensor, bool]:
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
         """Return the columns (..., n, D) that the terms read of inputs, and whether there are new levels."""
         return self._drawn.read(x)
 
