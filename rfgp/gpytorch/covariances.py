@@ -574,7 +574,7 @@ def decode(
     Args:
         state: The tensor.
         own: The kernel's own state.
-        drawn: The keys that may differ. Their values have the types of the own ones.
+        drawn: The keys whose values may differ, dictionaries in their values only.
 
     Raises:
         InvalidArgumentError: If the tensor is no such state, or differs from the own one.
@@ -587,7 +587,11 @@ def decode(
         found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
     except (AttributeError, TypeError, ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or found.keys() != own.keys():
+    if (
+        not isinstance(found, dict)
+        or found.keys() != own.keys()
+        or any(_keys(found[name]) != _keys(own[name]) for name in drawn)
+    ):
         raise InvalidArgumentError("This is no state of this kernel. Make the kernel of the same terms.")
     for name in own.keys() - drawn:
         if found[name] != own[name]:
@@ -596,3 +600,7 @@ def decode(
                 "arguments and rows."
             )
     return found
+
+
+def _keys(value: Any) -> Any:
+    return set(value) if isinstance(value, dict) else None
