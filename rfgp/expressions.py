@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any
 
 from rfgp.errors import InvalidArgumentError, RfgpError
-from rfgp.messages import did_you_mean, listed, one_line, quoted, short_repr, unquoted
+from rfgp.messages import check_choice, did_you_mean, listed, one_line, quoted, short_repr, unquoted
 
 MAX_CHARACTERS = 10_000
 """The largest number of characters of an expression."""
@@ -234,11 +234,7 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
         >>> from rfgp.expressions import check_known
         >>> check_known("kernel", "RBF", ("RBF", "Matern"))
     """
-    names = list(known)
-    if name not in names:
-        raise InvalidArgumentError(
-            f"The {role} must be one of {listed(names, 40)}, got {quoted(name)}.{did_you_mean(name, names)}"
-        )
+    check_choice(f"The {role}", name, known)
 
 
 def bound(role: str, call: Call, kind: Callable[..., Any], most: int = MAX_COUNT) -> dict[str, Any]:

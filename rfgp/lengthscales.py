@@ -14,6 +14,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import Laplace
 from rfgp.linalg import finite_rows, real_array
 from rfgp.messages import check_counts, counted
+from rfgp.torch_context import own_names
 
 Array = NDArray[np.float64]
 
@@ -166,6 +167,4 @@ def _classes(given: Any, count: int) -> Tensor:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        ["SCALES", *(name for name, value in globals().items() if getattr(value, "__module__", "") == __name__)]
-    )
+    return own_names(globals(), "SCALES")

@@ -15,7 +15,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError, SolverError
 from rfgp.linalg import cholesky, real_array
 from rfgp.messages import check_count
-from rfgp.torch_context import with_torch_defaults
+from rfgp.torch_context import own_names, with_torch_defaults
 
 # --- Stochastic Lanczos quadrature for traces of functions of C_1^-1 C_2, from products and solves -------------------
 
@@ -684,5 +684,4 @@ def _tensor(values: Any) -> Tensor:
 
 def __dir__() -> list[str]:
     helpers = ("Operator", "gaussian_of", "likelihood_of", "normal_of", "quadrature")
-    names = (name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
-    return sorted(name for name in names if name not in helpers)
+    return [name for name in own_names(globals()) if name not in helpers]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from rfgp.messages import positive
+from rfgp.torch_context import own_names
 
 SCALE = 0.03
 """The default scale of half-Cauchy priors, before division by the square root of the number of columns.
@@ -232,4 +233,4 @@ OWN = {kind.__name__: kind for kind in (SparseLengthscales, SparseVariances, Log
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
+    return own_names(globals())

@@ -19,6 +19,7 @@ from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.features.softmax import FeaturePair, PositiveMap
 from rfgp.messages import check_count, counted
+from rfgp.torch_context import own_names
 
 _ENTRIES = 2**24
 MAX_DRAWN = 2**30
@@ -322,4 +323,4 @@ def _inverse(
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
+    return own_names(globals())

@@ -1,7 +1,7 @@
 """Torch's inference mode and default device, numpy's errors and forks; caches, and the members that users see."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -132,6 +132,23 @@ def unlisted(*names: str) -> Callable[[type[T]], type[T]]:
         return cls
 
     return decorate
+
+
+def own_names(module: Mapping[str, Any], *others: str) -> list[str]:
+    """Return the names that a module or a package defines, for its `dir()`.
+
+    Args:
+        module: The `globals()` of the module.
+        others: Further names, of constants.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> "Matern" in own_names(vars(spectra)), "Any" in own_names(vars(spectra))
+        (True, False)
+    """
+    home = module["__name__"]
+    own = (name for name, value in module.items() if str(getattr(value, "__module__", "")).startswith(home))
+    return sorted([*own, *others])
 
 
 def outside_inference_mode(value: Any) -> Any:

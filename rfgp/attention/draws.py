@@ -12,7 +12,7 @@ from rfgp.couplings import Coupling, Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
 from rfgp.features.softmax import FeaturePair
-from rfgp.messages import counted
+from rfgp.messages import check_count, counted
 
 
 class HeadFrequencies(Frequencies):
@@ -141,52 +141,34 @@ class Estimator:
         Raises:
             InvalidArgumentError: If it allows none.
         """
-        if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features < self.each:
-            raise InvalidArgumentError(
-                f"num_features must be an integer of at least {self.each}, the features of one frequency, got "
-                f"{num_features!r}."
-            )
-        return num_features // self.each
+        return check_count("num_features", num_features, least=self.each) // self.each
 
 
 _NUM_SIGNS = 8
 
 
-def _positive(frequencies: Frequencies, _: Frequencies | None) -> FeaturePair:
-    return softmax.Positive(frequencies)
+def _hybrid(frequencies: Frequencies, others: Frequencies | None, *, both_signs: bool) -> FeaturePair:
+    """Return the angular hybrid of Choromanski et al. (2022), Eqs. 3, 12 and 19, for the Gaussian kernel.
 
-
-def _trigonometric(frequencies: Frequencies, _: Frequencies | None) -> FeaturePair:
-    return softmax.Trigonometric(frequencies, "gaussian")
-
-
-def _given(
-    function: Callable[[Frequencies], FeaturePair], frequencies: Frequencies, _: Frequencies | None
-) -> FeaturePair:
-    return function(frequencies)
-
-
-def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
-    """Return the bipolar hybrid of the Gaussian kernel with an angular coefficient and one sign."""
-    return _angular(frequencies, others, both_signs=False)
-
-
-def _hybrid_of_both_signs(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
-    """Return the angular hybrid of Choromanski et al. (2022), Eqs. 3, 12 and 19, for the Gaussian kernel."""
-    return _angular(frequencies, others, both_signs=True)
-
-
-def _angular(frequencies: Frequencies, others: Frequencies | None, *, both_signs: bool) -> FeaturePair:
+    With one sign it is the bipolar hybrid with the same coefficient.
+    """
     assert others is not None
     coefficient = softmax.coefficients.Angular(others)
     return softmax.bipolar(frequencies, coefficient, antithetic=both_signs, kernel="gaussian")
 
 
+def _of_first(function: Callable[[Frequencies], FeaturePair], first: Frequencies, _: Frequencies | None) -> FeaturePair:
+    return function(first)
+
+
+_BOTH, _ONE = (partial(_hybrid, both_signs=both_signs) for both_signs in (True, False))
 _ESTIMATORS = {
-    "positive": Estimator(_positive, coupling="monotone-antithetic"),
-    "trigonometric": Estimator(_trigonometric, each=2, of_pairs=False),
-    "hybrid": Estimator(_hybrid_of_both_signs, each=4 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
-    "hybrid-one-sign": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
+    "positive": Estimator(partial(_of_first, softmax.Positive), coupling="monotone-antithetic"),
+    "trigonometric": Estimator(
+        partial(_of_first, partial(softmax.Trigonometric, kernel="gaussian")), each=2, of_pairs=False
+    ),
+    "hybrid": Estimator(_BOTH, each=4 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
+    "hybrid-one-sign": Estimator(_ONE, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
 }
 
 
@@ -210,4 +192,4 @@ def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator
             f"features must be one of {', '.join(map(repr, _ESTIMATORS))} or a function from frequencies to a pair, "
             f"got {features!r}."
         )
-    return Estimator(partial(_given, features))
+    return Estimator(partial(_of_first, features))

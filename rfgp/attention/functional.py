@@ -94,17 +94,8 @@ def random_feature_attention(
             "is_causal=True, key_padding_mask for keys that no query sees, or "
             "torch.nn.functional.scaled_dot_product_attention."
         )
-    rows = attend(
-        query,
-        key,
-        value,
-        pair,
-        key_padding_mask=key_padding_mask,
-        is_causal=is_causal,
-        scale=scale,
-        chunk_size=chunk_size,
-        floor=floor,
-        recompute=recompute,
+    rows = Attention.of(pair, chunk_size, floor, recompute)(
+        query, key, value, key_padding_mask=key_padding_mask, is_causal=is_causal, scale=scale
     )
     if not pair.is_positive and not torch.compiler.is_compiling():
         warn_of_low(rows.low)
@@ -129,59 +120,96 @@ def warn_of_low(
         )
 
 
-def attend(
-    query: Tensor,  # (..., L, E)
-    key: Tensor,  # (..., S, E)
-    value: Tensor,  # (..., S, Ev)
-    pair: FeaturePair,
-    *,
-    key_padding_mask: Tensor | None = None,  # (..., S)
-    always: tuple[Tensor, Tensor] | None = None,  # (..., A, E), (..., A, Ev)
-    is_causal: bool = False,
-    scale: float | None = None,
-    chunk_size: int = CHUNK_SIZE,
-    floor: float = FLOOR,
-    recompute: bool | None = None,
-) -> Rows:
-    """Return the output of `random_feature_attention`, and whether each normalizer was raised to the floor.
+@dataclass(frozen=True)
+class Attention:
+    """Attention with a pair of features, in blocks of positions that are scaled and cast one at a time.
 
-    Args:
-        query: (..., L, E).
-        key: (..., S, E).
-        value: (..., S, Ev).
-        pair: As in `random_feature_attention`.
-        key_padding_mask: (..., S).
-        always: Keys and values that every query sees, (..., A, E) and (..., A, Ev).
-        is_causal: As in `random_feature_attention`.
-        scale: As in `random_feature_attention`.
-        chunk_size: As in `random_feature_attention`.
-        floor: As in `random_feature_attention`.
-        recompute: As in `random_feature_attention`.
-
-    Returns:
-        The outputs (..., L, Ev), and whether each normalizer was raised to the floor, (..., L).
+    Attributes:
+        one_pass: The pass of the pair.
+        chunk_size: The number of positions of a chunk of causal attention.
+        recompute: Whether the features of a block are recomputed for gradients. If None, if there are many.
 
     Examples:
         >>> from rfgp.features import softmax
         >>> x = torch.ones(5, 2)
-        >>> rows = attend(x, x, x, softmax.Positive(torch.eye(2)))
+        >>> rows = Attention.of(softmax.Positive(torch.eye(2)))(x, x, x)
         >>> bool(torch.allclose(rows.output, x)), bool(rows.low.any())  # averages of ones
         (True, False)
     """
-    _check_shapes(query, key, value, is_causal)
-    check_numbers(chunk_size, floor, scale)
-    one_pass = check_pair(pair, floor)
-    bias, hidden = hiding_bias(key, key_padding_mask)
-    root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
-    again = _is_large(query, key, pair) if recompute is None else recompute
-    call = _Call(one_pass, root, value.dtype, again and torch.is_grad_enabled())
-    with torch.autocast(query.device.type, enabled=False):
-        state = call.start(key, value)
-        if always is not None:
-            state = call.absorb(state, *always, key.new_zeros(always[0].shape[:-1])[..., None], None)
-        if is_causal and query.shape[-2]:
-            return _causal(call, state, (query, key, value, bias, hidden), chunk_size)
-        return _bidirectional(call, state, (query, key, value, bias, hidden))
+
+    one_pass: Pass
+    chunk_size: int
+    recompute: bool | None
+
+    @classmethod
+    def of(
+        cls, pair: object, chunk_size: int = CHUNK_SIZE, floor: float = FLOOR, recompute: bool | None = None
+    ) -> "Attention":
+        """Return the attention of a pair, with the options of `random_feature_attention`.
+
+        Args:
+            pair: The pair of feature maps.
+            chunk_size: The number of positions of a chunk of causal attention.
+            floor: The smallest normalizer of features that change sign, in (0, 1).
+            recompute: Whether features are recomputed for gradients. If None, if there are many.
+
+        Raises:
+            InvalidArgumentError: If numbers are out of range, it is not a pair, or its features are neither positive
+                nor bounded.
+        """
+        check_count("chunk_size", chunk_size)
+        if not isinstance(floor, float | int) or not 0 < floor < 1:
+            raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
+        if not isinstance(pair, FeaturePair):
+            raise InvalidArgumentError(
+                f"pair must be a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
+            )
+        if pair.is_positive:
+            return cls(PositivePass(pair), chunk_size, recompute)
+        if pair.kernel != "gaussian":
+            raise InvalidArgumentError(
+                'The kernel of features that change sign must be "gaussian", got "softmax". They overflow and cannot '
+                'be stabilized. Use kernel="gaussian". The weights of the keys restore the softmax kernel.'
+            )
+        return cls(SignedPass(pair, floor), chunk_size, recompute)
+
+    def __call__(
+        self,
+        query: Tensor,  # (..., L, E)
+        key: Tensor,  # (..., S, E)
+        value: Tensor,  # (..., S, Ev)
+        *,
+        key_padding_mask: Tensor | None = None,  # (..., S)
+        always: tuple[Tensor, Tensor] | None = None,  # (..., A, E), (..., A, Ev)
+        is_causal: bool = False,
+        scale: float | None = None,
+    ) -> Rows:
+        """Return the output (..., L, Ev) of `random_feature_attention`, and whether normalizers were raised, (..., L).
+
+        Args:
+            query: (..., L, E).
+            key: (..., S, E).
+            value: (..., S, Ev).
+            key_padding_mask: (..., S).
+            always: Keys and values that every query sees, (..., A, E) and (..., A, Ev).
+            is_causal: As in `random_feature_attention`.
+            scale: As in `random_feature_attention`.
+        """
+        _check_shapes(query, key, value, is_causal)
+        if scale is not None and not (isinstance(scale, float | int) and 0 < scale < math.inf):
+            raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+        bias, hidden = hiding_bias(key, key_padding_mask)
+        pair, positions = self.one_pass.pair, query.shape[:-1].numel() + key.shape[:-1].numel()
+        again = pair.num_features * positions > _MAX_KEPT if self.recompute is None else self.recompute
+        root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
+        call = _Call(self.one_pass, root, value.dtype, again and torch.is_grad_enabled())
+        with torch.autocast(query.device.type, enabled=False):
+            state = call.start(key, value)
+            if always is not None:
+                state = call.absorb(state, *always, key.new_zeros(always[0].shape[:-1])[..., None], None)
+            if is_causal and query.shape[-2]:
+                return _causal(call, state, (query, key, value, bias, hidden), self.chunk_size)
+            return _bidirectional(call, state, (query, key, value, bias, hidden))
 
 
 @dataclass(frozen=True)
@@ -203,11 +231,11 @@ class _Call:
     def start(self, key: Tensor, value: Tensor) -> State:
         return self.one_pass.start(key, value.to(self._inner))
 
-    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor, hidden: Tensor | None) -> State:
-        def run(*block: Any) -> State:
-            return self.one_pass.absorb(block[0], *self._keys(*block[1:]))
+    def absorb(self, state: State, *keys: Any) -> State:
+        def run(state: State, *block: Any) -> State:
+            return self.one_pass.absorb(state, *self._keys(*block))
 
-        found: State = self._run(run, state, key, value, bias, hidden)
+        found: State = self._run(run, state, *keys)
         return found
 
     def read(self, state: State, query: Tensor) -> Rows:
@@ -276,38 +304,9 @@ def _blocks(tensors: Sequence[Tensor | None], size: int) -> Iterator[tuple[Any, 
     yield from zip(*(repeat(None) if x is None else x.split(size, dim=-2) for x in tensors), strict=False)
 
 
-def _is_large(query: Tensor, key: Tensor, pair: FeaturePair) -> bool:
-    return pair.num_features * (query.shape[:-1].numel() + key.shape[:-1].numel()) > _MAX_KEPT
-
-
 def _block_size(pair: FeaturePair, key: Tensor) -> int:
     entries = ENTRIES if key.device.type == "cpu" else ENTRIES_ELSEWHERE
     return max(CHUNK_SIZE, entries // max(1, pair.num_features * math.prod(key.shape[:-2])))
-
-
-def check_pair(pair: object, floor: float) -> Pass:
-    """Return the pass over the positions for a pair of feature maps.
-
-    Raises:
-        InvalidArgumentError: If it is not a pair, or its features are neither positive nor bounded.
-
-    Examples:
-        >>> from rfgp.features import softmax
-        >>> type(check_pair(softmax.Positive(torch.eye(2)), FLOOR)).__name__
-        'PositivePass'
-    """
-    if not isinstance(pair, FeaturePair):
-        raise InvalidArgumentError(
-            f"pair must be a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
-        )
-    if pair.is_positive:
-        return PositivePass(pair)
-    if pair.kernel != "gaussian":
-        raise InvalidArgumentError(
-            'The kernel of features that change sign must be "gaussian", got "softmax". They overflow and cannot be '
-            'stabilized. Use kernel="gaussian". The weights of the keys restore the softmax kernel.'
-        )
-    return SignedPass(pair, floor)
 
 
 def hiding_bias(
@@ -358,11 +357,7 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         raise InvalidArgumentError(
             f"query, key and value must have one dtype, got {query.dtype}, {key.dtype} and {value.dtype}."
         )
-    if is_causal and query.shape[-2] != key.shape[-2]:
-        raise InvalidArgumentError(
-            f"Causal attention must have as many queries as keys, got {query.shape[-2]} and {key.shape[-2]}. For new "
-            "queries at the end, omit is_causal and pass one query at a time."
-        )
+    check_causal(is_causal, query.shape[-2], key.shape[-2])
     try:
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     except RuntimeError as error:
@@ -372,17 +367,22 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         ) from error
 
 
-def check_numbers(chunk_size: int, floor: float, scale: float | None) -> None:
-    """Refuse numbers that are out of range, and objects that are not numbers.
+def check_causal(is_causal: bool, count: int, keys: int) -> None:
+    """Refuse causal attention of different numbers of queries and keys.
+
+    Args:
+        is_causal: Whether attention is causal.
+        count: The number of queries.
+        keys: The number of keys.
 
     Raises:
-        InvalidArgumentError: If there are such arguments.
+        InvalidArgumentError: If it is, and the numbers differ.
 
     Examples:
-        >>> check_numbers(chunk_size=128, floor=1e-3, scale=None)
+        >>> check_causal(False, 5, 7)
     """
-    check_count("chunk_size", chunk_size)
-    if not isinstance(floor, float | int) or not 0 < floor < 1:
-        raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
-    if scale is not None and not (isinstance(scale, float | int) and 0 < scale < math.inf):
-        raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+    if is_causal and count != keys:
+        raise InvalidArgumentError(
+            f"Causal attention must have as many queries as keys, got {count} and {keys}. For new queries at the end, "
+            "omit is_causal and pass one query at a time."
+        )

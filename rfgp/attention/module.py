@@ -8,14 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rfgp import random
-from rfgp.attention.checks import check_call, check_causal, check_made, check_options
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
-from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
-from rfgp.attention.masks import hides, is_causal_mask
+from rfgp.attention.functional import CHUNK_SIZE, FLOOR, Attention, check_causal, warn_of_low
 from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
-from rfgp.messages import counted
+from rfgp.messages import check_count, counted
 
 MAX_WEIGHTS = 2**28  # the largest number of attention weights that a call returns
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
@@ -108,7 +106,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         recompute: bool | None = None,
         seed: int | None = None,
     ) -> None:
-        check_options(embed_dim, num_heads, redraw_interval, chunk_size, floor)
+        if check_count("embed_dim", embed_dim) % check_count("num_heads", num_heads):
+            raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
+        if redraw_interval is not None:
+            check_count("redraw_interval", redraw_interval)
         super().__init__(
             embed_dim,
             num_heads,
@@ -143,7 +144,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         if not self.estimator.num_others:
             self.other_frequencies = None
         self.redraw()
-        check_made(self, callable(features))
+        self._check_pair(is_given=callable(features))
 
     frequencies: Tensor  # (H, m, d)
     weights: Tensor  # (H, m)
@@ -178,6 +179,29 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))
         drawn = HeadFrequencies(self.frequencies, self.weights, self._antithetic)
         return self.estimator.make(drawn, others)
+
+    def _check_pair(self, is_given: bool) -> None:
+        """Refuse a pair that attention cannot use, from a function that is given or not.
+
+        Raises:
+            InvalidArgumentError: If the pair cannot be constructed, is not stable, or does not use each head's own
+                frequencies.
+        """
+        wrong = (
+            f"features must be a function from `HeadFrequencies` (H, m, d) of {counted(self.num_heads, 'head')} to a "
+            "pair, got an error: {}. Use `frequencies.with_negatives()` for both signs."
+        )
+        try:
+            pair = self.pair
+        except (RuntimeError, ValueError, IndexError) as error:
+            if not is_given:
+                raise
+            raise InvalidArgumentError(wrong.format(error)) from error
+        Attention.of(pair, self.chunk_size, self.floor)
+        for side in pair.modules():
+            drawn = getattr(side, "frequencies", None)
+            if isinstance(drawn, Frequencies) and drawn.antithetic and not isinstance(drawn, HeadFrequencies):
+                raise InvalidArgumentError(wrong.format("its antithetic frequencies do not belong to a head"))
 
     @torch.compiler.disable
     def _follow_schedule(self) -> None:
@@ -278,9 +302,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         Raises:
             InvalidArgumentError: If shapes do not agree, or a mask is not supported.
         """
-        batched = check_call(self, (query, key, value), key_padding_mask, attn_mask)
+        batched = self._check_inputs((query, key, value), key_padding_mask, attn_mask)
         count, keys = (x.shape[-2 if self.batch_first or not batched else 0] for x in (query, key))
-        causal = check_causal(self._is_causal(attn_mask, is_causal), count, keys)
+        causal = self._is_causal(attn_mask, is_causal)
+        check_causal(causal, count, keys)
         if need_weights:
             self._check_weights(query.shape[:-1].numel(), keys)
         if self.training and self.redraw_interval:
@@ -288,14 +313,60 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         pair = self.pair
         mask = None if key_padding_mask is None else key_padding_mask[..., None, :]
         q, k, v = self._heads(query, key, value, batched)
-        always = self._always(k)
-        dropped = (self._drop(v), None if always is None else (always[0], self._drop(always[1])))
-        rows = self._attend(pair, q, k, dropped[0], mask, dropped[1], causal)
-        output = self._merged(rows, batched)
+        always, given = self._always(k), {"key_padding_mask": mask, "is_causal": causal}
+        dropped = None if always is None else (always[0], self._drop(always[1]))
+        rows = self._attend(pair, q, k, self._drop(v), always=dropped, **given)
+        output = self.out_proj(rows.transpose(-3, -2).flatten(-2))
+        output = output.transpose(0, 1) if batched and not self.batch_first else output
         if not need_weights:
             return output, None
-        weights = self._weights(pair, q, k, mask, always, causal)
+        weights = self._weights(pair, q, k, always, **given)
         return output, weights.mean(-3) if average_attn_weights else weights
+
+    def _check_inputs(self, inputs: tuple[Tensor, Tensor, Tensor], padding: Tensor | None, mask: Tensor | None) -> bool:
+        """Return whether query, key and value are batched, if they and the masks have types and sizes that fit.
+
+        Raises:
+            InvalidArgumentError: If types or shapes do not agree.
+        """
+        names = ("query", "key", "value")
+        for name, x in zip(names, inputs, strict=True):
+            if not isinstance(x, Tensor) or not x.is_floating_point():
+                kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+                raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {kind}.")
+            if x.is_nested:
+                raise InvalidArgumentError(
+                    f"{name} must be a dense tensor, got a nested one. torch.nn.TransformerEncoder makes them of "
+                    "padded batches in evaluation. Set encoder.use_nested_tensor = False, or make the encoder with "
+                    "enable_nested_tensor=False."
+                )
+        dims = [x.ndim for x in inputs]
+        if dims not in ([2] * 3, [3] * 3):
+            raise InvalidArgumentError(f"query, key and value must all have 3 dimensions, or all 2, got {tuple(dims)}.")
+        batched = dims[0] == 3
+        query, key, value = (x.transpose(0, 1) if batched and not self.batch_first else x for x in inputs)
+        widths = self.embed_dim, self.kdim, self.vdim
+        for name, x, width in zip(names, inputs, widths, strict=True):
+            if x.shape[-1] != width:
+                raise InvalidArgumentError(f"{name} must have {counted(width, 'column')}, got shape {tuple(x.shape)}.")
+        lead, count, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
+        if key.shape[:-2] != lead or value.shape[:-2] != lead or value.shape[-2] != keys:
+            raise InvalidArgumentError(
+                "query, key and value must have one batch size, and key and value one length, got (batch first) "
+                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}."
+            )
+        full = (lead.numel() * self.num_heads, count, keys)
+        masks = ("key_padding_mask", padding, [(*lead, keys)]), ("attn_mask", mask, [(count, keys), full])
+        for name, given, sizes in masks:
+            if given is None:
+                continue
+            if not (isinstance(given, Tensor) and (given.dtype.is_floating_point or given.dtype == torch.bool)):
+                kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+                raise InvalidArgumentError(f"{name} must be a boolean or floating-point tensor, got {kind}.")
+            if given.shape not in sizes:
+                fitting = " or ".join(map(str, sizes))
+                raise InvalidArgumentError(f"{name} must fit the keys, {fitting}, got shape {tuple(given.shape)}.")
+        return batched
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor, batched: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return projected queries, keys and values, each (N, H, n, head_dim) or (H, n, head_dim)."""
@@ -330,37 +401,14 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             return value
         return value * functional.dropout(torch.ones_like(value[..., :1]), self.dropout)
 
-    def _attend(
-        self,
-        pair: FeaturePair,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        always: tuple[Tensor, Tensor] | None,
-        causal: bool,
-    ) -> Tensor:
-        rows = attend(
-            q,
-            k,
-            v,
-            pair,
-            key_padding_mask=mask,
-            always=always,
-            is_causal=causal,
-            chunk_size=self.chunk_size,
-            floor=self.floor,
-            recompute=self.recompute,
-        )
+    def _attend(self, pair: FeaturePair, q: Tensor, k: Tensor, v: Tensor, **given: Any) -> Tensor:
+        """Return the outputs (..., H, L, Ev), with the keyword arguments of `Attention`."""
+        rows = Attention.of(pair, self.chunk_size, self.floor, self.recompute)(q, k, v, **given)
         if not pair.is_positive:
             self.low_share = rows.low.to(torch.float32).sum() / max(1, rows.low.numel())
             if not torch.compiler.is_compiling():
                 warn_of_low(rows.low)
         return rows.output
-
-    def _merged(self, rows: Tensor, batched: bool) -> Tensor:
-        output: Tensor = self.out_proj(rows.transpose(-3, -2).flatten(-2))
-        return output.transpose(0, 1) if batched and not self.batch_first else output
 
     def _check_weights(self, queries: int, keys: int) -> None:
         if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MAX_WEIGHTS:
@@ -371,29 +419,35 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             )
 
     def _weights(
-        self,
-        pair: FeaturePair,
-        q: Tensor,
-        k: Tensor,
-        mask: Tensor | None,
-        always: tuple[Tensor, Tensor] | None,
-        causal: bool,
+        self, pair: FeaturePair, q: Tensor, k: Tensor, always: tuple[Tensor, Tensor] | None, **given: Any
     ) -> Tensor:
         """Return the weights (..., H, L, S + A), the result of attention for the identity matrix as values."""
         extra, count = 0 if always is None else always[0].shape[-2], k.shape[-2]
         ones = torch.eye(count + extra, dtype=k.dtype, device=k.device)
         values = ones.expand(*k.shape[:-2], -1, -1)
         fixed = None if always is None else (always[0], values[..., count:, :])
-        return self._attend(pair, q, k, values[..., :count, :], mask, fixed, causal)
+        return self._attend(pair, q, k, values[..., :count, :], always=fixed, **given)
 
     def _is_causal(self, mask: Tensor | None, hint: bool) -> bool:
         if mask is None or (hint and torch.compiler.is_compiling()):
             return hint or self.causal
-        if is_causal_mask(mask):
+        if _is_causal_mask(mask):
             return True
-        if hint or hides(mask):
+        if hint or bool((mask if mask.dtype == torch.bool else mask != 0).any()):  # it hides a key, or changes a score
             raise InvalidArgumentError(
                 f"attn_mask must be the causal mask or hide nothing, got another {tuple(mask.shape)}. Attention with "
                 "features has no scores to mask. Use is_causal=True, key_padding_mask, or torch.nn.MultiheadAttention."
             )
         return self.causal
+
+
+def _is_causal_mask(
+    mask: Tensor,  # (..., L, S)
+) -> bool:
+    """Return whether a mask hides exactly the keys after each query, by True or -inf."""
+    if mask.shape[-1] != mask.shape[-2]:
+        return False
+    future = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).triu(1)
+    if mask.dtype == torch.bool:
+        return bool((mask == future).all())
+    return bool((mask == torch.zeros_like(mask).masked_fill(future, -torch.inf)).all())

@@ -88,12 +88,8 @@ class Pass(ABC):
     def __init__(self, pair: FeaturePair) -> None:
         self.pair = pair
 
-    def start(
-        self,
-        key: Tensor,  # (..., S, E)
-        value: Tensor,  # (..., S, Ev)
-    ) -> State:
-        """Return the state before the first key."""
+    def start(self, key: Tensor, value: Tensor) -> State:
+        """Return the state before the first of the keys (..., S, E) with values (..., S, Ev)."""
         lead = torch.broadcast_shapes(key.shape[:-2], value.shape[:-2])
         count, width = self.pair.num_features, self.peak_width
         return State(
@@ -109,13 +105,7 @@ class Pass(ABC):
         """The last size of `State.peak`."""
 
     @abstractmethod
-    def absorb(
-        self,
-        state: State,
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> State:
+    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor) -> State:
         """Return the state with more keys.
 
         Args:
@@ -126,22 +116,11 @@ class Pass(ABC):
         """
 
     @abstractmethod
-    def read(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-    ) -> Rows:
-        """Return the outputs of queries that see all absorbed keys."""
+    def read(self, state: State, query: Tensor) -> Rows:
+        """Return the outputs of queries (..., n, E) that see all absorbed keys."""
 
     @abstractmethod
-    def step(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> tuple[Rows, State]:
+    def step(self, state: State, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Rows, State]:
         """Return the outputs of queries that see the state and the keys up to their own, and the next state.
 
         Args:
@@ -152,12 +131,11 @@ class Pass(ABC):
             bias: The numbers that are added to the logarithms of the scores, (..., n).
         """
 
-    def key_bias(
-        self,
-        key: Tensor,  # (..., n, E)
-        bias: Tensor,  # (..., n)
-    ) -> Tensor:  # (..., n)
-        """Return the logarithms of the keys' weights, which include |k|^2 / 2 for a pair of the Gaussian kernel."""
+    def key_bias(self, key: Tensor, bias: Tensor) -> Tensor:
+        """Return the logarithms (..., n) of the keys' weights from keys (..., n, E) and biases (..., n).
+
+        They include |k|^2 / 2 for a pair of the Gaussian kernel.
+        """
         return bias + 0.5 * key.square().sum(-1) if self.pair.kernel == "gaussian" else bias
 
 
@@ -177,34 +155,17 @@ class PositivePass(Pass):
         """F: one maximum per feature."""
         return self.pair.num_features
 
-    def absorb(
-        self,
-        state: State,
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> State:
+    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor) -> State:
         """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self._log_keys(key, bias), value)
 
-    def read(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-    ) -> Rows:
+    def read(self, state: State, query: Tensor) -> Rows:
         """Return the outputs of queries, as specified by `Pass.read`."""
         logs = _log_values(self.pair.left, query) + _finite(state.peak)[..., None, :]
         left = (logs - logs.detach().amax(-1, keepdim=True)).exp()
         return _divide(left @ state.values, left @ state.total[..., None])
 
-    def step(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> tuple[Rows, State]:
+    def step(self, state: State, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Rows, State]:
         """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         log_left, log_right = _log_values(self.pair.left, query), self._log_keys(key, bias)
         peak = _finite(state.peak)[..., None, :]
@@ -254,33 +215,16 @@ class SignedPass(Pass):
         """1: one maximum for all features."""
         return 1
 
-    def absorb(
-        self,
-        state: State,
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> State:
+    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor) -> State:
         """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self.pair.right(key), value, self.key_bias(key, bias))
 
-    def read(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-    ) -> Rows:
+    def read(self, state: State, query: Tensor) -> Rows:
         """Return the outputs of queries, as specified by `Pass.read`."""
         left = self.pair.left(query)
         return self._divide(left @ state.values, left @ state.total[..., None], state.mass[..., None])
 
-    def step(
-        self,
-        state: State,
-        query: Tensor,  # (..., n, E)
-        key: Tensor,  # (..., n, E)
-        value: Tensor,  # (..., n, Ev)
-        bias: Tensor,  # (..., n)
-    ) -> tuple[Rows, State]:
+    def step(self, state: State, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Rows, State]:
         """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         left, right, logs = self.pair.left(query), self.pair.right(key), self.key_bias(key, bias)
         peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), over the keys that a row sees
@@ -317,11 +261,8 @@ def _divide(num: Tensor, den: Tensor) -> Rows:
     return Rows(output, torch.zeros_like(den, dtype=torch.bool).squeeze(-1))
 
 
-def _past_sums(
-    scores: Tensor,  # (..., n, n)
-    value: Tensor,  # (..., n, Ev)
-) -> Tensor:  # (..., n, Ev)
-    """Return scores @ value, so that values that are not finite affect only their own and later rows.
+def _past_sums(scores: Tensor, value: Tensor) -> Tensor:
+    """Return scores (..., n, n) @ value (..., n, Ev); values that are not finite affect only their own and later rows.
 
     Without this, 0 times NaN would be NaN in earlier rows.
     """
@@ -349,11 +290,11 @@ def _halves(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return blocks[..., 0, :, :], blocks[..., 1, :, :]
 
 
-def _row_tops(
-    log_left: Tensor,  # (..., n, F)
-    log_right: Tensor,  # (..., n, F)
-) -> Tensor:  # (..., n, 1)
-    """Return max_f (log l_if + c_f) over the halvings in which row i is a query, and over its own key."""
+def _row_tops(log_left: Tensor, log_right: Tensor) -> Tensor:
+    """Return max_f (log l_if + c_f), (..., n, 1), over the halvings in which row i is a query, and over its own key.
+
+    Logarithms are (..., n, F).
+    """
     left, right = _padded(log_left, 0.0), _padded(log_right, -torch.inf)
     top, size = (left + right).amax(-1, keepdim=True), 1
     while size < left.shape[-2]:
@@ -365,11 +306,12 @@ def _row_tops(
     return _finite(top[..., : log_left.shape[-2], :])
 
 
-def past_scores(
-    log_left: Tensor,  # (..., n, F)
-    log_right: Tensor,  # (..., n, F)
-) -> Tensor:  # (..., n, n)
-    """Return sum_f exp(log l_if + log r_jf) for j <= i, otherwise 0. No row depends on later ones.
+def past_scores(log_left: Tensor, log_right: Tensor) -> Tensor:
+    """Return sum_f exp(log l_if + log r_jf), (..., n, n), for j <= i, otherwise 0. No row depends on later ones.
+
+    Args:
+        log_left: log l, (..., n, F).
+        log_right: log r, (..., n, F).
 
     Examples:
         >>> past_scores(torch.zeros(2, 3), torch.zeros(2, 3))

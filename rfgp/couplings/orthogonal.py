@@ -1,59 +1,21 @@
-"""Blocks of orthogonal directions, with independent or coupled norms."""
+"""Orthogonal directions with coupled norms, and simplex directions."""
 
 import math
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling, check_gaussian, uniform
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import real_array
+from rfgp.messages import check_count
 from rfgp.spectra import Spectrum
 
-# --- Joint distributions of the norms of jointly drawn frequencies, as uniforms that radial quantiles map to norms ----
-
-
-def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) whose norms are negatively monotone in pairs.
-
-    Source: Reid et al. (2024, Eq. 7). Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an
-    odd block is independent.
-
-    Args:
-        m: The number of uniforms.
-        d: The size of a block.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = pairwise(4, 2, torch.Generator().manual_seed(0))
-        >>> (u[0::2] + u[1::2]).tolist()
-        [1.0, 1.0]
-    """
-    u = uniform(m, generator)
-    second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
-    u[second] = 1 - u[second - 1]
-    return u
-
-
-def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) that are equal within each block of d.
-
-    Norms are then positively monotone.
-
-    Args:
-        m: The number of uniforms.
-        d: The size of a block.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = monotone(4, 2, torch.Generator().manual_seed(0))
-        >>> bool((u[0::2] == u[1::2]).all())
-        True
-    """
-    u = uniform(-(-m // d), generator)
-    return u.repeat_interleave(d)[:m]
+# --- Uniforms that radial quantiles map to norms ---------------------------------------------------------------------
 
 
 def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Tensor:
@@ -78,25 +40,6 @@ def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Te
     if mirrored:
         within[1::2] = 1 - within[: m - m % 2 : 2]
     return ((torch.arange(m) + within) / m).clamp(2.0**-53, 1 - 2.0**-53)
-
-
-def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) with a Gaussian copula in each block of k.
-
-    Args:
-        m: The number of uniforms.
-        factor: A Cholesky factor (k, k) of the correlation matrix.
-        generator: A CPU generator.
-
-    Examples:
-        >>> u = copula(4, torch.tensor([[1.0, 0.0], [1.0, 0.0]]).double(), torch.Generator().manual_seed(0))
-        >>> bool((u[0::2] == u[1::2]).all())  # the correlation is 1
-        True
-    """
-    k = len(factor)
-    normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
-    u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
-    return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
 
 
 def correlation_factor(correlation: Any) -> Tensor:
@@ -142,10 +85,14 @@ class Orthogonal(Coupling):
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
+        return directions * spectrum.radial_quantile(self._uniforms(m, d, generator), d)[:, None]
+
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        """Return uniforms (m,), whose radial quantiles are the norms of the directions in blocks of d."""
+        return uniform(m, generator)
 
 
-class Pairwise(Coupling):
+class Pairwise(Orthogonal):
     """Orthogonal directions with pairwise norm coupling (PNC).
 
     Source: Reid et al. (2024, Def. 3.3).
@@ -163,9 +110,11 @@ class Pairwise(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(pairwise(m, d, generator), d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        u = uniform(m, generator)
+        second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
+        u[second] = 1 - u[second - 1]
+        return u
 
 
 class ConstantNorm(Coupling):
@@ -193,7 +142,7 @@ class ConstantNorm(Coupling):
         return math.sqrt(d) * haar_blocks(m, d, generator)
 
 
-class Monotone(Coupling):
+class Monotone(Orthogonal):
     """Orthogonal directions with positively monotone (PM) norms.
 
     All directions of a block have the same norm. This is the largest positive dependence of norms, as pairwise coupling
@@ -207,12 +156,11 @@ class Monotone(Coupling):
         True
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(monotone(m, d, generator), d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        return uniform(-(-m // d), generator).repeat_interleave(d)[:m]
 
 
-class Stratified(Coupling):
+class Stratified(Orthogonal):
     """Orthogonal directions with stratified norms.
 
     The norms have one value in each of m equally probable intervals of the radial distribution. The strata are assigned
@@ -224,13 +172,11 @@ class Stratified(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m, d, generator)
-        u = stratified(m, generator)[torch.randperm(m, generator=generator)]
-        return directions * spectrum.radial_quantile(u, d)[:, None]
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        return stratified(m, generator)[torch.randperm(m, generator=generator)]
 
 
-class Copula(Coupling):
+class Copula(Orthogonal):
     """Orthogonal directions whose norms have a Gaussian copula.
 
     Source: Reid et al. (2024, Def. A.7).
@@ -251,10 +197,12 @@ class Copula(Coupling):
     def __init__(self, correlation: Any = None) -> None:
         self.correlation = correlation
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
         factor = correlation_factor([[1.0]] if self.correlation is None else self.correlation)
-        directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(copula(m, factor, generator), d)[:, None]
+        k = len(factor)
+        normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
+        u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
+        return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
 
     def __repr__(self) -> str:
         return f"Copula({'' if self.correlation is None else 'correlation=...'})"
@@ -301,3 +249,202 @@ def haar_rows(blocks: int, k: int, d: int, generator: torch.Generator) -> Tensor
     signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q)
     rows: Tensor = (q * signs[:, None, :]).mT.reshape(-1, d)
     return rows
+
+
+# --- Simplex directions -----------------------------------------------------------------------------------------------
+
+Array = NDArray[Any]
+
+
+class Simplex(Coupling):
+    """Simplex random features (Reid et al., 2023, Eqs. 8 and 9).
+
+    Directions come in blocks of d that are as far apart as possible. Any two of a block have the cosine -1 / (d - 1). A
+    random rotation of the block makes each direction uniform. Norms are independent. The coupling is intended for
+    positive features. For d = 2 a block is an antipodal pair, whose Fourier features repeat each other. For d = 1 there
+    is no simplex.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> rows = couplings.Simplex().sample(3, 3, seed=0).dense()
+        >>> unit = rows / rows.norm(dim=1, keepdim=True)
+        >>> round(float(unit[0] @ unit[1]), 6)
+        -0.5
+    """
+
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        check_simplex_dims(d)
+        norms = spectrum.radial_quantile(uniform(m, generator), d)
+        return rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
+
+
+class SimplexPlus(Coupling):
+    """Simplex random features whose directions depend on the norms.
+
+    Source: Reid et al. (2023, Eq. 17). In sweeps over a block, every vector is turned to the opposite of the sum of the
+    others. This lowers the length of the sum, and with it the variance of positive features.
+
+    Args:
+        num_sweeps: The number of sweeps. The default is 20.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.SimplexPlus().sample(6, 3, seed=0)
+        Frequencies(m=6, d=3)
+    """
+
+    def __init__(self, num_sweeps: int = 20) -> None:
+        self.num_sweeps = check_count("num_sweeps", num_sweeps, least=0)
+
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        norms = norms_of_blocks(m, d, spectrum, generator)
+        return rotated(norm_adapted_simplices(norms, self.num_sweeps), generator)[:m]
+
+    def __repr__(self) -> str:
+        return f"SimplexPlus(num_sweeps={self.num_sweeps})"
+
+
+def simplex(d: int) -> Tensor:
+    """Return d unit vectors (d, d) at the vertices of a regular simplex around 0.
+
+    Their last coordinates are 0.
+
+    Args:
+        d: The number of vectors, at least 2.
+
+    Examples:
+        >>> corners = simplex(3)
+        >>> (corners @ corners.mT).round(decimals=6)[0].tolist()
+        [1.0, -0.5, -0.5]
+    """
+    corners = math.sqrt(d / (d - 1)) * torch.eye(d, dtype=torch.float64)
+    corners[: d - 1, : d - 1] -= (math.sqrt(d) + 1) / (d - 1) ** 1.5
+    corners[d - 1] = 0
+    corners[d - 1, : d - 1] = 1 / math.sqrt(d - 1)
+    return corners
+
+
+def simplex_around(d: int) -> Tensor:
+    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex.
+
+    The simplex spans all of R^d.
+
+    Args:
+        d: The number of dimensions, at least 1.
+
+    Examples:
+        >>> simplex_around(2).sum(0).abs().max().round(decimals=6).item()
+        0.0
+    """
+    flat = simplex(d + 1)  # in d + 1 dimensions, with the last coordinates 0
+    return flat[:, :d]
+
+
+def norm_adapted_simplices(
+    norms: Tensor,  # (b, d)
+    num_sweeps: int,
+) -> Tensor:  # (b, d, d)
+    """Return blocks of vectors with given norms and the directions of `SimplexPlus`.
+
+    The blocks are not rotated at random yet.
+
+    Args:
+        norms: The norm of each vector, (b, d).
+        num_sweeps: The number of sweeps over each block.
+
+    Returns:
+        The vectors, (b, d, d), float64.
+
+    Examples:
+        >>> vectors = norm_adapted_simplices(torch.tensor([[1.0, 1.0, 1.9]]).double(), 20)
+        >>> vectors.sum(1).norm().round(decimals=3).item()  # nearly opposite to each other
+        0.0
+    """
+    d = norms.shape[1]
+    return torch.as_tensor(
+        _with_opposed_directions((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), num_sweeps)
+    )
+
+
+def _with_opposed_directions(
+    vectors: Array,  # (b, d, d)
+    norms: Array,  # (b, d)
+    num_sweeps: int,
+) -> Array:  # (b, d, d)
+    """Turn each vector of a block to the opposite of the sum of the others.
+
+    The vectors are turned one after another, in sweeps.
+    """
+    columns = np.ascontiguousarray(vectors.transpose(1, 0, 2))  # one contiguous (b, d) per vector
+    total = columns.sum(0)
+    for _ in range(num_sweeps):
+        for vector, norm in zip(columns, norms.T, strict=True):
+            total -= vector
+            length = np.sqrt(np.einsum("ij,ij->i", total, total))
+            np.multiply(total, -(norm / np.maximum(length, 1e-300))[:, None], out=vector)
+            total += vector
+    return columns.transpose(1, 0, 2)
+
+
+def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
+    """Rotate each block of rows by an independent Haar-distributed matrix.
+
+    Args:
+        blocks: The blocks, (b, d, d).
+        generator: A CPU generator.
+
+    Returns:
+        The rows of all blocks, (b d, d).
+
+    Examples:
+        >>> rotated(torch.eye(2).double()[None], torch.Generator().manual_seed(0)).norm(dim=1).round(
+        ...     decimals=6
+        ... ).tolist()
+        [1.0, 1.0]
+    """
+    count, _, d = blocks.shape
+    rotations = haar_rows(count, d, d, generator).reshape(count, d, d)
+    return (blocks @ rotations).reshape(-1, d)
+
+
+def norms_of_blocks(
+    m: int,
+    d: int,
+    spectrum: Spectrum,
+    generator: torch.Generator,
+) -> Tensor:  # (b, d)
+    """Return the norms of enough simplices of d vectors for m frequencies.
+
+    Args:
+        m: The number of frequencies.
+        d: The number of dimensions.
+        spectrum: The spectrum of the norms.
+        generator: A CPU generator.
+
+    Raises:
+        InvalidArgumentError: If d is 1.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> norms_of_blocks(4, 3, spectra.Gaussian(), torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3])
+    """
+    check_simplex_dims(d)
+    blocks = -(-m // d)
+    return spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
+
+
+def check_simplex_dims(d: int) -> None:
+    """Refuse a single dimension, which has no simplex.
+
+    Args:
+        d: The number of dimensions.
+
+    Raises:
+        InvalidArgumentError: If d is 1.
+
+    Examples:
+        >>> check_simplex_dims(2)
+    """
+    if d < 2:
+        raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws, check_gaussian, random_signs, uniform
-from rfgp.couplings.simplex import check_simplex_dims
+from rfgp.couplings.orthogonal import check_simplex_dims
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
@@ -312,7 +312,7 @@ def times_simplex(
 ) -> Tensor:  # (n, D)
     """Return S y for each row y, in time n D.
 
-    S is the simplex matrix of `rfgp.couplings.simplex`.
+    S is the simplex matrix of `rfgp.couplings.orthogonal`.
 
     Args:
         y: The rows, (n, D).
@@ -321,7 +321,7 @@ def times_simplex(
         The products, (n, D).
 
     Examples:
-        >>> from rfgp.couplings.simplex import simplex
+        >>> from rfgp.couplings.orthogonal import simplex
         >>> bool(torch.allclose(times_simplex(torch.eye(4).double()), simplex(4).mT))
         True
     """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rfgp.datasets.catalog import CATALOG as CATALOG
 from rfgp.datasets.catalog import Entry as Entry
 from rfgp.datasets.catalog import describe as describe
+from rfgp.datasets.catalog import fetch as fetch
 from rfgp.datasets.catalog import names as names
-from rfgp.datasets.download import fetch as fetch
 
 if TYPE_CHECKING:
     from rfgp.datasets.generators import make_mesh as make_mesh

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp import random
-from rfgp.datasets.catalog import Entry, describe
-from rfgp.datasets.download import fetch
+from rfgp.datasets.catalog import Entry, describe, fetch
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.progress import Report
 

@@ -1,12 +1,21 @@
-"""Covariances of sums of terms for batches of inputs, and sparse features, as linear operators."""
+"""Covariances of priors as GPyTorch kernels.
 
+The chapter has, in this order: sparse features as linear operators; tests of whether inputs are the same rows; the
+covariance of two inputs under the priors of a batch of kernels; the base of all kernels that are priors; and states.
+"""
+
+import json
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+import gpytorch
 import numpy as np
 import torch
+from gpytorch.models import exact_prediction_strategies as strategies
 from linear_operator import to_linear_operator
 from linear_operator.operators import (
     DiagLinearOperator,
@@ -18,6 +27,7 @@ from linear_operator.operators import (
 from torch import Tensor
 
 from rfgp.blocks import Prior, SparseWeightBlock
+from rfgp.errors import InvalidArgumentError
 from rfgp.sparse import SparsityPattern, gram, product
 
 # --- Sparse features as linear operators, which are differentiable in their values only -------------------------------
@@ -177,7 +187,7 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(array)).to(like.device)
 
 
-# --- Covariances of sums of terms for batches of inputs, as linear operators ------------------------------------------
+# --- Inputs that are the same rows ------------------------------------------------------------------------------------
 
 
 def is_same_memory(x: Tensor, z: Tensor) -> bool:
@@ -234,134 +244,16 @@ def is_one_element(x: Tensor) -> bool:
     return torch.equal(x, x.reshape(count, *x.shape[-2:])[:1].expand(x.shape))
 
 
-@dataclass(frozen=True, eq=False)
-class BatchOfPriors:
-    """The priors of a batch of kernels, for a batch of B inputs.
-
-    Attributes:
-        priors: Priors of the same terms at P values of the hyperparameters.
-        places: The index of the prior of each element of the batch of inputs, (B,).
-    """
-
-    priors: Sequence[Prior]
-    places: Tensor
-
-    @property
-    def has_weights_only(self) -> bool:
-        """Whether all terms have weights, so that the covariance has a low rank."""
-        return not self.priors[0].kernels and (not self.priors[0].graph_features or self.is_single)
-
-    @property
-    def is_single(self) -> bool:
-        """Whether there is one element."""
-        return len(self.places) == 1
-
-    def by_element(
-        self,
-        function: Callable[..., Tensor],
-        *rows: Tensor,  # (B, n, ...)
-    ) -> Tensor:  # (B, ...)
-        """Return the results of a function for each element, stacked.
-
-        Args:
-            function: A function of a prior and rows (n, ...).
-            rows: Rows (B, n, ...), one argument of the function each.
-        """
-        found = [
-            function(self.priors[place], *(x[number] for x in rows))
-            for number, place in enumerate(self.places.tolist())
-        ]
-        return torch.stack(found)
-
-    def roots(
-        self,
-        x: Tensor,  # (B, n, D)
-    ) -> Tensor:  # (B, n, F)
-        """Return the features of terms with dense weights, multiplied by prior standard deviations.
-
-        The features of all elements with the same prior are computed at once.
-
-        Args:
-            x: Rows (B, n, D).
-        """
-        found, order = [], []
-        for number, prior in enumerate(self.priors):
-            own = (self.places == number).nonzero()[:, 0]
-            some = x if len(self.priors) == 1 else x[own.to(x.device)]
-            phi = prior.dense.scaled(some.flatten(0, 1))
-            found.append(phi.reshape(*some.shape[:-1], phi.shape[-1]))
-            order.append(own)
-        return found[0] if len(found) == 1 else torch.cat(found)[torch.cat(order).argsort().to(x.device)]
-
-    def residuals(
-        self,
-        x: Tensor,  # (B, n, D)
-        phi: Tensor,  # (B, n, F)
-    ) -> Tensor | None:  # (B, n)
-        """Return the variances of residuals (B, n), or None if there are none.
-
-        A residual is independent noise of a row.
-
-        Args:
-            x: Rows (B, n, D).
-            phi: The features (B, n, F) of the rows.
-        """
-        if not self.priors[0].dense.has_residual:
-            return None
-        return self.by_element(lambda prior, rows, own: prior.dense.residual_variance(rows, own), x, phi)
-
-    def dense(
-        self,
-        a: Tensor,  # (B, n, D)
-        b: Tensor,  # (B, m, D)
-        has_new_levels: bool,
-    ) -> Tensor:  # (B, n, m)
-        """Return the sum of the covariances of terms without weights, of sparse features and of new levels.
-
-        Args:
-            a: Rows (B, n, D).
-            b: Rows (B, m, D), or the same tensor as `a`.
-            has_new_levels: Whether rows may have levels that are not in the training data.
-        """
-
-        def of_one(prior: Prior, x: Tensor, z: Tensor) -> Tensor:
-            z = x if a is b else z
-            blocks = (*prior.kernels, *prior.graph_features)
-            total = torch.zeros(len(x), len(z), dtype=torch.float64, device=x.device)
-            total = sum((block.kernel(x, z) for block in blocks), start=total)
-            if has_new_levels:
-                total = sum((block.new_covariance(x, z) for block in prior.weights), start=total)
-            return total
-
-        return self.by_element(of_one, a, b)
-
-    def variances(
-        self,
-        x: Tensor,  # (B, n, D)
-        has_new_levels: bool,
-    ) -> Tensor:  # (B, n)
-        """Return the sum of the variances of all terms except dense weights.
-
-        Args:
-            x: Rows (B, n, D).
-            has_new_levels: Whether rows may have levels that are not in the training data.
-        """
-
-        def of_one(prior: Prior, rows: Tensor) -> Tensor:
-            total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-            total = sum((block.diagonal(rows) for block in (*prior.kernels, *prior.graph_features)), start=total)
-            if has_new_levels:
-                total = sum((block.new_variance(rows) for block in prior.weights), start=total)
-            return total
-
-        return self.by_element(of_one, x)
+# --- The covariance of two inputs under the priors of a batch of kernels ----------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class InputPair:
-    """Two inputs with a requested covariance.
+class CovarianceOfPriors:
+    """The covariance of a batch of two inputs with B elements.
 
     Attributes:
+        priors: Priors of the same terms at the values of the hyperparameters of each kernel.
+        places: The index of the prior of each element of the batch, in the shape (...) of the batch.
         a: Rows (B, n, D).
         b: Rows (B, m, D), the same tensor if they have equal values.
         is_same: Whether the rows of a and b are the same observations, which share a residual.
@@ -369,75 +261,152 @@ class InputPair:
         dtype: The type of the covariance.
     """
 
+    priors: Sequence[Prior]
+    places: Tensor
     a: Tensor
     b: Tensor
     is_same: bool
     has_new_levels: bool
     dtype: torch.dtype
 
-    def diagonal(self, priors: BatchOfPriors) -> Tensor:
-        """Return the covariances (B, n) of pairs of rows.
+    def diagonal(self) -> Tensor:
+        """Return the covariances (..., n) of pairs of rows."""
+        left, right = self._roots()
+        total = (left * right).sum(-1)
+        if self.a is self.b:
+            total = total + self._by_element(self._variance, self.a)
+            noise = self._residuals(left)
+            total = total if noise is None else total + noise
+        elif not self._is_sum_of_products:
+            total = total + self._dense().diagonal(dim1=-1, dim2=-2)
+        return self._shaped(total)
 
-        Args:
-            priors: The priors of the batch.
+    def matrix(self) -> LinearOperator | Tensor:
+        """Return the covariance (..., n, m)."""
+        left, right = self._roots()
+        noise = self._residuals(left)
+        if not self._is_sum_of_products:
+            total = left @ right.mT + self._dense()
+            return self._shaped(total if noise is None else total + noise.diag_embed())
+        parts = self._sparse_products()
+        if left.shape[-1]:
+            parts.append(_product(self._shaped(left), self._shaped(right), self.a is self.b))
+        if noise is not None:
+            parts.append(DiagLinearOperator(self._shaped(noise)))
+        first, *others = parts
+        return sum(others, start=first)
+
+    def features(self) -> Tensor:
+        """Return the features (..., n, F) of the rows a, multiplied by prior standard deviations."""
+        return self._shaped(self._features(self.a))
+
+    @property
+    def _is_sum_of_products(self) -> bool:
+        """Whether the covariance is a sum of products of features, dense or sparse, and of a diagonal.
+
+        Sparse features are those of one set of rows. Elements with other rows have other patterns.
         """
-        left, right = self._roots(priors)
-        if self.a is not self.b:
-            dense = priors.dense(self.a, self.b, self.has_new_levels).diagonal(dim1=-1, dim2=-2)
-            return ((left * right).sum(-1) + dense).to(self.dtype)
-        total = left.square().sum(-1) + priors.variances(self.a, self.has_new_levels)
-        noise = priors.residuals(self.a, left) if self.is_same else None
-        return (total if noise is None else total + noise).to(self.dtype)
+        first = self.priors[0]
+        if first.kernels or self.has_new_levels:
+            return False
+        return not first.graph_features or (is_one_element(self.a) and is_one_element(self.b))
 
-    def covariance(self, priors: BatchOfPriors, batch: torch.Size) -> LinearOperator | Tensor:
-        """Return the covariance of the two inputs, (..., n, m).
+    def _features(self, x: Tensor) -> Tensor:
+        """Return the features (B, n, F) of rows (B, n, D), for all elements with the same prior at once."""
 
-        Args:
-            priors: The priors of the batch.
-            batch: The shape of the batch, with B elements.
-        """
-        left, right = self._roots(priors)
-        noise = priors.residuals(self.a, left) if self.is_same else None
-        if priors.has_weights_only and not self.has_new_levels:
-            parts = self._sparse(priors) if priors.priors[0].graph_features else []
-            if left.shape[-1]:
-                parts.append(_product(self._shaped(left, batch), self._shaped(right, batch), self.a is self.b))
-            if noise is not None:
-                parts.append(DiagLinearOperator(self._shaped(noise, batch)))
-            first, *others = parts
-            return sum(others, start=first)
-        total = left @ right.mT + priors.dense(self.a, self.b, self.has_new_levels)
-        return self._shaped(total if noise is None else total + noise.diag_embed(), batch)
+        def of_one(prior: Prior, some: Tensor) -> Tensor:
+            phi = prior.dense.scaled(some.flatten(0, 1))
+            return phi.reshape(*some.shape[:-1], phi.shape[-1])
 
-    def _roots(self, priors: BatchOfPriors) -> tuple[Tensor, Tensor]:
+        if len(self.priors) == 1:
+            return of_one(self.priors[0], x)
+        own = [(self.places.reshape(-1) == number).nonzero()[:, 0].to(x.device) for number in range(len(self.priors))]
+        found = [of_one(prior, x[elements]) for prior, elements in zip(self.priors, own, strict=True)]
+        return torch.cat(found)[torch.cat(own).argsort()]
+
+    def _roots(self) -> tuple[Tensor, Tensor]:
         """Return the features of both inputs, (B, n, F) and (B, m, F)."""
         if self.a is self.b:
-            both = priors.roots(self.a)
+            both = self._features(self.a)
             return both, both
-        both, size = priors.roots(torch.cat([self.a, self.b], dim=1)), self.a.shape[1]
+        both, size = self._features(torch.cat([self.a, self.b], dim=1)), self.a.shape[1]
         return both[:, :size], both[:, size:]
 
-    def _sparse(self, priors: BatchOfPriors) -> list[LinearOperator]:
-        """Return the covariances (n, m) of blocks of sparse features."""
-        (place,) = priors.places.tolist()
+    def _by_element(self, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        """Return a function of a prior and of rows (n, ...) for each element of rows (B, n, ...), stacked."""
+        places = enumerate(self.places.reshape(-1).tolist())
+        return torch.stack([function(self.priors[place], *(x[number] for x in rows)) for number, place in places])
+
+    def _residuals(self, phi: Tensor) -> Tensor | None:
+        """Return the variances (B, n) of residuals, which are independent noise of each row a, or None without any."""
+        if not (self.is_same and self.priors[0].dense.has_residual):
+            return None
+        return self._by_element(lambda prior, rows, own: prior.dense.residual_variance(rows, own), self.a, phi)
+
+    def _variance(self, prior: Prior, x: Tensor) -> Tensor:
+        """Return the sum (n,) of the variances of all terms at rows (n, D), except dense weights."""
+        total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        total = sum((block.diagonal(x) for block in (*prior.kernels, *prior.graph_features)), start=total)
+        if self.has_new_levels:
+            total = sum((block.new_variance(x) for block in prior.weights), start=total)
+        return total
+
+    def _dense(self) -> Tensor:
+        """Return the sum (B, n, m) of the covariances without weights, of sparse features, and of new levels."""
+
+        def of_one(prior: Prior, x: Tensor, z: Tensor) -> Tensor:
+            z = x if self.a is self.b else z
+            total = torch.zeros(len(x), len(z), dtype=torch.float64, device=x.device)
+            total = sum((block.kernel(x, z) for block in (*prior.kernels, *prior.graph_features)), start=total)
+            if self.has_new_levels:
+                total = sum((block.new_covariance(x, z) for block in prior.weights), start=total)
+            return total
+
+        return self._by_element(of_one, self.a, self.b)
+
+    def _sparse_products(self) -> list[LinearOperator]:
+        """Return the covariances (..., n, m) of blocks of sparse features, for one set of rows."""
         found: list[LinearOperator] = []
-        for block in priors.priors[place].graph_features:
-            left = _sparse_root(block, self.a[0], self.dtype)
+        for blocks in zip(*(prior.graph_features for prior in self.priors), strict=True):
+            left = sparse_features(blocks, self.places, self.a[0], self.dtype)
             if self.a is self.b:
                 found.append(SparseRootLinearOperator(left))
             else:
-                found.append(SparseProductLinearOperator(left, _sparse_root(block, self.b[0], self.dtype).mT))
+                right = sparse_features(blocks, self.places, self.b[0], self.dtype)
+                found.append(SparseProductLinearOperator(left, right.mT))
         return found
 
-    def _shaped(self, x: Tensor, batch: torch.Size) -> Tensor:
-        return x.reshape(*batch, *x.shape[1:]).to(self.dtype)
+    def _shaped(self, x: Tensor) -> Tensor:
+        return x.reshape(*self.places.shape, *x.shape[1:]).to(self.dtype)
 
 
-def _sparse_root(block: SparseWeightBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
-    """Return the sparse features of rows (n, D), with the prior scale, (n, N)."""
-    values, pattern = block.features(x, keep=True)
-    where = SparsityPattern(pattern.indptr, pattern.indices, pattern.shape)
-    return SparseLinearOperator((block.variance.sqrt() * values).to(dtype), where)
+def sparse_features(
+    blocks: Sequence[SparseWeightBlock],
+    places: Tensor,  # (...)
+    x: Tensor,  # (n, D)
+    dtype: torch.dtype,
+) -> SparseLinearOperator:  # (..., n, N)
+    """Return the sparse features of rows for each element of a batch, with the prior scale.
+
+    Args:
+        blocks: Blocks of one term at P values of its hyperparameters.
+        places: The index of the block of each element.
+        x: The rows, (n, D).
+        dtype: The type of the features.
+
+    Examples:
+        >>> from rfgp.sparse import SparseValues
+        >>> pattern = SparsityPattern(np.array([0, 1]), np.array([1]), (1, 2))
+        >>> block = SparseWeightBlock(lambda *_: SparseValues(torch.ones(1), pattern), torch.tensor(4.0), 2, seed=0)
+        >>> sparse_features([block], torch.tensor(0), torch.zeros(1, 1), torch.float64).to_dense().tolist()
+        [[0.0, 2.0]]
+    """
+    found = [block.features(x, keep=True) for block in blocks]
+    values = torch.stack([block.variance.sqrt() * one.values for block, one in zip(blocks, found, strict=True)])
+    pattern = found[0].pattern
+    if not isinstance(pattern, SparsityPattern):
+        pattern = SparsityPattern(pattern.indptr, pattern.indices, pattern.shape)
+    return SparseLinearOperator(values[places.to(values.device)].to(dtype), pattern)
 
 
 def _product(left: Tensor, right: Tensor, is_symmetric: bool) -> LinearOperator:
@@ -445,3 +414,193 @@ def _product(left: Tensor, right: Tensor, is_symmetric: bool) -> LinearOperator:
     if not is_symmetric:
         return to_linear_operator(MatmulLinearOperator(left, right.mT))
     return LowRankRootLinearOperator(left) if left.shape[-1] < left.shape[-2] else RootLinearOperator(left)
+
+
+# --- The base of all kernels that are priors --------------------------------------------------------------------------
+
+_LINEAR_STRATEGY: Any = getattr(strategies, "LinearPredictionStrategy", None)
+"""GPyTorch's prediction strategy for products of features, since GPyTorch 1.15, or None."""
+
+
+class PriorKernel(gpytorch.kernels.Kernel):
+    """A GPyTorch kernel that is the covariance of a `rfgp.blocks.Prior`.
+
+    A subclass has the parameters, and makes the prior of each kernel of the batch from them.
+
+    Examples:
+        >>> from rfgp.gpytorch import GraphFeatureKernel, RandomFeatureKernel, TermKernel
+        >>> [issubclass(one, PriorKernel) for one in (GraphFeatureKernel, RandomFeatureKernel, TermKernel)]
+        [True, True, True]
+    """
+
+    @abstractmethod
+    def priors_of_kernels(self) -> list[Prior]:
+        """Return the priors of the terms for all kernels of the batch, one after another, or one for all of them."""
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the covariance is a product of dense features at all inputs."""
+        return False
+
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
+        """Return the rows (..., n, D) of inputs (..., n, d), and whether they have new levels.
+
+        Args:
+            x: The inputs, (..., n, d).
+            kernels: The shape of the batch of kernels, against which the batch of inputs is broadcast.
+        """
+        return x, False
+
+    def forward(
+        self,
+        x1: Tensor,  # (..., n, d)
+        x2: Tensor,  # (..., m, d)
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor | LinearOperator:  # (..., n, m), or (..., n)
+        """Return the covariance (..., n, m), or its diagonal (..., n).
+
+        A covariance of features is a linear operator. It has a low rank if there are fewer features than points.
+
+        Args:
+            x1: Inputs (..., n, d).
+            x2: Inputs (..., m, d).
+            diag: Whether to return the diagonal.
+            last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
+            params: Not used.
+        """
+        kernels = self.batch_shape
+        if last_dim_is_batch:
+            x1, x2, kernels = x1.mT.unsqueeze(-1), x2.mT.unsqueeze(-1), torch.Size([*kernels, 1])
+        is_batch = not diag and kernels.numel() == 1 < x1.shape[:-2].numel()
+        if is_batch and not is_same_memory(x1, x2) and not have_equal_values(x1, x2) and is_one_element(x2):
+            batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], kernels)
+            rows = x1.expand(*batch, *x1.shape[-2:]).flatten(0, -2)
+            matrix = self._covariance(rows, x2.reshape(-1, *x2.shape[-2:])[0], torch.Size()).matrix()
+            return to_linear_operator(matrix).to_dense().reshape(*batch, x1.shape[-2], x2.shape[-2])
+        found = self._covariance(x1, x2, kernels)
+        return found.diagonal() if diag else found.matrix()
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features of all terms.
+
+        Raises:
+            InvalidArgumentError: If a term is not a product of dense features.
+        """
+        self._check_low_rank()
+        return self.priors_of_kernels()[0].num_features
+
+    def features(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Any:  # (..., n, F)
+        """Return features (..., n, F) whose inner products are the covariance.
+
+        Args:
+            x: Inputs (..., n, d).
+
+        Raises:
+            InvalidArgumentError: If a term is not a product of dense features.
+        """
+        self._check_low_rank()
+        return self._covariance(x, x, self.batch_shape).features()
+
+    def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
+        """Return GPyTorch's prediction strategy for products of features, if the covariance is one at all inputs.
+
+        It works in F dimensions. Otherwise, and for GPyTorch before 1.15, it is the default one. Arguments are those of
+        `gpytorch.kernels.Kernel`.
+        """
+        strategy = (_LINEAR_STRATEGY if self.is_low_rank else None) or super().prediction_strategy
+        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+
+    def _check_low_rank(self) -> None:
+        if not self.is_low_rank:
+            raise InvalidArgumentError(
+                "Not all terms are products of dense features at all inputs. Use RandomFeatures(), or "
+                "InducingPoints(method='sor'), for all of them. Terms of levels and of residuals are not."
+            )
+
+    def _covariance(self, x1: Tensor, x2: Tensor, kernels: torch.Size) -> CovarianceOfPriors:
+        """Return the covariance of two inputs, with the shape of the batch of kernels in that of the inputs."""
+        batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], kernels)
+        is_same = is_same_memory(x1, x2)
+        if is_same or have_equal_values(x1, x2):
+            a, has_new_levels = self.read_rows(x1, kernels)
+            b = a
+        else:
+            shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+            both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
+            both, has_new_levels = self.read_rows(both, kernels)
+            a, b = both[..., : x1.shape[-2], :], both[..., x1.shape[-2] :, :]
+        left = a.expand(*batch, *a.shape[-2:]).reshape(batch.numel(), *a.shape[-2:])
+        right = left if a is b else b.expand(*batch, *b.shape[-2:]).reshape(batch.numel(), *b.shape[-2:])
+        priors = self.priors_of_kernels()
+        places = (torch.arange(kernels.numel()) % len(priors)).reshape(kernels).expand(batch)
+        dtype = reduce(torch.promote_types, (one.dtype for one in self.parameters()), x1.dtype)
+        dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        return CovarianceOfPriors(priors, places, left, right, is_same, has_new_levels, dtype)
+
+
+# --- States that repeat the draws of a kernel -------------------------------------------------------------------------
+
+
+def encode(state: Mapping[str, Any]) -> Tensor:
+    """Return a dictionary as JSON in a tensor (b,) of bytes, since some callers require tensors.
+
+    The length does not depend on whether "num_dims" is known. BoTorch restores saved states element by element, also
+    after a draw.
+
+    Args:
+        state: The dictionary.
+
+    Examples:
+        >>> len(encode({"num_dims": None})) == len(encode({"num_dims": 12}))
+        True
+    """
+    width = len(json.dumps({**state, "num_dims": None})) + 16 if "num_dims" in state else 0
+    return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
+
+
+def decode(
+    state: Any,  # (b,)
+    own: Mapping[str, Any],
+    drawn: Collection[str],
+) -> dict[str, Any]:
+    """Return the dictionary of a tensor of `encode`.
+
+    Args:
+        state: The tensor.
+        own: The kernel's own state.
+        drawn: The keys whose values may differ, dictionaries in their values only.
+
+    Raises:
+        InvalidArgumentError: If the tensor is no such state, or differs from the own one.
+
+    Examples:
+        >>> decode(encode({"seed": 1, "size": 8}), {"seed": 0, "size": 8}, drawn=["seed"])
+        {'seed': 1, 'size': 8}
+    """
+    try:
+        found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        found = None
+    if (
+        not isinstance(found, dict)
+        or found.keys() != own.keys()
+        or any(_keys(found[name]) != _keys(own[name]) for name in drawn)
+    ):
+        raise InvalidArgumentError("This is no state of this kernel. Make the kernel of the same terms.")
+    for name in own.keys() - drawn:
+        if found[name] != own[name]:
+            raise InvalidArgumentError(
+                f"The state has other {name}, {found[name]} and not {own[name]}. Make the kernel with the same "
+                "arguments and rows."
+            )
+    return found
+
+
+def _keys(value: Any) -> Any:
+    return set(value) if isinstance(value, dict) else None

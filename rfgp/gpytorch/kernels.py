@@ -1,25 +1,25 @@
-"""Stationary kernels of vectors as GPyTorch kernels: coupled random features, and the exact kernel of a spectrum."""
+"""Random features of vectors and of graph nodes as GPyTorch kernels, and the exact kernel of a spectrum."""
 
-import json
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import gpytorch
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
-from gpytorch.models import exact_prediction_strategies as strategies
-from linear_operator.operators import (
-    LinearOperator,
-    LowRankRootLinearOperator,
-    MatmulLinearOperator,
-    RootLinearOperator,
-)
 from torch import Tensor
 
+from graphs.features import NodeFeatures
+from graphs.kernels import GraphKernel
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
+from rfgp.blocks import Prior, SparseWeightBlock, WeightBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.features import Fourier, Laplace
+from rfgp.features import Fourier, Laplace, WalkFeatures
+from rfgp.features.walks import Draw
+from rfgp.gpytorch.covariances import PriorKernel, SparseLinearOperator, decode, encode, sparse_features
 from rfgp.messages import check_count
+from rfgp.sparse import SparseValues, SparsityPattern
 
 # --- Exact stationary kernels: those of GPyTorch, or evaluated through a spectrum -------------------------------------
 
@@ -70,38 +70,15 @@ class SpectrumKernel(Kernel):
             last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
             params: Not used.
         """
-        x1, x2, scale = with_columns_as_batch(self, x1, x2, last_dim_is_batch)
+        scale = self.lengthscale
+        if last_dim_is_batch:
+            x1, x2, scale = x1.mT.unsqueeze(-1), x2.mT.unsqueeze(-1), scale.unsqueeze(-3)
         x1, x2 = x1 / scale, x2 / scale
         if diag:
             pairs: Tensor = self.spectrum.kernel_between(x1.unsqueeze(-2), x2.unsqueeze(-2))
             return pairs.squeeze(-1).squeeze(-1)
         out: Tensor = self.spectrum.kernel_between(x1, x2)
         return out
-
-
-def with_columns_as_batch(
-    kernel: Kernel,
-    x1: Tensor,  # (..., n, d)
-    x2: Tensor,  # (..., k, d)
-    last_dim_is_batch: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two inputs and the lengthscale, with each column as an input of its own if this is wanted.
-
-    Args:
-        kernel: The kernel with the lengthscale.
-        x1: The first inputs, (..., n, d).
-        x2: The second inputs, (..., k, d).
-        last_dim_is_batch: Whether each column is an input of its own, (..., d, n, 1).
-
-    Examples:
-        >>> x = torch.zeros(5, 2)
-        >>> [one.shape[:-1] for one in with_columns_as_batch(gpytorch.kernels.RBFKernel(), x, x, True)]
-        [torch.Size([2, 5]), torch.Size([2, 5]), torch.Size([1, 1])]
-    """
-    if not last_dim_is_batch:
-        return x1, x2, kernel.lengthscale
-    first, second = (x.transpose(-1, -2).unsqueeze(-1) for x in (x1, x2))
-    return first, second, kernel.lengthscale.unsqueeze(-3)
 
 
 def exact_kernel(spectrum: spectra.Spectrum, like: Kernel) -> Kernel:
@@ -144,13 +121,8 @@ def _exact(spectrum: spectra.Spectrum, options: dict[str, Any]) -> Kernel:
 
 # --- Coupled random features of vectors as a GPyTorch kernel ----------------------------------------------------------
 
-LINEAR_STRATEGY: Any = getattr(strategies, "LinearPredictionStrategy", None)
-"""GPyTorch's prediction strategy for products of features, since GPyTorch 1.15, or None."""
-_DISTRIBUTION = ("feature_kind", "coupling", "spectrum")
-"""Attributes that a state must agree with."""
 
-
-class RandomFeatureKernel(gpytorch.kernels.Kernel):
+class RandomFeatureKernel(PriorKernel):
     """A stationary kernel estimated by coupled random features.
 
     The lengthscale is a parameter of GPyTorch (ARD through `ard_num_dims`). Wrap the kernel in a `ScaleKernel` for an
@@ -206,20 +178,14 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
             self._draw(num_dims)
 
     @property
+    def is_low_rank(self) -> bool:
+        """Whether the covariance is a product of dense features at all inputs, which it always is."""
+        return True
+
+    @property
     def num_features(self) -> int:
         """The number F of features."""
         return 2 * self.num_frequencies if self.feature_kind == "fourier" else self.num_frequencies
-
-    def features(
-        self,
-        x: Tensor,  # (..., n, d)
-    ) -> Tensor:  # (..., n, F)
-        """Return the features of inputs at the current lengthscale.
-
-        Args:
-            x: Inputs (..., n, d).
-        """
-        return self._features(x, self.lengthscale)
 
     def exact(self) -> gpytorch.kernels.Kernel:
         """Return the exact kernel at the same lengthscale.
@@ -228,14 +194,19 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         """
         return exact_kernel(self.spectrum, self)
 
+    @property
+    def _state(self) -> dict[str, Any]:
+        """The data for JSON that repeat the draw."""
+        dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
+        distribution = {name: repr(getattr(self, name)) for name in ("feature_kind", "coupling", "spectrum")}
+        return {"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **distribution}
+
     def get_extra_state(self) -> Tensor:
         """Return the state that repeats the draw, for a state_dict.
 
         It is JSON as a tensor of bytes (b,), since some callers require tensors.
         """
-        dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
-        distribution = {name: repr(getattr(self, name)) for name in _DISTRIBUTION}
-        return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **distribution})
+        return encode(self._state)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Repeat the draw of a state.
@@ -246,65 +217,22 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: If the state has another coupling, spectrum, kind or number of features.
         """
-        found = from_bytes(state)
-        found = found if isinstance(found, dict) else {}
-        integers = all(isinstance(found.get(name), int) for name in ("num_frequencies", "seed"))
-        dims = found.get("num_dims", "unknown")
-        if not integers or not isinstance(dims, int | None) or not set(_DISTRIBUTION) <= set(found):
-            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
-        for name in _DISTRIBUTION:
-            own = repr(getattr(self, name))
-            if found[name] != own:
-                raise InvalidArgumentError(f"The state has the {name} {found[name]}, not {own}.")
-        if found["num_frequencies"] != self.num_frequencies:
-            raise InvalidArgumentError(
-                f"The state has {found['num_frequencies']} frequencies, not {self.num_frequencies}."
-            )
-        self.seed, self.feature_map = found["seed"], None
-        if dims is not None:
-            self._draw(dims)
+        found = decode(state, self._state, drawn=("seed", "num_dims"))
+        self.seed, self.feature_map = random.resolve_seed(found["seed"]), None
+        if found["num_dims"] is not None:
+            self._draw(check_count("num_dims", found["num_dims"]))
 
-    def forward(
-        self,
-        x1: Tensor,  # (..., n, d)
-        x2: Tensor,  # (..., k, d)
-        diag: bool = False,
-        last_dim_is_batch: bool = False,
-        **params: Any,
-    ) -> Tensor | LinearOperator:  # (..., n, k), or (..., n)
-        """Return the covariance (..., n, k), or its diagonal (..., n).
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
+        """Return inputs (..., n, d) divided by the lengthscale of each kernel of the batch."""
+        return x.div(self.lengthscale.reshape(*kernels, 1, -1)), False
 
-        The covariance is a linear operator. It has a low rank if there are fewer features than points.
+    def priors_of_kernels(self) -> list[Prior]:
+        """Return the prior of the features, which all kernels of the batch share."""
+        return [Prior(weights=(WeightBlock(self._features, self.num_features),))]
 
-        Args:
-            x1: Inputs (..., n, d).
-            x2: Inputs (..., k, d).
-            diag: Whether to return the diagonal.
-            last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
-            params: Not used.
-        """
-        x1, x2, scale = with_columns_as_batch(self, x1, x2, last_dim_is_batch)
-        phi1 = self._features(x1, scale)
-        same = x1 is x2 or (torch.equal(x1, x2) and not (x1.requires_grad or x2.requires_grad))
-        phi2 = phi1 if same else self._features(x2, scale)
-        if diag:
-            return (phi1 * phi2).sum(-1)
-        if not same:
-            return MatmulLinearOperator(phi1, phi2.mT)
-        return LowRankRootLinearOperator(phi1) if phi1.shape[-1] < phi1.shape[-2] else RootLinearOperator(phi1)
-
-    def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
-        """Return GPyTorch's prediction strategy for products of features, which works in F dimensions.
-
-        GPyTorch before 1.15 has no such strategy. The result is then the default one. Arguments are those of
-        `gpytorch.kernels.Kernel`.
-        """
-        strategy = LINEAR_STRATEGY or super().prediction_strategy
-        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
-
-    def _features(self, x: Tensor, scale: Tensor) -> Tensor:
+    def _features(self, x: Tensor) -> Tensor:
         feature_map = self._draw(x.shape[-1]) if self.feature_map is None else self.feature_map
-        out: Tensor = feature_map(x.div(scale))
+        out: Tensor = feature_map(x)
         return out
 
     def _draw(self, num_dims: int) -> Fourier | Laplace:
@@ -314,34 +242,141 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         return self.feature_map
 
 
-def encode(state: dict[str, Any]) -> Tensor:
-    """Return a dictionary as JSON in a tensor (b,) of bytes.
-
-    The length does not depend on whether `num_dims` is known. BoTorch restores saved states element by element, also
-    after a draw.
-
-    Args:
-        state: The dictionary, with the key "num_dims".
-
-    Examples:
-        >>> from_bytes(encode({"seed": 1, "num_dims": None}))
-        {'seed': 1, 'num_dims': None}
-    """
-    width = len(json.dumps({**state, "num_dims": None})) + 16
-    return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
+# --- Sparse features of graph nodes as a GPyTorch kernel --------------------------------------------------------------
 
 
-def from_bytes(state: Any) -> Any:
-    """Return the content of JSON in a tensor (b,) of bytes, or None if there is none.
+class GraphFeatureKernel(PriorKernel):
+    """A graph kernel estimated by sparse features: of random walks, or deterministic ones.
+
+    Inputs are positions of nodes (..., n, 1), integer or float64. Parameters of the graph kernel are GPyTorch
+    parameters `raw_<name>` with a positive constraint, one for each element of a batch. `kernel.<name>` has their
+    values. Features stay sparse, except for inputs that differ along a batch, whose covariances are dense.
 
     Args:
-        state: The tensor.
+        walks: Features of `graphs.sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`. Their
+            nodes must include all inputs.
+        kernel: The graph kernel at its starting values.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
+
+    Raises:
+        InvalidArgumentError: At a call, if an input is not a start node of the walks.
 
     Examples:
-        >>> from_bytes(torch.tensor([91, 93])), from_bytes("other")
-        ([], None)
+        >>> import graphs
+        >>> import networkx as nx
+        >>> import torch
+        >>> from rfgp.gpytorch import GraphFeatureKernel
+        >>> walks = graphs.sample_walks(graphs.Graph.from_networkx(nx.path_graph(5)), num_walkers=16, seed=0)
+        >>> GraphFeatureKernel(walks, graphs.kernels.Diffusion())(torch.tensor([[0], [4]])).shape
+        torch.Size([2, 2])
     """
-    try:
-        return json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        return None
+
+    def __init__(self, walks: Draw, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        if not isinstance(walks, NodeFeatures):
+            raise InvalidArgumentError(
+                f"walks must be features of nodes, such as graphs.sample_walks(graph), got {type(walks).__name__}."
+            )
+        super().__init__(**kernel_kwargs)
+        self._names = kernel.parameters
+        for name, value in zip(kernel.parameters, kernel.values, strict=True):
+            constraint = gpytorch.constraints.Positive()
+            start = constraint.inverse_transform(torch.full(self.batch_shape, float(value)))
+            self.register_parameter(f"raw_{name}", torch.nn.Parameter(start))
+            self.register_constraint(f"raw_{name}", constraint)
+        self._see(WalkFeatures(walks, kernel))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_names", ()):
+            raw = f"raw_{name}"
+            return getattr(self, f"{raw}_constraint").transform(getattr(self, raw))
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_names", ()):
+            raw = getattr(self, f"raw_{name}")
+            value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).expand(raw.shape)
+            self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def lengthscale(self) -> Tensor | None:
+        """The lengthscale of the graph kernel, of the shape of the batch, or None if it has none."""
+        return self.__getattr__("lengthscale") if "lengthscale" in self._names else None
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the graph kernel's p parameters."""
+        return tuple(self._names)
+
+    def at(self, nodes: Iterable[Hashable]) -> "GraphFeatureKernel":
+        """Return the kernel on other nodes of the same draw.
+
+        It shares the parameters of this kernel.
+
+        Args:
+            nodes: The labels of the nodes.
+        """
+        other = GraphFeatureKernel.__new__(
+            GraphFeatureKernel
+        )  # copy.copy would share the dictionary of GPyTorch's kernels
+        other.__dict__.update(self.__dict__, _modules=dict(self._modules))
+        other._see(self.feature_map.at(nodes))
+        return other
+
+    def _see(self, features: WalkFeatures) -> None:
+        """Take the rows of a draw for the nodes that there are."""
+        self.feature_map = features
+        self._pattern = SparsityPattern(*features.walks.pattern)
+        self._row_of = np.full(features.walks.graph.num_nodes, -1)
+        self._row_of[features.walks.nodes] = np.arange(self._pattern.shape[0])
+
+    def features(
+        self,
+        x: Tensor,  # (n, 1)
+    ) -> SparseLinearOperator:  # (..., n, N)
+        """Return the sparse features of nodes, for each element of the batch of the kernel.
+
+        Args:
+            x: Positions (n, 1) of the nodes.
+        """
+        blocks = [prior.graph_features[0] for prior in self.priors_of_kernels()]
+        places = torch.arange(len(blocks)).reshape(self.batch_shape)
+        return sparse_features(blocks, places, x, blocks[0].parameters[0].dtype)
+
+    def priors_of_kernels(self) -> list[Prior]:
+        """Return the priors of the features at the parameters of all kernels of the batch."""
+        if self._names:
+            thetas = torch.stack([getattr(self, name).reshape(-1) for name in self._names], dim=-1)
+        else:
+            thetas = torch.zeros(self.batch_shape.numel(), 0)
+        values = [self.feature_map(theta) for theta in thetas]  # of all start nodes, once for all rows
+        unit, size = torch.ones((), dtype=torch.float64), self._pattern.shape[1]
+        blocks = [SparseWeightBlock(self._at, unit, size, 0, (one,), position=self._find) for one in values]
+        return [Prior(graph_features=(block,)) for block in blocks]
+
+    def _at(self, rows: Tensor, keep: bool, values: Tensor) -> SparseValues:
+        """Return the features of rows (n,) of the draw, from the values of all rows."""
+        pattern, entries = self._pattern.take(rows.cpu().numpy())
+        return SparseValues(values[entries.to(values.device)], pattern)
+
+    def _find(self, positions: Tensor) -> Tensor:
+        """Return the rows of the draw of nodes at positions, (n, 1) -> (n,)."""
+        wanted = _whole(positions[..., 0]).cpu().numpy()
+        outside = (wanted < 0) | (wanted >= len(self._row_of))
+        rows = self._row_of[wanted.clip(0, len(self._row_of) - 1)]
+        missing = outside | (rows < 0)
+        if missing.any():
+            raise InvalidArgumentError(
+                f"The walks do not start at position {wanted[missing][0]}. Draw them from every node that "
+                "the model will see: sample_walks(graph, nodes=...), or kernel.at(nodes)."
+            )
+        return torch.from_numpy(rows)
+
+
+def _whole(positions: Tensor) -> Tensor:
+    """Return positions (...) as integers."""
+    integers = positions.long()
+    if positions.is_floating_point() and not bool((integers == positions).all()):
+        raise InvalidArgumentError(f"Positions of nodes are whole numbers, got {positions[integers != positions][0]}.")
+    return integers

@@ -1,29 +1,274 @@
-"""Sums of terms, each with its own approximation, as one GPyTorch kernel."""
+"""Sums of terms, each with its own approximation, as one GPyTorch kernel.
 
-import json
+The chapter has, in this order: `DrawnTerms`, the terms with their draws, resolved on rows; `kernel_of`; and
+`TermKernel`, which has the parameters.
+"""
+
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import gpytorch
 import torch
-from linear_operator import to_linear_operator
-from linear_operator.operators import LinearOperator
 from torch import Tensor
 
+from rfgp import random
 from rfgp.approximations import Exact
+from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
+from rfgp.blocks import Prior
+from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
-from rfgp.gpytorch.covariances import BatchOfPriors, have_equal_values, is_one_element, is_same_memory
-from rfgp.gpytorch.drawn import DrawnTerms
-from rfgp.gpytorch.kernels import LINEAR_STRATEGY, from_bytes
+from rfgp.gpytorch.covariances import PriorKernel, decode, encode
 from rfgp.kernels import Kernel
-from rfgp.kernels.role import unused
-from rfgp.models.spec import ModelOptions
-from rfgp.parameters import find_path, find_paths
+from rfgp.kernels.kernel import transformed
+from rfgp.kernels.role import Key, check_points, requests_of, unused
+from rfgp.models.spec import ModelOptions, ModelSpec
+from rfgp.models.state import begin
+from rfgp.parameters import Hyperparameter, ParameterValues, find_path, find_paths
+from rfgp.rows import Chunk
 from rfgp.torch_context import with_torch_defaults
+
+# --- The terms with their draws, resolved on rows ---------------------------------------------------------------------
+
+OTHERS = ("noise", "mean")
+"""The hyperparameters of a model that its kernel does not have."""
+INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP supports the others."
+"""Remedies for approximations that are not covariance functions."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnTerms:
+    """The terms of a kernel with their random draws.
+
+    Copies of a model share the object.
+
+    Attributes:
+        spec: The kernel, its terms and their approximations.
+        values: The hyperparameters at which the draws were made.
+        num_rows: The number n of rows that decided starts and draws.
+        num_columns: The number d of columns of inputs.
+    """
+
+    spec: ModelSpec
+    values: ParameterValues
+    num_rows: int
+    num_columns: int
+
+    @classmethod
+    def of(cls, options: ModelOptions, rows: Tensor) -> "DrawnTerms":
+        """Return the terms resolved on rows, for targets of variance 1.
+
+        Args:
+            options: The kernel, its approximations, starting values and seed.
+            rows: Training inputs (n, d), or similar rows.
+
+        Raises:
+            DataError: If a column is missing or cannot be read.
+            InvalidArgumentError: If an approximation has no covariance function, or the path of a starting value is
+                unknown.
+        """
+        ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
+        expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
+        nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is ColumnKind.NODE]
+        begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
+        assert isinstance(begun.spec, ModelSpec)
+        drawn = cls(begun.spec, begun.hyperparameters, len(rows), rows.shape[1])
+        for name in options.start:
+            find_path(name, drawn.paths)
+        return drawn._as_covariance(options.approximations)
+
+    # --- hyperparameters --------------------------------------------------------------------------
+
+    @property
+    def quantities(self) -> dict[str, Hyperparameter]:
+        """The hyperparameters of the kernel by path."""
+        return {path: one for path, one in self.values.space.quantities.items() if path not in OTHERS}
+
+    @property
+    def learnable(self) -> dict[str, Tensor]:
+        """The initial values (...) of learned draws, such as frequencies, by path."""
+        return {path: draw for term in self.spec.term_priors for path, draw in term.learnable.items()}
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the hyperparameters and of the learned draws."""
+        return [*self.quantities, *self.learnable]
+
+    def prior(self, known: Mapping[str, Tensor]) -> Prior:
+        """Return the prior at given hyperparameters.
+
+        Args:
+            known: Hyperparameters and learned draws (...) by path.
+        """
+        assert self.spec.columns is not None
+        return Prior.of_terms([term.at(known, self.spec.columns) for term in self.spec.term_priors])
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the covariance is a product of dense features at all inputs.
+
+        This excludes levels, since new levels add to the covariance.
+        """
+        assert self.spec.schema is not None
+        prior = self.prior({path: self.values.standardized(path) for path in self.quantities})
+        has_levels = ColumnKind.LEVEL in self.spec.schema.kinds
+        return prior.has_weights_only and not prior.dense.has_residual and not has_levels
+
+    # --- draws ------------------------------------------------------------------------------------
+
+    def with_new_basis(self, approximation: Any, values: Mapping[str, Any]) -> "DrawnTerms":
+        """Return the terms with other approximations, drawn at some hyperparameters.
+
+        Args:
+            approximation: One approximation, or a dict by the names of terms. Other terms keep theirs.
+            values: The hyperparameters by path.
+
+        Raises:
+            InvalidArgumentError: If a term is unknown, or an approximation does not support a term.
+        """
+        new = self.values.with_values(**values)
+        data = self.spec.term_data(new, self.num_rows)
+        chosen = assign(read_approximation(approximation), data, self.spec.approximations)
+        drawn = replace(self, spec=self.spec.with_approximations(chosen, new, self.num_rows), values=new)
+        drawn._refuse(drawn._without_covariance())
+        return drawn
+
+    def draws_shared_with(self, other: "DrawnTerms") -> list[str]:
+        """Return the paths of learned draws in terms with the same approximation in both objects.
+
+        Args:
+            other: The same terms, perhaps with other approximations.
+        """
+        old = self.spec.approximations
+        same = [name for name, one in other.spec.approximations.items() if old[name] == one]
+        pairs = zip(other.spec.terms, other.spec.term_priors, strict=True)
+        return [path for term, prior in pairs if term.name in same for path in prior.learnable]
+
+    def _as_covariance(self, asked: Any) -> "DrawnTerms":
+        """Return the terms with an exact covariance where a plan chose an approximation that has none.
+
+        Args:
+            asked: The approximations that the user gave.
+
+        Raises:
+            InvalidArgumentError: If the user chose an approximation without a covariance function.
+        """
+        found, chosen = self._without_covariance(), self.spec.approximations
+        own = asked if isinstance(asked, Mapping) else {name: one for name, one in chosen.items() if one is asked}
+        self._refuse({name: why for name, why in found.items() if name in own})
+        if not found:
+            return self
+        wanted: dict[str, Approximation] = {**own, **{name: Exact() for name in found}}
+        return replace(self, spec=self.spec.with_approximations(wanted, self.values, self.num_rows))
+
+    def _without_covariance(self) -> dict[str, str]:
+        """Return the names of terms whose approximations are no covariance functions, each with the reason."""
+        known = {path: self.values.standardized(path) for path in self.quantities}
+        assert self.spec.columns is not None
+        found = {}
+        for term, drawn in zip(self.spec.terms, self.spec.term_priors, strict=True):
+            why = _reason(drawn.at(known, self.spec.columns))
+            if why is not None:
+                found[term.name] = why
+        return found
+
+    def _refuse(self, reasons: Mapping[str, str]) -> None:
+        for name, why in reasons.items():
+            raise InvalidArgumentError(
+                f"{self.spec.approximations[name]!r} of the term {name!r} cannot be part of a GPyTorch kernel, because "
+                f"{why}"
+            )
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def read(self, x: Tensor) -> tuple[Tensor, bool]:
+        """Return the columns (..., n, D) that the kernel reads, and whether there are new levels.
+
+        Args:
+            x: Inputs (..., n, d).
+
+        Raises:
+            DataError: If a column cannot be read.
+            InvalidArgumentError: If the number of columns differs from that of the rows.
+        """
+        schema, columns = self.spec.schema, self.spec.columns
+        assert schema is not None
+        assert columns is not None
+        if x.shape[-1] != self.num_columns:
+            raise InvalidArgumentError(
+                f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}. Use k.Additive for one "
+                "term a column, instead of last_dim_is_batch."
+            )
+        if all(kind is ColumnKind.NUMBER for kind in schema.kinds):
+            x = x if x.is_floating_point() else x.double()
+            keys = [int(column.key) for column in schema.columns]
+            return (x if keys == list(range(self.num_columns)) else x[..., keys]), False
+        nodes = [column.key for column in schema.columns if column.kind is ColumnKind.NODE]
+        found = schema.read(_table(x.reshape(-1, self.num_columns), nodes))
+        check_points(self.spec.terms, found)
+        levels = [place for place, kind in enumerate(schema.kinds) if kind is ColumnKind.LEVEL]
+        known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
+        return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
+
+    # --- states -----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The data for JSON that repeat the draws for the same kernel and rows."""
+        assert self.spec.columns is not None
+        rows = self.spec.columns.sample.double().cpu().contiguous().numpy()
+        return {
+            "seed": self.spec.options.seed,
+            "rows": hashlib.sha256(rows.tobytes()).hexdigest(),
+            "approximations": {name: repr(one) for name, one in self.spec.approximations.items()},
+            "values": {path: self.values.value(path).tolist() for path in self.quantities},
+        }
+
+    def restored(self, state: Any) -> "DrawnTerms":
+        """Return the terms with the draws of a state.
+
+        Args:
+            state: The tensor (b,) of `state` of the same terms.
+
+        Raises:
+            InvalidArgumentError: If the state is invalid, or has other terms, approximations or rows.
+        """
+        own = self.state
+        found = decode(state, own, drawn=("seed", "values"))
+        if found == own:
+            return self
+        spec = replace(self.spec, options=self.spec.options.changed(seed=random.resolve_seed(found["seed"])))
+        return replace(self, spec=spec).with_new_basis({}, found["values"])
+
+    def __deepcopy__(self, memo: Any) -> "DrawnTerms":
+        return self
+
+
+def _table(rows: Tensor, nodes: Iterable[Key]) -> Table:
+    """Return the table of rows (n, d), with whole numbers as integers in the columns of nodes."""
+    table = Table.of(rows)
+    known = {key: table.columns[key] for key in nodes if key in table.columns}
+    whole = {key: column.long() for key, column in known.items() if bool((column == column.round()).all())}
+    return replace(table, columns={**table.columns, **whole})
+
+
+def _reason(prior: Prior) -> str | None:
+    """Return why a prior has no covariance function, as a clause after "because". None if it has one."""
+    if prior.neighbors is not None:
+        return f"neighbors approximate a density and not a covariance. {INSTEAD}"
+    if prior.precisions:
+        return f"it factorizes a sparse precision and never forms a covariance. {INSTEAD}"
+    if any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
+        return "its bound is that of no covariance. Use method='sor' or method='fitc', or rfgp.GP."
+    return None
+
+
+# --- The kernel, which has the parameters -----------------------------------------------------------------------------
 
 
 @with_torch_defaults()
@@ -88,7 +333,7 @@ def kernel_of(
     return made
 
 
-class TermKernel(gpytorch.kernels.Kernel):
+class TermKernel(PriorKernel):
     """A sum of terms, each with its own approximation, made by `kernel_of`.
 
     If all terms have weights, the covariance has a low rank, which GPyTorch exploits. Terms without weights compute the
@@ -249,7 +494,7 @@ class TermKernel(gpytorch.kernels.Kernel):
 
         It is JSON as a tensor of bytes (b,).
         """
-        return torch.frombuffer(bytearray(json.dumps(self._drawn.state).encode()), dtype=torch.uint8)
+        return encode(self._drawn.state)
 
     @with_torch_defaults()
     def set_extra_state(self, state: Tensor) -> None:
@@ -261,92 +506,26 @@ class TermKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: If the state has other terms, approximations or rows X.
         """
-        self._drawn = self._drawn.restored(from_bytes(state))
+        self._drawn = self._drawn.restored(state)
 
-    # --- covariances ------------------------------------------------------------------------------
-
-    def forward(
-        self,
-        x1: Tensor,  # (..., n, d)
-        x2: Tensor,  # (..., m, d)
-        diag: bool = False,
-        last_dim_is_batch: bool = False,
-        **params: Any,
-    ) -> Tensor | LinearOperator:  # (..., n, m), or (..., n)
-        """Return the covariance (..., n, m), or its diagonal (..., n).
-
-        If all terms have weights, the covariance is a linear operator of low rank.
-
-        Args:
-            x1: Inputs (..., n, d).
-            x2: Inputs (..., m, d).
-            diag: Whether to return the diagonal.
-            last_dim_is_batch: Not supported.
-            params: Not used.
-
-        Raises:
-            InvalidArgumentError: If `last_dim_is_batch` is True.
-        """
-        if last_dim_is_batch:
-            raise InvalidArgumentError("last_dim_is_batch is not supported. Use k.Additive for one term a column.")
-        batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], self.batch_shape)
-        is_batch = not diag and self.batch_shape.numel() == 1 < x1.shape[:-2].numel()
-        if is_batch and not is_same_memory(x1, x2) and not have_equal_values(x1, x2) and is_one_element(x2):
-            rows = x1.expand(*batch, *x1.shape[-2:]).flatten(0, -2)
-            found = to_linear_operator(self.forward(rows, x2.reshape(-1, *x2.shape[-2:])[0])).to_dense()
-            return found.reshape(*batch, x1.shape[-2], x2.shape[-2])
-        pair = self._drawn.pair(x1, x2, batch, self._dtype_of(x1))
-        priors = self._priors_of(batch)
-        return pair.diagonal(priors).reshape(*batch, -1) if diag else pair.covariance(priors, batch)
+    # --- the priors, for `PriorKernel` ------------------------------------------------------------
 
     @property
-    def num_features(self) -> int:
-        """The number F of features of all terms.
+    def is_low_rank(self) -> bool:
+        """Whether all terms are products of dense features at all inputs."""
+        return self._drawn.is_low_rank
 
-        Raises:
-            InvalidArgumentError: If a term is not a product of dense features.
-        """
-        self._drawn.check_low_rank()
-        return self._priors_of(self.batch_shape).priors[0].num_features
+    def read_rows(self, x: Tensor, kernels: torch.Size) -> tuple[Tensor, bool]:
+        """Return the columns (..., n, D) that the terms read of inputs, and whether there are new levels."""
+        return self._drawn.read(x)
 
-    def features(
-        self,
-        x: Tensor,  # (..., n, d)
-    ) -> Tensor:  # (..., n, F)
-        """Return features (..., n, F) whose inner products are the covariance.
-
-        Args:
-            x: Inputs (..., n, d).
-
-        Raises:
-            InvalidArgumentError: If a term is not a product of dense features.
-        """
-        self._drawn.check_low_rank()
-        batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
-        pair = self._drawn.pair(x, x, batch, self._dtype_of(x))
-        phi = self._priors_of(batch).roots(pair.a)
-        return phi.reshape(*batch, *phi.shape[-2:]).to(pair.dtype)
-
-    def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
-        """Return GPyTorch's prediction strategy for products of features, if the covariance is one at all inputs.
-
-        Otherwise, and for GPyTorch before 1.15, it is the default one. Arguments are those of
-        `gpytorch.kernels.Kernel`.
-        """
-        strategy = (LINEAR_STRATEGY if self._drawn.is_low_rank else None) or super().prediction_strategy
-        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
-
-    def _dtype_of(self, x: Tensor) -> torch.dtype:
-        """Return the type of a covariance: that of the inputs, or of the parameters if inputs are integers."""
-        return x.dtype if x.is_floating_point() else next(self.parameters()).dtype
-
-    def _priors_of(self, batch: torch.Size) -> BatchOfPriors:
-        """Return the priors of all kernels of the batch, for a batch of inputs."""
-        count, size = self.batch_shape.numel(), len(self.batch_shape)
+    def priors_of_kernels(self) -> list[Prior]:
+        """Return the priors of the terms for all kernels of the batch."""
+        size = len(self.batch_shape)
         found = {path: self.read(path) for path in self._raw_names}
-        flat = {path: value.reshape(count, *value.shape[size:]) for path, value in found.items()}
-        priors = [self._drawn.prior({path: value[number] for path, value in flat.items()}) for number in range(count)]
-        return BatchOfPriors(priors, torch.arange(count).reshape(self.batch_shape).expand(batch).reshape(-1))
+        flat = {path: value.reshape(-1, *value.shape[size:]) for path, value in found.items()}
+        numbers = range(self.batch_shape.numel())
+        return [self._drawn.prior({path: value[number] for path, value in flat.items()}) for number in numbers]
 
 
 class HyperparametersByPath(Mapping[str, Tensor]):

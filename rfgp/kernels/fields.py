@@ -638,8 +638,13 @@ class Nodes(Kernel):
     def _spectrum(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
         eigenvalues, eigenvectors = self.graph.spectrum
-        theta = torch.stack([values[name].double() for name in self.graph_kernel.parameters])
+        theta = _parameters(self.graph_kernel, values)
         return torch.from_numpy(eigenvectors), spectral_values(theta, self.graph_kernel, eigenvalues)
+
+
+def _parameters(kernel: GraphKernel, values: Values) -> Tensor:
+    """Return the parameters (p,) of a graph kernel in their order, float64."""
+    return torch.stack([values[name].double() for name in kernel.parameters])
 
 
 @dataclass(frozen=True, eq=False)
@@ -665,8 +670,7 @@ class NodeField(LatentField):
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the shift (1,) and the amplitude, 0-d."""
-        theta = torch.stack([values[name].double() for name in self.kernel.parameters])
-        return resolvent_values(theta, self.kernel)
+        return resolvent_values(_parameters(self.kernel, values), self.kernel)
 
     def projector(self, a: Tensor) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions a (n, 1)."""

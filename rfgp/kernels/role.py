@@ -779,12 +779,7 @@ def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> di
         terms: The terms.
         columns: The summary of all columns.
     """
-    return {
-        f"{prefix}{name}": quantity
-        for term in terms
-        for factor, indices, prefix in term.parts()
-        for name, quantity in factor.hyperparameters(columns.select(indices)).items()
-    }
+    return _by_path(terms, lambda part: part.factor.hyperparameters(columns.select(part.indices)))
 
 
 def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Tensor]:
@@ -794,12 +789,13 @@ def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str
         terms: The terms.
         columns: The summary of all columns.
     """
-    return {
-        f"{prefix}{name}": value
-        for term in terms
-        for factor, indices, prefix in term.parts()
-        for name, value in factor.constants(columns.select(indices)).items()
-    }
+    return _by_path(terms, lambda part: part.factor.constants(columns.select(part.indices)))
+
+
+def _by_path(terms: Sequence[BoundTerm], of: Callable[[BoundFactor], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what each factor of terms has by name, by path."""
+    parts = [part for term in terms for part in term.parts()]
+    return {f"{part.prefix}{name}": value for part in parts for name, value in of(part).items()}
 
 
 # --- Covariance matrices of kernels on a user's tables ---------------------------------------------------------------
@@ -844,13 +840,7 @@ def _known_values(
     scales = [term.outputscale for term in terms if term.outputscale is not None]
     paths = [*quantities, *scales]
     given = {find_path(name, paths): value for name, value in values.items()}
-    starts = {
-        f"{prefix}{name}": value
-        for term in terms
-        for factor, _, prefix in term.parts()
-        for name, value in factor.starts.items()
-        if value is not None
-    }
+    starts = {path: v for path, v in _by_path(terms, lambda part: part.factor.starts).items() if v is not None}
     units = dict.fromkeys((*scales, *(path for path, quantity in quantities.items() if quantity.is_variance)), 1.0)
     on_graphs = [part for term in terms for part in term.parts() if part.factor.graph_kernel is not None]
     usual = {path: quantities[path].start for path in quantities for part in on_graphs if path.startswith(part.prefix)}

@@ -6,11 +6,11 @@ of frequencies. The objective over a fixed validation set of other draws determi
 the search.
 """
 
-from rfgp.learn.attention import learn_attention as learn_attention
-from rfgp.learn.norms import learn_copula as learn_copula
-from rfgp.learn.norms import learn_radial_distribution as learn_radial_distribution
-from rfgp.learn.objectives import Objective as Objective
-from rfgp.learn.objectives import attention_error as attention_error
-from rfgp.learn.objectives import kernel_error as kernel_error
-from rfgp.learn.objectives import posterior_divergence as posterior_divergence
+from rfgp.learn.learners import learn_attention as learn_attention
+from rfgp.learn.learners import learn_copula as learn_copula
+from rfgp.learn.learners import learn_radial_distribution as learn_radial_distribution
 from rfgp.learn.search import Learned as Learned
+from rfgp.learn.search import Objective as Objective
+from rfgp.learn.search import attention_error as attention_error
+from rfgp.learn.search import kernel_error as kernel_error
+from rfgp.learn.search import posterior_divergence as posterior_divergence

@@ -1,10 +1,16 @@
-"""The base classes of the estimators: fitted models of numbers and of labels, with predictions as in scikit-learn."""
+"""The base of the estimators: checked data, and fitted models of numbers and of labels, as in scikit-learn.
+
+For scikit-learn 1.4 and later. The chapter has, in this order: seeds, weights and rows; the outputs of an estimator;
+and the base classes of all estimators, of regressors and of classifiers.
+"""
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,13 +18,123 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from rfgp import random
+from rfgp.columns.table import names_of
 from rfgp.errors import ConstantTargetWarning, DataError, InvalidArgumentError, called
 from rfgp.gp import GP
 from rfgp.likelihoods import Likelihood
 from rfgp.messages import check_count, counted
 from rfgp.number_texts import is_identifier
-from rfgp.rows.sources import constant_message
-from rfgp.sklearn.checks import resolve_seed
+from rfgp.rows import merge_repeats
+from rfgp.rows.sources import constant_message, read_per_row
+
+# --- Seeds, weights and rows ------------------------------------------------------------------------------------------
+
+try:
+    from sklearn.utils.validation import validate_data as validate_data
+except ImportError:  # before scikit-learn 1.6 a method of the estimator
+
+    def validate_data(estimator: Any, *data: Any, **checks: Any) -> Any:
+        """Check X (n, d), and y if it is given, and keep or compare the number and names of the columns."""
+        if checks.pop("skip_check_array", False):
+            checks["cast_to_ndarray"] = False
+        return estimator._validate_data(*data, **checks)
+
+
+FLOATS = (np.float64, np.float32)
+"""The types that are kept; others become the first."""
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return the seed of a `random_state`.
+
+    numpy's global state is neither read nor changed.
+
+    Args:
+        random_state: An integer, which is the seed, or a `numpy.random.RandomState`, which draws one. If None, the seed
+            is from the system.
+
+    Raises:
+        InvalidArgumentError: If the value is not such an integer, or has another type.
+
+    Examples:
+        >>> resolve_seed(7)
+        7
+    """
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    try:
+        return random.resolve_seed(random_state)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            "random_state must be an integer from 0 to 2**63 - 1, a numpy.random.RandomState, or None, "
+            f"got {random_state!r}."
+        ) from error
+
+
+def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
+    """Return the positions (m,) of distinct rows, and their weights (m,).
+
+    The weights are None if all are 1.
+
+    A fit stops near an optimum, not at it. Data that differ only in the order of their sums could therefore lead to
+    different results on different processors. Rows with weights and written-out repetitions give the same numbers in
+    the same order (`rfgp.rows.merge_repeats`).
+
+    Args:
+        sample_weight: The weights (n,). If None, ones.
+        data: All inputs and targets, arrays (n,) or (n, k).
+
+    Raises:
+        DataError: If the weights cannot be used.
+
+    Examples:
+        >>> rows, weight = merge_rows(None, np.array([3.0, 1.0, 3.0]))
+        >>> rows.tolist(), weight.tolist()
+        ([0, 1], [2.0, 1.0])
+    """
+    weight, counts = _read_weights(sample_weight, len(data[0]))
+    kept = np.flatnonzero(counts)
+    columns = [_comparable(column) for part in data for column in part[kept].reshape(len(kept), -1).T]
+    rows, weight = merge_repeats(columns, weight)
+    return kept[rows], weight
+
+
+def _comparable(
+    column: Any,  # (n,)
+) -> Any:
+    """Return a column whose cells have an order: objects of several types as text."""
+    return column if column.dtype.kind != "O" else np.array([repr(cell) for cell in column])
+
+
+def _read_weights(sample_weight: Any, n: int) -> Any:
+    """Return the positive weights (m,), and the mask (n,) of their rows. Without weights, the first result is None."""
+    if sample_weight is None:
+        return None, np.ones(n, dtype=bool)
+    given = np.asarray(sample_weight)
+    given = np.full(n, given) if given.ndim == 0 else given
+    numbers = read_per_row(given, "sample_weight", n, torch.zeros(()), positive=False)
+    weight = np.asarray(numbers)
+    if np.count_nonzero(weight) < 2:
+        raise DataError("At least two weights of sample_weight must be positive. Rows of weight zero are left out.")
+    return weight[weight > 0], weight > 0
+
+
+def take_rows(data: Any, rows: NDArray[np.int64]) -> Any:
+    """Return some rows of an array, a list, or a dataframe of pandas, polars or Arrow.
+
+    Args:
+        data: The array, list or dataframe.
+        rows: The positions (m,) of the rows.
+
+    Examples:
+        >>> take_rows(["a", "b", "c"], np.array([2, 0]))
+        ['c', 'a']
+    """
+    if isinstance(data, list):
+        return [data[row] for row in rows]
+    return data[rows] if names_of(data) is None else nw.from_native(data, eager_only=True)[rows].to_native()
+
 
 # --- The outputs of an estimator, split into learned and constant ones ------------------------------------------------
 
@@ -104,6 +220,22 @@ NAMES: dict[str, str | None] = {
     "rank": None,
 }
 """The names of the models' arguments in these estimators. None if they cannot be given."""
+
+
+def options_of(estimator: Any, model: type[GP]) -> dict[str, Any]:
+    """Return the options of an estimator that a model has by the same names.
+
+    Args:
+        estimator: The estimator, a dataclass of options.
+        model: The class of the model.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> options_of(GPRegressor(mean="zero"), GP)["mean"]
+        'zero'
+    """
+    known = signature(model).parameters
+    return {option.name: getattr(estimator, option.name) for option in fields(estimator) if option.name in known}
 
 
 class ProcessEstimator(BaseEstimator, ABC):
@@ -223,10 +355,6 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
         inputs, count, seed = self._read_new(X), check_count("n_samples", n_samples), resolve_seed(random_state)
         learned = None if self.gp_ is None else self._mean_function(inputs).sample(count, seed=seed)
         return np.moveaxis(self._targets.whole(learned, (count, len(inputs)), self._targets.means), 0, -1)
-
-    @abstractmethod
-    def _read_new(self, X: Any) -> Any:
-        """Return checked inputs for the process, (n, d) or n labels."""
 
     def _mean_function(self, inputs: Any) -> Any:
         """Return the distribution of the mean of an observation at checked inputs: that of the latent function."""

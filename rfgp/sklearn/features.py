@@ -15,11 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.messages import check_count
-from rfgp.sklearn.checks import FLOATS, resolve_seed, validate_data
-from rfgp.spectra import Spectrum
+from rfgp.sklearn.base import FLOATS, resolve_seed, validate_data
 
 # --- Random features as a scikit-learn transformer --------------------------------------------------------------------
 
@@ -156,11 +154,8 @@ MAX_ITERATIONS = 50_000
 def make_kernel_ridge(
     alpha: float = 1.0,
     *,
-    n_frequencies: int = 512,
-    coupling: str | Coupling = "energy",
     lengthscale: Any = "scale",
-    spectrum: str | Spectrum = "gaussian",
-    random_state: Any = None,
+    **options: Any,
 ) -> Pipeline:
     """Return a pipeline that approximates kernel ridge regression: StandardScaler, RandomFeatures, Ridge.
 
@@ -170,11 +165,8 @@ def make_kernel_ridge(
 
     Args:
         alpha: The penalty.
-        n_frequencies: The number m of frequencies. There are 2m features.
-        coupling: As for `RandomFeatures`.
         lengthscale: The lengthscale in standard deviations of the columns, as for `RandomFeatures`.
-        spectrum: As for `RandomFeatures`.
-        random_state: As for `RandomFeatures`.
+        options: Other options of `RandomFeatures`, such as n_frequencies, coupling, spectrum and random_state.
 
     Returns:
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "ridge".
@@ -188,18 +180,15 @@ def make_kernel_ridge(
         >>> bool(model.score(X, np.sin(X[:, 0])) > 0.9)
         True
     """
-    features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
+    features = RandomFeatures(lengthscale=lengthscale, **options)
     return make_pipeline(StandardScaler(), features, Ridge(alpha, fit_intercept=False))
 
 
 def make_kernel_svc(
     C: float = 1.0,
     *,
-    n_frequencies: int = 512,
-    coupling: str | Coupling = "energy",
     lengthscale: Any = "scale",
-    spectrum: str | Spectrum = "gaussian",
-    random_state: Any = None,
+    **options: Any,
 ) -> Pipeline:
     """Return a pipeline that approximates a support vector classifier: StandardScaler, RandomFeatures, LinearSVC.
 
@@ -210,11 +199,8 @@ def make_kernel_svc(
 
     Args:
         C: The inverse of the penalty.
-        n_frequencies: The number m of frequencies. There are 2m features.
-        coupling: As for `RandomFeatures`.
         lengthscale: The lengthscale in standard deviations of the columns, as for `RandomFeatures`.
-        spectrum: As for `RandomFeatures`.
-        random_state: As for `RandomFeatures`.
+        options: Other options of `RandomFeatures`, such as n_frequencies, coupling, spectrum and random_state.
 
     Returns:
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "linearsvc".
@@ -228,7 +214,6 @@ def make_kernel_svc(
         >>> bool(model.score(X, np.sin(X[:, 0]) > 0) > 0.9)
         True
     """
-    features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
     machine = LinearSVC(
         C=C,
         loss="hinge",
@@ -237,4 +222,4 @@ def make_kernel_svc(
         max_iter=MAX_ITERATIONS,
         random_state=0,  # of the order of its steps alone; None would be numpy's global state
     )
-    return make_pipeline(StandardScaler(), features, machine)
+    return make_pipeline(StandardScaler(), RandomFeatures(lengthscale=lengthscale, **options), machine)

@@ -1,23 +1,38 @@
 """`rfgp.GP` as a scikit-learn regressor of numbers, classifier, and regressor of counts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
+import narwhals as nw
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from rfgp.columns import Table
+from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.gp import GP
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, by_name
+from rfgp.messages import counted
 from rfgp.models import SelectionReport
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.sklearn.base import ProcessClassifier, ProcessEstimator, ProcessRegressor, read_classes
-from rfgp.sklearn.checks import read_new, read_rows, resolve_seed
+from rfgp.sklearn.base import (
+    FLOATS,
+    ProcessClassifier,
+    ProcessEstimator,
+    ProcessRegressor,
+    merge_rows,
+    options_of,
+    read_classes,
+    resolve_seed,
+    take_rows,
+    validate_data,
+)
 
 # --- The options that all estimators of tables share: those of `rfgp.GP` ----------------------------------------------
 
@@ -65,24 +80,86 @@ class GPOptions:
 
     def _process(self, likelihood: str | Likelihood | None) -> GP:
         """Return the model, before a fit."""
-        return GP(
-            self.kernel,
-            likelihood,
-            self.approximation,
-            inference=self.inference,
-            mean=self.mean,
-            standardize=self.standardize,
-            start=self.start,
-            priors=self.priors,
-            seed=resolve_seed(self.random_state),
-            memory=self.memory,
-            time_limit=self.time_limit,
-            validate=self.validate,
-            hyperparameter_posterior=self.hyperparameter_posterior,
-        )
+        own = {"likelihood": likelihood, "seed": resolve_seed(self.random_state)}
+        return GP(**{**options_of(self, GP), **own})
+
+    def _read(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        exposure: Any = None,
+        *,
+        read_targets: Callable[[Any], Any] | None = None,
+    ) -> tuple[Any, Any, Any, Any]:
+        """Return checked rows (m, d), their targets, weights and exposures.
+
+        Rows of weight zero are left out, and equal rows are merged (`merge_rows`). The model reads the columns of a
+        dataframe by itself.
+
+        Args:
+            X: Rows (n, d), an array or a dataframe.
+            y: Targets.
+            sample_weight: The weights (n,). If None, ones.
+            exposure: The exposures, () or (n,). If None, there are none.
+            read_targets: The reader of targets that are not numbers. If None, they are numbers.
+
+        Raises:
+            ValueError: If the data cannot be used.
+        """
+        options = {"multi_output": True, "y_numeric": True} if read_targets is None else {}
+        self._used_columns: list[int] | None = None
+        names = names_of(X)
+        if names is None:
+            X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2, **options)
+            columns = [*X.T]
+        else:
+            y = validate_data(self, y=y, **options)
+            X = validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            if len(y) < 2:
+                raise DataError(f"X must have at least two rows, got {counted(len(y), 'sample')}.")
+            X = self._without_index(X, names)
+            columns = [np.asarray(column) for column in Table.of(X).columns.values()]
+        if read_targets is None:
+            y = y.astype(_common_float(X, y), copy=False)
+            X = X.astype(y.dtype, copy=False) if names is None else X
+        else:
+            y = read_targets(y)
+        each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
+        rows, weight = merge_rows(sample_weight, *columns, y, *each)
+        X = X if len(rows) == len(y) and weight is None else take_rows(X, rows)
+        return X, y[rows], weight, each[0][rows] if each else exposure
+
+    def _without_index(self, X: Any, names: tuple[str, ...]) -> Any:
+        """Return a dataframe without columns that are an index of pandas, with a warning.
+
+        They are found before the merge of equal rows, since they do not count the remaining rows. The model itself
+        warns of other columns that may be an index.
+        """
+        factors = () if isinstance(self.kernel, str) else [one for t in self.kernel.terms() for one in t.factors]
+        if factors and all(factor.columns is not None for factor in factors):
+            return X
+        kept = without_index(names, Table.of(X).column, warns_of_inputs=False)
+        if len(kept) == len(names):
+            return X
+        self._used_columns = [names.index(name) for name in kept]
+        return nw.from_native(X, eager_only=True).select(list(kept)).to_native()
 
     def _read_new(self, X: Any) -> Any:
-        return read_new(self, X)
+        """Return checked new rows, without the columns that the fit left out."""
+        if hasattr(self, "feature_names_in_") and names_of(X) is not None:
+            return validate_data(self, X, reset=False, skip_check_array=True)
+        X = validate_data(self, X, dtype=FLOATS, reset=False)
+        return X if self._used_columns is None else X[:, self._used_columns]
+
+
+def _common_float(X: Any, y: Any) -> Any:
+    """Return the floating dtype that represents X and y without loss, float32 or float64: that of y for a dataframe."""
+    if y.dtype.kind not in "fiub":
+        raise DataError(f"y must be numeric, got {y.dtype}. Encode text and dates as numbers first.")
+    common = np.result_type(getattr(X, "dtype", y.dtype), y.dtype)
+    return common if common in FLOATS else np.dtype(np.float64)
 
 
 # --- `rfgp.GP` as a scikit-learn regressor and classifier -------------------------------------------------------------
@@ -190,7 +267,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
             )
         gp = self._process(self.likelihood)
         warn_of_booleans(y)
-        return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
+        return self._learn(gp, *self._read(X, y, sample_weight)[:3])
 
     def terms(self, X: Any) -> dict[str, tuple[Any, Any]]:
         """Return the posterior mean and standard deviation of each term of the kernel, by its name.
@@ -307,7 +384,7 @@ class GPClassifier(GPOptions, ProcessClassifier):
             >>> model.classes_.tolist(), model.predict_proba([[1.0]]).shape
             (['a', 'b'], (1, 2))
         """
-        X, y, weight, _ = read_rows(self, X, y, sample_weight, read_targets=read_classes)
+        X, y, weight, _ = self._read(X, y, sample_weight, read_targets=read_classes)
         return self._learn(X, y, weight)
 
 
@@ -375,7 +452,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
         counts = column_or_1d(y, warn=True)
         if np.ndim(exposure) and np.shape(exposure) != counts.shape:
             raise DataError(f"exposure must be one number or {len(counts)}, one a row, got shape {np.shape(exposure)}.")
-        X, rows, weight, times = read_rows(self, X, counts, sample_weight, exposure)
+        X, rows, weight, times = self._read(X, counts, sample_weight, exposure)
         return self._fit_model(gp, X, rows, sample_weight=weight, exposure=times)
 
     def predict(self, X: Any, exposure: Any = None) -> Any:

@@ -17,8 +17,15 @@ from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.messages import check_count
 from rfgp.parameters import Hyperprior
 from rfgp.rows.sources import warn_of_booleans
-from rfgp.sklearn.base import ProcessClassifier, ProcessRegressor, read_classes
-from rfgp.sklearn.checks import merge_rows, resolve_seed
+from rfgp.sklearn.base import (
+    ProcessClassifier,
+    ProcessRegressor,
+    merge_rows,
+    options_of,
+    read_classes,
+    resolve_seed,
+    take_rows,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -47,17 +54,9 @@ class GraphOptions:
 
     def _graph_gp(self, **options: Any) -> GraphGP:
         """Return the model, before a fit."""
-        return GraphGP(
-            self._given_graph,
-            self.kernel,
-            self.features,
-            check_count("n_walkers", self.n_walkers),
-            outputscale=self.outputscale,
-            priors=self.priors,
-            seed=resolve_seed(self.random_state),
-            walk_options=self.walk_options,
-            **options,
-        )
+        own = {"graph": self._given_graph, "seed": resolve_seed(self.random_state)}
+        own["num_walkers"] = check_count("n_walkers", self.n_walkers)
+        return GraphGP(**{**options_of(self, GraphGP), **own, **options})
 
     @property
     def _given_graph(self) -> graphs.Graph:
@@ -86,7 +85,7 @@ class GraphOptions:
         if len(labels) < 2:
             raise DataError(f"{type(self).__name__} needs at least two observations, got one sample.")
         rows, weight = merge_rows(sample_weight, self._given_graph.index(labels), y)
-        return _taken(labels, rows), y[rows], weight
+        return take_rows(labels, rows), y[rows], weight
 
     def _read_new(self, X: Any) -> Any:
         return _read_labels(X)
@@ -192,13 +191,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             >>> model.fit([(0, 0), (0, 3), (2, 1), (3, 3)], [0.0, 1.0, 0.5, 2.0]).gp_.num_observations
             4
         """
-        gp = self._graph_gp(
-            p_halt=self.p_halt,
-            lengths=self.lengths,
-            step_coupling=self.step_coupling,
-            exact_hops=self.exact_hops,
-            noise=self.noise,
-        )
+        gp = self._graph_gp()
         if y is not None:
             warn_of_booleans(y)
         return self._learn(gp, *self._read(X, y, sample_weight, _read_numbers))
@@ -273,16 +266,11 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
         return self._learn(*self._read(X, y, sample_weight, read_classes))
 
     def _process(self, likelihood: Likelihood) -> GraphGP:
-        return self._graph_gp(likelihood=likelihood, inference=self.inference)
+        return self._graph_gp(likelihood=likelihood)
 
 
 def _read_numbers(y: Any) -> Any:
     return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-
-
-def _taken(labels: Any, rows: Any) -> Any:
-    """Return the labels at some positions, in a list or an array as they were."""
-    return labels[rows] if isinstance(labels, np.ndarray) else [labels[row] for row in rows]
 
 
 def _read_labels(X: Any) -> Any:

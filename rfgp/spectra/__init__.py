@@ -9,6 +9,7 @@ from rfgp.spectra.spectrum import ProductCauchy as ProductCauchy
 from rfgp.spectra.spectrum import ProductLaplace as ProductLaplace
 from rfgp.spectra.spectrum import RationalQuadratic as RationalQuadratic
 from rfgp.spectra.spectrum import Spectrum as Spectrum
+from rfgp.torch_context import own_names
 
 _REGISTRY: Registry[Spectrum] = Registry(
     "spectrum",
@@ -69,6 +70,4 @@ def names() -> tuple[str, ...]:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        name for name, value in globals().items() if str(getattr(value, "__module__", "")).startswith(__name__)
-    )
+    return own_names(globals())

@@ -304,12 +304,8 @@ class Gaussian(Spectrum):
         """Return exp(-r^2 / 2), (...) -> (...)."""
         return torch.exp(-0.5 * r**2)
 
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
-        """Return exp(-|x - z|^2 / 2), smooth at coincident points."""
+    def kernel_between(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return exp(-|x - z|^2 / 2), (..., n, k), smooth at coincident points."""
         return torch.exp(-0.5 * squared_distance(x, z))
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -382,12 +378,8 @@ class Matern(Spectrum):
         """Return the Matern function, (...) -> (...)."""
         return matern(math.sqrt(2 * self.nu) * r, self.nu)
 
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
-        """Return the exact kernel. Its gradient at coincident points is set to 0."""
+    def kernel_between(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return the exact kernel, (..., n, k). Its gradient at coincident points is set to 0."""
         return self.kernel(distance(x, z))
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -463,12 +455,8 @@ class RationalQuadratic(Spectrum):
         """Return (1 + r^2 / (2 alpha))^-alpha, (...) -> (...)."""
         return torch.exp(-self.alpha * torch.log1p(r**2 / (2 * self.alpha)))
 
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
-        """Return the exact kernel, smooth at coincident points."""
+    def kernel_between(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return the exact kernel, (..., n, k), smooth at coincident points."""
         return torch.exp(-self.alpha * torch.log1p(squared_distance(x, z) / (2 * self.alpha)))
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -514,12 +502,8 @@ class ProductLaplace(Spectrum):
 
     is_isotropic: ClassVar[bool] = False
 
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
-        """Return exp(-|x - z|_1)."""
+    def kernel_between(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return exp(-|x - z|_1), (..., n, k)."""
         return torch.exp(-torch.cdist(x, z, p=1.0))
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
@@ -540,11 +524,7 @@ class ProductCauchy(Spectrum):
 
     is_isotropic: ClassVar[bool] = False
 
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
+    def kernel_between(self, x: Tensor, z: Tensor) -> Tensor:
         """Return the product over coordinates, (..., n, k).
 
         It is computed one by one, without a temporary of size n k d.

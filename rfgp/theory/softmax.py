@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.coefficients import normalizer
-from rfgp.features.softmax.pair import check_kernel
+from rfgp.features.softmax.pairs import check_kernel
 from rfgp.messages import check_count, counted
 from rfgp.theory.kernels import variance
 
@@ -57,7 +57,7 @@ def softmax_variance(
     Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`. For opposite pairs
     (1 + exp(2 v^2)) / 2 replaces exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 
-    Source: Choromanski et al. (2022), Lemma 2.2. Cross moments are derived in `rfgp.theory.moments`.
+    Source: Choromanski et al. (2022), Lemma 2.2. Cross moments are derived in `rfgp.theory.kernels`.
 
     Args:
         x: (..., d).

@@ -82,7 +82,7 @@ OF_OTHERS = {
     ("rfgp/attention/module.py", "_C"): "torch tells only there whether a backward pass is running",
     ("rfgp/attention/module.py", "_current_graph_task_id"): "the same",
     ("rfgp/cli/interrupts.py", "_exit"): "Python's own name for an end at once",
-    ("rfgp/sklearn/checks.py", "_validate_data"): "scikit-learn's own name before 1.6",
+    ("rfgp/sklearn/base.py", "_validate_data"): "scikit-learn's own name before 1.6",
 }
 """Private members of other packages, each with its reason."""
 NAMED_TUPLES = {"_replace", "_asdict", "_fields"}

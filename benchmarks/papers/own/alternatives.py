@@ -9,9 +9,8 @@ from torch import Tensor
 
 from rfgp import couplings, random
 from rfgp.couplings.coupling import Coupling, Frequencies, WeightedDraws, check_gaussian, uniform
-from rfgp.couplings.orthogonal import haar_blocks, haar_rows
+from rfgp.couplings.orthogonal import haar_blocks, haar_rows, simplex_around
 from rfgp.couplings.radial import RadialDistribution, check_histogram
-from rfgp.couplings.simplex import simplex_around
 from rfgp.spectra import Spectrum
 
 _STEPS, _RATE, _DELTA, _ROWS = 200, 0.1, 0.1, 512

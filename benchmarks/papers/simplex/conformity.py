@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rfgp import couplings
 from rfgp.couplings.coupling import Coupling, check_gaussian
-from rfgp.couplings.simplex import norm_adapted_simplices, norms_of_blocks, rotated
+from rfgp.couplings.orthogonal import norm_adapted_simplices, norms_of_blocks, rotated
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import real_array
 from rfgp.special import direction_average

@@ -11,7 +11,7 @@ from benchmarks.papers.simplex.conformity import conformity, least_conformity
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings, features, random, spectra, theory
-from rfgp.couplings.simplex import norm_adapted_simplices, simplex
+from rfgp.couplings.orthogonal import norm_adapted_simplices, simplex
 
 MULTIPLES = (1, 2, 4, 8)
 METHODS = {"IIDRFs": "iid", "ORFs": "orthogonal", "SimRFs": "simplex", "SimRFs+": "simplex-plus"}

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.couplings.low_discrepancy import sobol_points
+from rfgp.couplings.coupling import sobol_points
 from rfgp.descent import adam
 from rfgp.special import sphere_cosine
 from rfgp.spectra import Spectrum

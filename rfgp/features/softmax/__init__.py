@@ -2,14 +2,14 @@
 
 from rfgp.features.softmax import coefficients as coefficients
 from rfgp.features.softmax.coefficients import Coefficient as Coefficient
-from rfgp.features.softmax.maps import Exponential as Exponential
-from rfgp.features.softmax.maps import Positive as Positive
-from rfgp.features.softmax.maps import Trigonometric as Trigonometric
-from rfgp.features.softmax.maps import matching_diagonal as matching_diagonal
-from rfgp.features.softmax.pair import FeaturePair as FeaturePair
-from rfgp.features.softmax.pair import PositiveMap as PositiveMap
-from rfgp.features.softmax.pair import SideMap as SideMap
-from rfgp.features.softmax.pair import exact as exact
+from rfgp.features.softmax.pairs import Exponential as Exponential
+from rfgp.features.softmax.pairs import FeaturePair as FeaturePair
+from rfgp.features.softmax.pairs import Positive as Positive
+from rfgp.features.softmax.pairs import PositiveMap as PositiveMap
+from rfgp.features.softmax.pairs import SideMap as SideMap
+from rfgp.features.softmax.pairs import Trigonometric as Trigonometric
+from rfgp.features.softmax.pairs import exact as exact
+from rfgp.features.softmax.pairs import matching_diagonal as matching_diagonal
 from rfgp.features.softmax.recipes import Hybrid as Hybrid
 from rfgp.features.softmax.recipes import angular_hybrid as angular_hybrid
 from rfgp.features.softmax.recipes import between_centers as between_centers

@@ -4,41 +4,26 @@ Source: Choromanski et al. (2022), Eqs. 9 and 10.
 """
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.couplings.coupling import check_unpaired
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.maps import Positive, Trigonometric
-from rfgp.features.softmax.pair import SideMap, check_matrix, times
+from rfgp.features.softmax.pairs import (
+    FeatureMap,
+    FeatureProduct,
+    Positive,
+    SideMap,
+    Trigonometric,
+    check_matrix,
+    times,
+)
 from rfgp.messages import counted, positive
 
 
-class CoefficientMap(nn.Module, ABC):
-    """One of the two feature maps of a coefficient.
-
-    Examples:
-        >>> Constant(0.5).left(torch.zeros(3, 2)).shape
-        torch.Size([3, 0])
-    """
-
-    @property
-    @abstractmethod
-    def num_features(self) -> int:
-        """The number of features, which may be 0."""
-
-    @abstractmethod
-    def forward(
-        self,
-        x: Tensor,  # (..., n, d)
-    ) -> Tensor:  # (..., n, F)
-        """Return the features of x, in its dtype and on its device."""
-
-
-class Coefficient(nn.Module):
+class Coefficient(FeatureProduct):
     """A coefficient lambda(x, y) = a + left(x) . right(y) of a hybrid estimator.
 
     It is exact, or estimated from a draw that is independent of the estimators that it mixes.
@@ -57,21 +42,11 @@ class Coefficient(nn.Module):
         tensor([[0., 1.]])
     """
 
-    def __init__(self, constant: float, left: CoefficientMap, right: CoefficientMap) -> None:
-        super().__init__()
+    def __init__(self, constant: float, left: FeatureMap, right: FeatureMap) -> None:
+        super().__init__(left, right)
         if not math.isfinite(constant):
             raise InvalidArgumentError(f"The constant of a coefficient must be finite, got {constant!r}.")
-        if left.num_features != right.num_features:
-            raise InvalidArgumentError(
-                f"Both sides of a coefficient must have as many features, got {left.num_features} and "
-                f"{right.num_features}."
-            )
-        self.constant, self.left, self.right = float(constant), left, right
-
-    @property
-    def num_features(self) -> int:
-        """The number of features of each side."""
-        return self.left.num_features
+        self.constant = float(constant)
 
     def forward(
         self,
@@ -79,15 +54,10 @@ class Coefficient(nn.Module):
         y: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
         """Return the coefficients (..., n, k) of all x (..., n, d) and y (..., k, d)."""
-        out: Tensor = self.constant + self.left(x) @ self.right(y).mT
-        return out
+        return self.constant + super().forward(x, y)
 
 
-class _NoMap(CoefficientMap):
-    @property
-    def num_features(self) -> int:
-        return 0
-
+class _NoMap(FeatureMap):
     def forward(self, x: Tensor) -> Tensor:
         return x.new_zeros(*x.shape[:-1], 0)
 
@@ -104,17 +74,13 @@ class Constant(Coefficient):
     """
 
     def __init__(self, value: float) -> None:
-        super().__init__(value, _NoMap(), _NoMap())
+        super().__init__(value, _NoMap(0), _NoMap(0))
 
 
-class _SignMap(CoefficientMap):
+class _SignMap(FeatureMap):
     def __init__(self, frequencies: Frequencies, sign: float) -> None:
-        super().__init__()
+        super().__init__(frequencies.shape[0])
         self.frequencies, self.sign = frequencies, sign
-
-    @property
-    def num_features(self) -> int:
-        return self.frequencies.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
         amplitudes: Tensor = 0.5**0.5 * self.frequencies.amplitudes.to(x)
@@ -147,16 +113,12 @@ class Angular(Coefficient):
         super().__init__(0.5, _SignMap(drawn, 1.0), _SignMap(drawn, -1.0))
 
 
-class _LinearMap(CoefficientMap):
+class _LinearMap(FeatureMap):
     """`factor` times the features of A x / scale, or of x / scale."""
 
     def __init__(self, side: SideMap, scale: float, factor: float, matrix: Tensor | None = None) -> None:
-        super().__init__()
+        super().__init__(side.num_features)
         self.side, self.scale, self.factor, self.matrix = side, scale, factor, matrix
-
-    @property
-    def num_features(self) -> int:
-        return self.side.num_features
 
     def forward(self, x: Tensor) -> Tensor:
         argument = x if self.matrix is None else times(self.matrix, x)
@@ -300,20 +262,16 @@ class Matched(Coefficient):
         super().__init__(0.0, _LinearMap(side, scale, 1.0, left), _LinearMap(side, -scale, 1.0, right))
 
 
-class _ClusterMap(CoefficientMap):
+class _ClusterMap(FeatureMap):
     """Whether a vector belongs to a cluster, or its responsibility with a scale."""
 
     def __init__(self, centers: Tensor, index: int, scale: float | None) -> None:
-        super().__init__()
+        super().__init__(1)
         if centers.ndim != 2 or 0 in centers.shape or not bool(torch.isfinite(centers).all()):
             raise InvalidArgumentError(f"Centers must be a finite matrix (K, d), got shape {tuple(centers.shape)}.")
         if not 0 <= index < len(centers):
             raise InvalidArgumentError(f"pair must be positions of centers below {len(centers)}, got {index}.")
         self.centers, self.index, self.scale = centers, index, scale
-
-    @property
-    def num_features(self) -> int:
-        return 1
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.centers.shape[1]:

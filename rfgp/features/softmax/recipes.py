@@ -15,13 +15,19 @@ from rfgp.features.softmax.coefficients import (
     Angular,
     Clusters,
     Coefficient,
-    CoefficientMap,
     Gaussian,
     GaussianMixture,
     Matched,
 )
-from rfgp.features.softmax.maps import Exponential, Positive, Trigonometric, matching_diagonal
-from rfgp.features.softmax.pair import FeaturePair, SideMap
+from rfgp.features.softmax.pairs import (
+    Exponential,
+    FeatureMap,
+    FeaturePair,
+    Positive,
+    SideMap,
+    Trigonometric,
+    matching_diagonal,
+)
 from rfgp.messages import check_count
 
 # --- Hybrid estimators: mixtures of estimators with coefficients of x and y, as one pair of feature maps --------------
@@ -45,23 +51,19 @@ class _HybridMap(SideMap):
 
     def __init__(
         self,
-        coefficients: Sequence[CoefficientMap],
+        coefficients: Sequence[FeatureMap],
         constants: Sequence[float],
         estimators: Sequence[SideMap],
         sign: float,
     ) -> None:
-        super().__init__(estimators[0].kernel)
-        self.coefficients, self.estimators = nn.ModuleList(coefficients), nn.ModuleList(estimators)
-        self.constants, self.sign = tuple(constants), sign
-        self.has_base = len(estimators) > len(coefficients)
+        has_base = len(estimators) > len(coefficients)
         widths = [c.num_features for c in coefficients]
-        widths = [*widths, sum(widths)] if self.has_base else widths
+        widths = [*widths, sum(widths)] if has_base else widths
         columns = [width + (a != 0) for width, a in zip(widths, constants, strict=True)]
-        self._num_features = sum(n * e.num_features for n, e in zip(columns, estimators, strict=True))
-
-    @property
-    def num_features(self) -> int:
-        return self._num_features
+        num_features = sum(n * e.num_features for n, e in zip(columns, estimators, strict=True))
+        super().__init__(estimators[0].kernel, num_features)
+        self.coefficients, self.estimators = nn.ModuleList(coefficients), nn.ModuleList(estimators)
+        self.constants, self.sign, self.has_base = tuple(constants), sign, has_base
 
     def forward(self, x: Tensor) -> Tensor:
         estimates = [estimator(x) for estimator in self.estimators]  # these refuse invalid inputs
@@ -469,7 +471,4 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
 
 def _affordable(num_features: int, cost: int) -> int:
     """Return the number of frequencies that a number of features allows."""
-    m = check_count("num_features", num_features) // cost
-    if m == 0:
-        raise InvalidArgumentError(f"num_features must be at least {cost} for one frequency, got {num_features}.")
-    return m
+    return check_count("num_features", num_features, least=cost) // cost

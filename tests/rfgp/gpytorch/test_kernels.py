@@ -143,7 +143,7 @@ BAD_CALLS = [
     (lambda: RandomFeatureKernel(8, features="laplace", spectrum="matern"), "Gaussian"),
     (lambda: RandomFeatureKernel(8, num_dims=2, ard_num_dims=3), "num_dims"),
     (lambda: drawn(num_dims=3)(X[:, :2]).to_dense(), "3 columns"),
-    (lambda: RandomFeatureKernel(9).load_state_dict(drawn().state_dict()), "8 frequencies"),
+    (lambda: RandomFeatureKernel(9).load_state_dict(drawn().state_dict()), "num_frequencies, 8"),
     (lambda: RandomFeatureKernel(8, features="laplace").load_state_dict(drawn().state_dict()), "laplace"),
     *(
         (lambda state=state: RandomFeatureKernel(4).set_extra_state(state), "no state")

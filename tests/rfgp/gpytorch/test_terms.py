@@ -1,6 +1,7 @@
 """Kernels of terms in GPyTorch: covariances, marginal likelihoods and predictions are those of `rfgp.GP`."""
 
 import copy
+import json
 import pickle
 from operator import setitem
 
@@ -271,6 +272,12 @@ def state():
     return kernel_of(NUMBERS, DRAWN, X=X, seed=0).state_dict()
 
 
+def changed(kernel, **parts):
+    """Return the state of a kernel with other parts."""
+    content = json.loads(bytes(kernel.get_extra_state().tolist()))
+    return torch.tensor(list(json.dumps({**content, **parts}).encode()), dtype=torch.uint8)
+
+
 def numbers(approximation="auto", **options):
     return kernel_of(NUMBERS, approximation, **{"X": X, "seed": 0, **options})
 
@@ -294,6 +301,8 @@ BAD_CALLS = [
     (lambda: numbers(DRAWN, X=X + 1).load_state_dict(state()), INVALID, "other rows"),
     (lambda: numbers(rfgp.RandomFeatures(7)).load_state_dict(state()), INVALID, "approximations"),
     (lambda: numbers().set_extra_state(torch.tensor([255], dtype=torch.uint8)), INVALID, "no state"),
+    (lambda: numbers().set_extra_state(changed(numbers(), values=3)), INVALID, "no state"),
+    (lambda: numbers().set_extra_state(changed(numbers(), values={"noise": 1.0})), INVALID, "no state"),
 ]
 
 

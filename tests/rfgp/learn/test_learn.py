@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import rfgp
 from rfgp import couplings, learn, metrics, spectra
-from rfgp.learn import pieces
+from rfgp.learn import learners
 
 F64 = torch.float64
 GAUSSIAN = spectra.Gaussian()
@@ -33,10 +33,10 @@ class TestPieces:
     @pytest.mark.parametrize("spectrum", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
     def test_radial_quantiles_of_normals_have_derivatives(self, spectrum):
         z = torch.linspace(-4, 4, 9, dtype=F64, requires_grad=True)
-        norms = pieces.Radial.apply(z, spectrum, 3)
+        norms = learners.Radial.apply(z, spectrum, 3)
         expected = spectrum.radial_quantile(torch.special.ndtr(z.detach()), 3)
         torch.testing.assert_close(norms.detach(), expected, rtol=1e-9, atol=0)
-        for function, point in ((pieces.Radial, z), (pieces.LogDensity, norms.detach().requires_grad_())):
+        for function, point in ((learners.Radial, z), (learners.LogDensity, norms.detach().requires_grad_())):
             assert torch.autograd.gradcheck(lambda v, f=function: f.apply(v, spectrum, 3), (point,), rtol=1e-4)
 
 

@@ -1,24 +1,310 @@
-"""Estimators of the softmax kernel by one draw: trigonometric, positive, and general exponential features."""
+"""The interface of estimators of the softmax kernel: two feature maps with a common draw.
+
+There are two kernels of vectors that are divided by the lengthscale (in attention: by the fourth root of d):
+
+    softmax(x, y) = exp(x . y),        gaussian(x, y) = exp(-|x - y|^2 / 2) = softmax(x, y) exp(-|x|^2 / 2 - |y|^2 / 2).
+
+The features of one are those of the other times a factor of each vector. Estimators with complex features are written
+in real ones: Re(a b) = (Re a, Im a) . (Re b, -Im b). Hence the two maps differ.
+
+The chapter has, in this order: the interface; the trigonometric and the positive estimator; and general exponential
+features, whose matrix A interpolates the two.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.couplings.coupling import check_unpaired
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.pair import FeaturePair, SideMap, check_matrix, times
+from rfgp.messages import counted
+
+KERNELS = ("softmax", "gaussian")
+
+
+class FeatureMap(nn.Module, ABC):
+    """One of the two feature maps of an estimator or of a coefficient.
+
+    Attributes:
+        num_features: The number F of features, which may be 0.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> isinstance(softmax.Positive(torch.eye(2)).left, FeatureMap)
+        True
+    """
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.num_features = num_features
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return the features of x, in its dtype and on its device.
+
+        Args:
+            x: The vectors divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, F).
+        """
+
+
+class SideMap(FeatureMap):
+    """One of the two feature maps of an estimator.
+
+    Args:
+        kernel: "softmax" or "gaussian".
+        num_features: The number F of features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> side = softmax.Positive(torch.eye(2)).left
+        >>> isinstance(side, SideMap), side.num_features
+        (True, 2)
+    """
+
+    def __init__(self, kernel: str, num_features: int) -> None:
+        super().__init__(num_features)
+        self.kernel = check_kernel(kernel)
+
+    def shift(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, 1)
+        """Return the logarithm of the factor from softmax features to those of the kernel of this map.
+
+        Args:
+            x: The vectors, (..., n, d).
+
+        Returns:
+            The logarithms, (..., n, 1).
+        """
+        square = x.square().sum(-1, keepdim=True)
+        return -0.5 * square if self.kernel == "gaussian" else torch.zeros_like(square)
+
+
+@runtime_checkable
+class PositiveMap(Protocol):
+    """A feature map with positive features, given by their logarithms.
+
+    Logarithms do not overflow.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> isinstance(softmax.Positive(torch.eye(2)).left, PositiveMap)
+        True
+    """
+
+    def log_values(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return the logarithms of the features of x.
+
+        Args:
+            x: The vectors, (..., n, d).
+
+        Returns:
+            The logarithms, (..., n, F).
+        """
+
+
+class FeatureProduct(nn.Module):
+    """The inner products of two feature maps.
+
+    Args:
+        left: The map of x.
+        right: The map of y, with as many features.
+
+    Raises:
+        InvalidArgumentError: If the two maps have different numbers of features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> side = softmax.Positive(torch.eye(2)).left
+        >>> FeatureProduct(side, side)(torch.zeros(4, 2), torch.zeros(3, 2)).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(self, left: FeatureMap, right: FeatureMap) -> None:
+        super().__init__()
+        if left.num_features != right.num_features:
+            raise InvalidArgumentError(
+                "left and right must have as many features, got "
+                f"{counted(left.num_features, 'feature')} and {right.num_features}."
+            )
+        self.left, self.right = left, right
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features of each side."""
+        return self.left.num_features
+
+    def forward(
+        self,
+        x: Tensor,  # (..., n, d)
+        y: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return the estimates between all x and y.
+
+        Args:
+            x: Inputs, (..., n, d).
+            y: Inputs, (..., k, d).
+
+        Returns:
+            The estimates, (..., n, k).
+        """
+        out: Tensor = self.left(x) @ self.right(y).mT
+        return out
+
+
+class FeaturePair(FeatureProduct):
+    """Two feature maps with a common draw: E[left(x) . right(y)] is the kernel.
+
+    The draw is not a parameter or buffer: `state_dict` is empty, and a pair is constructed from its frequencies.
+    `rfgp.attention.RandomFeatureAttention` keeps them in its state.
+
+    Args:
+        left: The map of x, a `PositiveMap` if its features are positive.
+        right: The map of y, with as many features and for the same kernel.
+
+    Raises:
+        InvalidArgumentError: If the two maps have different kernels or numbers of features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.Positive(torch.eye(2))
+        >>> pair(torch.zeros(4, 2), torch.zeros(3, 2)).shape, pair.kernel
+        (torch.Size([4, 3]), 'softmax')
+    """
+
+    def __init__(self, left: SideMap, right: SideMap) -> None:
+        super().__init__(left, right)
+        if left.kernel != right.kernel:
+            raise InvalidArgumentError(
+                f"left and right must have equal kernels, got the {left.kernel} and the {right.kernel} kernel."
+            )
+        self.left: SideMap
+        self.right: SideMap
+
+    @property
+    def kernel(self) -> str:
+        """The estimated kernel, "softmax" or "gaussian"."""
+        return self.left.kernel
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether all estimates are positive."""
+        return isinstance(self.left, PositiveMap) and isinstance(self.right, PositiveMap)
+
+
+def check_kernel(kernel: str) -> str:
+    """Return the name of a kernel.
+
+    Args:
+        kernel: The name.
+
+    Raises:
+        InvalidArgumentError: If it is not "softmax" or "gaussian".
+
+    Examples:
+        >>> check_kernel("softmax")
+        'softmax'
+    """
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        raise InvalidArgumentError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r}.")
+    return kernel
+
+
+def check_matrix(
+    matrix: Tensor,  # (d, d) or (d,)
+    num_dims: int,
+) -> Tensor:  # as the matrix
+    """Check a matrix or its diagonal, and return it.
+
+    Args:
+        matrix: A, (d, d), or its diagonal (d,).
+        num_dims: d.
+
+    Raises:
+        InvalidArgumentError: If it has another shape or dtype, or entries that are not finite.
+
+    Examples:
+        >>> check_matrix(torch.ones(2), 2)
+        tensor([1., 1.])
+    """
+    if not isinstance(matrix, Tensor) or not (matrix.is_floating_point() or matrix.is_complex()):
+        kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise InvalidArgumentError(f"The matrix A must be a real or complex floating-point tensor, got {kind}.")
+    if matrix.shape not in ((num_dims,), (num_dims, num_dims)):
+        raise InvalidArgumentError(
+            f"The matrix A must be of shape ({num_dims}, {num_dims}) or a diagonal ({num_dims},) for frequencies in "
+            f"{num_dims} dimensions, got {tuple(matrix.shape)}."
+        )
+    if not bool(torch.isfinite(matrix).all()):
+        raise InvalidArgumentError("The matrix A must be finite, got entries that are not.")
+    return matrix
+
+
+def times(
+    matrix: Tensor,  # (d, d) or (d,)
+    x: Tensor,  # (..., n, d)
+) -> Tensor:  # (..., n, d)
+    """Return A x for each row, with A a matrix or its diagonal.
+
+    Args:
+        matrix: A, (d, d), or its diagonal (d,).
+        x: The rows, (..., n, d).
+
+    Returns:
+        The products, (..., n, d).
+
+    Examples:
+        >>> times(torch.tensor([2.0, 3.0]), torch.ones(1, 2))
+        tensor([[2., 3.]])
+    """
+    return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
+
+
+def exact(
+    x: Tensor,  # (..., n, d)
+    y: Tensor,  # (..., k, d)
+    kernel: str = "softmax",
+) -> Tensor:  # (..., n, k)
+    """Return the kernel between all x and y.
+
+    Args:
+        x: (..., n, d).
+        y: (..., k, d).
+        kernel: "softmax" or "gaussian".
+
+    Raises:
+        InvalidArgumentError: If the kernel is unknown.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> softmax.exact(torch.zeros(1, 2), torch.ones(1, 2), "gaussian").round(decimals=4)
+        tensor([[0.3679]])
+    """
+    if check_kernel(kernel) == "softmax":
+        return (x @ y.mT).exp()
+    return (-0.5 * torch.cdist(x, y).square()).exp()
+
 
 # --- The two basic estimators of the softmax kernel: trigonometric and positive ---------------------------------------
 
 
 class _TrigonometricMap(SideMap):
     def __init__(self, frequencies: Frequencies, kernel: str) -> None:
-        super().__init__(kernel)
+        super().__init__(kernel, 2 * frequencies.shape[0])
         self.frequencies = frequencies
-
-    @property
-    def num_features(self) -> int:
-        return 2 * self.frequencies.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
         angles = self.frequencies.project(x)
@@ -27,35 +313,17 @@ class _TrigonometricMap(SideMap):
         return torch.cat([amplitude * angles.cos(), amplitude * angles.sin()], dim=-1)
 
 
-class ExponentialMap(SideMap):
-    """Features exp(omega . x - |x|^2 / 2) of the softmax kernel.
-
-    Args:
-        frequencies: The m frequencies.
-        kernel: "softmax" or "gaussian".
-
-    Examples:
-        >>> from rfgp import couplings
-        >>> side = ExponentialMap(couplings.as_frequencies(torch.eye(2)), "softmax")
-        >>> side(torch.zeros(1, 2)).square().round(decimals=3)
-        tensor([[0.5000, 0.5000]])
-    """
+class _ExponentialMap(SideMap):
+    """Features exp(omega . x - |x|^2 / 2) of the softmax kernel."""
 
     def __init__(self, frequencies: Frequencies, kernel: str) -> None:
-        super().__init__(kernel)
+        super().__init__(kernel, frequencies.shape[0])
         self.frequencies = frequencies
 
-    @property
-    def num_features(self) -> int:
-        """The number m of features."""
-        return self.frequencies.shape[0]
-
     def forward(self, x: Tensor) -> Tensor:
-        """Return the features of x, (..., n, d) -> (..., n, m)."""
         return self.log_values(x).exp()
 
     def log_values(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the features of x, (..., n, d) -> (..., n, m)."""
         projected = self.frequencies.project(x)
         amplitude = self.frequencies.amplitudes.log().to(x)
         return projected - 0.5 * x.square().sum(-1, keepdim=True) + self.shift(x) + amplitude
@@ -115,7 +383,7 @@ class Positive(FeaturePair):
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, kernel: str = "softmax") -> None:
-        side = ExponentialMap(as_frequencies(frequencies), kernel)
+        side = _ExponentialMap(as_frequencies(frequencies), kernel)
         super().__init__(side, side)
 
 
@@ -134,12 +402,8 @@ class _RealMap(SideMap):
     """The features of A x."""
 
     def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str) -> None:
-        super().__init__(kernel)
-        self.plain, self.matrix = ExponentialMap(frequencies, "softmax"), matrix
-
-    @property
-    def num_features(self) -> int:
-        return self.plain.num_features
+        super().__init__(kernel, frequencies.shape[0])
+        self.plain, self.matrix = _ExponentialMap(frequencies, "softmax"), matrix
 
     def forward(self, x: Tensor) -> Tensor:
         return self.log_values(x).exp()
@@ -153,13 +417,9 @@ class _ComplexMap(SideMap):
     """The real parts, then the imaginary parts times `sign`."""
 
     def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str, sign: float) -> None:
-        super().__init__(kernel)
+        super().__init__(kernel, 2 * frequencies.shape[0])
         self.frequencies, self.real, self.imaginary, self.sign = frequencies, matrix.real, matrix.imag, sign
         self.is_imaginary = not bool((self.real != 0).any())
-
-    @property
-    def num_features(self) -> int:
-        return 2 * self.frequencies.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
         self.frequencies.check_inputs(x)
