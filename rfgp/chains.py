@@ -32,13 +32,11 @@ class StateModel(NamedTuple):
         readings: h, one tuple for each block of the state.
         steps: Maps the lengths of steps (u,) to the blocks of A and of Q.
         first: Maps times (m,) to the blocks of the covariance of a state without earlier rows, (m, a, a) each.
-        is_stationary: Whether this covariance is the same at all times.
     """
 
     readings: tuple[tuple[float, ...], ...]
     steps: Callable[[Tensor], tuple[Blocks, Blocks]]
     first: Callable[[Tensor], Blocks]
-    is_stationary: bool = True
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -132,24 +130,24 @@ def harmonics(period: Tensor, shares: Tensor) -> StateModel:
 
 
 ROUNDING = 1e-9
-"""The distance by which rows may be before an origin, in standard deviations of the column."""
+"""The distance by which rows may be before an origin, in the largest distance of a row from it."""
 
 
 def since_origin(times: Tensor, origin: Tensor) -> Tensor:
     """Return the times since an origin, (n,).
 
     Args:
-        times: The times, (n,), in standard deviations of the column.
+        times: The times, (n,).
         origin: The origin, 0-d.
 
     Raises:
         DataError: If a time is before the origin.
     """
     since = times - origin
-    if bool((since < -ROUNDING).any()):
+    if len(since) and bool((since < -ROUNDING * since.abs().max()).any()):
         raise DataError(
-            f"Rows must not be before the origin of a Wiener process, got one {-float(since.min()):.3g} standard "
-            "deviations of the column before it. Give the kernel an earlier origin=."
+            f"Rows and points must not be before the origin of a Wiener process, at {float(origin):.6g}, got "
+            f"{float(times.min()):.6g}. Give the kernel an earlier origin=."
         )
     return since.clamp_min(0.0)
 
@@ -178,7 +176,7 @@ def wiener(order: int, origin: Tensor) -> StateModel:
             move[:, 0, 1] = lengths
         return [move], [noises(lengths)]
 
-    return StateModel(((1.0, *[0.0] * (order - 1)),), steps, lambda times: [noises(since_origin(times, origin))], False)
+    return StateModel(((1.0, *[0.0] * (order - 1)),), steps, lambda times: [noises(since_origin(times, origin))])
 
 
 # --- Products ---------------------------------------------------------------------------------------------------------

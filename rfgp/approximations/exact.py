@@ -549,7 +549,7 @@ class SparsePrecision(Approximation):
 
     Wiener processes, and seasons of a few harmonics alone or times Matern kernels of the same column, are Markov
     processes of that column without a sparse matrix. Sums of such terms, and of Matern kernels of the same column, are
-    computed by Kalman filtering, together with terms of at most 2,000 weights. Time and memory are then linear in the
+    computed by Kalman filtering, together with terms of at most 2,048 weights. Time and memory are then linear in the
     number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
@@ -571,6 +571,8 @@ class SparsePrecision(Approximation):
         if not chosen:
             return "no factor has a sparse precision. Use InducingPoints() or Exact()."
         scale = scale_name(data.term, data.values)
+        if any(isinstance(factor, Wiener) for factor, _, _ in data.term.parts()):
+            return "products with a Wiener process are not stationary. Use Exact() or InducingPoints()."
         for factor, indices, prefix in _others(data.term, chosen):
             if factor.functions(data.columns.select(indices)) is None:
                 return f"{label_of(factor)}, which multiplies the field, has infinitely many functions. Use Exact()."
@@ -598,6 +600,10 @@ class SparsePrecision(Approximation):
                 f"would be {error:.0e}. Round the columns, use a shorter lengthscale=, InducingPoints() or Exact()."
             )
         return None
+
+    def least_noise(self, data: TermData) -> float:
+        """Return the smallest noise variance of a filter or of a sparse factor."""
+        return MIN_NOISE_OF_MATRICES if is_markov(data.term, data.columns) else super().least_noise(data)
 
     def cost(self, data: TermData, prior: TermPrior | None = None) -> TermCost:
         """Return the cost of the latent values, from a sample of the rows."""
@@ -627,7 +633,7 @@ class SparsePrecision(Approximation):
         return TermPrior("precision", partial(_precision_prior, data.term, scale_name(data.term, data.values)))
 
 
-MAX_FEATURES = 2000
+MAX_FEATURES = 2048
 """The maximum number of dense weights beside a filter, whose columns are all in memory."""
 
 

@@ -140,6 +140,9 @@ def assign(
         if not supported:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in supported}
+        if isinstance(approximation, SparsePrecision):
+            own = {data.term.name: approximation for data in supported if is_markov(data.term, data.columns)}
+            chosen = dict.fromkeys(_filtered(terms, own) or chosen, approximation)
     assigned = {**(others or {}), **chosen}
     automatic = [data for data in terms if data.term.name not in assigned]
     has_neighbors = _has_neighbors(assigned)
@@ -148,14 +151,13 @@ def assign(
     elif in_blocks:
         assigned |= {data.term.name: _by_weights(data) for data in automatic}
     else:
+        if filtered := _filtered(terms, assigned):
+            most = MAX_FEATURES // max(len(automatic) - len(filtered), 1)
+            beside = {data.term.name: _by_weights(data, most) for data in automatic}
+            assigned = {**beside, **dict.fromkeys(filtered, SparsePrecision()), **assigned}
         is_alone = len(terms) == 1 and not others and terms[0].is_gaussian
-        filtered = set(_filtered(terms))
-        sparse = [
-            data.term.name
-            for data in automatic
-            if data.term.name in filtered or _is_sparse(data, has_neighbors, is_alone=is_alone)
-        ]
-        assigned |= dict.fromkeys(sparse, SparsePrecision())
+        sparse = [data.term.name for data in automatic if _is_sparse(data, has_neighbors, is_alone=is_alone)]
+        assigned = {**dict.fromkeys(sparse, SparsePrecision()), **assigned}
         needs_weights = any(isinstance(used, AVOIDS_COVARIANCE_MATRIX) for used in assigned.values())
         defaults = {data.term.name: _default(data, needs_weights, has_neighbors) for data in automatic}
         assigned = {**defaults, **assigned}
@@ -220,44 +222,68 @@ def _faster_stationary(
     return dict.fromkeys(names, equispaced) if are_supported else {}
 
 
-def _filtered(terms: Sequence[TermData]) -> list[str]:
-    """Return the names of the Markov processes of a sum that is filtered along one column, or none.
+def _filtered(terms: Sequence[TermData], known: Mapping[str, Approximation]) -> list[str]:
+    """Return the names of the Markov processes of one column that a filter computes, or none.
 
-    One of them has no other form than that of a filter, such as a Wiener process. The other terms have few weights.
+    One of them has no other form than that of a filter, such as a Wiener process. The other terms have dense weights:
+    few functions, or features if there are too many rows for covariances or the filter is requested.
 
     Args:
         terms: All terms of the model.
+        known: The approximations of some terms by name.
     """
-    costs = {data.term.name: Exact().cost(data) for data in terms}
-    chains = [data for data in terms if is_markov(data.term, data.columns) and not costs[data.term.name].has_weights]
-    columns = {tuple(data.term.columns) for data in chains}
-    on_these = [data for data in terms if tuple(data.term.columns) in columns]
-    chains += [data for data in on_these if is_matern_chain(data.term, data.columns)]
-    others = [costs[data.term.name] for data in terms if data not in chains]
-    has_few = all(cost.has_weights for cost in others) and sum(cost.num_features for cost in others) <= MAX_FEATURES
-    return [data.term.name for data in chains] if len(columns) == 1 and has_few else []
+    sparse = [data for data in terms if isinstance(known.get(data.term.name, SparsePrecision()), SparsePrecision)]
+    has_weights = {data.term.name: Exact().cost(data).has_weights for data in terms}
+    open_ones = [data for data in sparse if data.term.name in known or not has_weights[data.term.name]]
+    markov = [data for data in open_ones if is_markov(data.term, data.columns)]
+    columns = {tuple(data.term.columns) for data in [one for one in markov if one.term.name in known] or markov}
+    chains = [data for data in open_ones if tuple(data.term.columns) in columns and _is_process(data)]
+    others = [data for data in terms if data not in chains]
+    are_features = any(data.term.name in known for data in chains) or terms[0].num_rows > limits().max_exact_rows
+    are_weights = all(
+        _has_dense_weights(data, known[data.term.name])
+        if data.term.name in known
+        else are_features or has_weights[data.term.name]
+        for data in others
+    )
+    return [data.term.name for data in chains] if len(columns) == 1 and are_weights else []
+
+
+def _is_process(data: TermData) -> bool:
+    """Return whether a term is a Markov process of one column that can be filtered."""
+    return is_markov(data.term, data.columns) or is_matern_chain(data.term, data.columns)
+
+
+def _has_dense_weights(data: TermData, used: Approximation) -> bool:
+    """Return whether an approximation of a term has dense weights."""
+    is_dense = isinstance(used, RandomFeatures | EquispacedFourier | InducingPoints | Exact)
+    return is_dense and used.cost(data).has_weights and not getattr(used, "residual", None)
 
 
 def _check_filtered(chosen: Mapping[str, Approximation], terms: Sequence[TermData]) -> None:
     """Raise if a term is filtered along its column, and another one cannot be.
 
     Raises:
-        InvalidArgumentError: If another term is neither a process of this column nor has dense weights.
+        InvalidArgumentError: If another term is neither a process of this column nor has dense weights, or there are
+            too many weights.
     """
     sparse = [data for data in terms if isinstance(chosen[data.term.name], SparsePrecision)]
-    filtered = [data.term for data in sparse if is_markov(data.term, data.columns)]
+    filtered, size = [data.term for data in sparse if is_markov(data.term, data.columns)], 0
     for data in terms if filtered else ():
-        used, on_column = chosen[data.term.name], data.term.columns == filtered[0].columns
-        is_process = is_markov(data.term, data.columns) or is_matern_chain(data.term, data.columns)
-        has_weights = isinstance(used, RandomFeatures | EquispacedFourier | InducingPoints | Exact)
-        has_weights = has_weights and used.cost(data).has_weights and not getattr(used, "residual", None)
-        if not (on_column and is_process if data in sparse else has_weights):
-            name, other = filtered[0].name, data.term.name
+        name, other, used = filtered[0].name, data.term.name, chosen[data.term.name]
+        is_chain = data in sparse and data.term.columns == filtered[0].columns and _is_process(data)
+        if not is_chain and (data in sparse or not _has_dense_weights(data, used)):
             raise InvalidArgumentError(
                 f"The term {name!r} is filtered along its column, so that other terms must be processes of the same "
                 f"column or have dense weights, got the term {other!r} with {used!r}. Use Exact() for {name!r}, or "
-                f"RandomFeatures() or InducingPoints() for {other!r}."
+                f"{_by_weights(data)!r} for {other!r}."
             )
+        size += 0 if is_chain else used.cost(data).num_features
+    if size > MAX_FEATURES:
+        raise InvalidArgumentError(
+            f"At most {MAX_FEATURES:,} weights may stand beside the term {filtered[0].name!r}, which is filtered along "
+            f"its column, got {size:,}. Use fewer features, or Exact() for this term."
+        )
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
@@ -405,7 +431,7 @@ def _default(data: TermData, needs_weights: bool, has_neighbors: bool) -> Approx
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
-    if graph is not None and graph.num_nodes > limits().max_exact_rows and walks.unsupported_reason(data) is None:
+    if graph is not None and graph.num_nodes > limits().max_exact_nodes and walks.unsupported_reason(data) is None:
         return walks
     cost = exact.cost(data)
     is_finite = cost.has_weights and cost.num_features < data.num_rows
@@ -418,12 +444,19 @@ def _default(data: TermData, needs_weights: bool, has_neighbors: bool) -> Approx
     return exact if exact.has_grid(data) and not needs_weights else InducingPoints()
 
 
-def _by_weights(data: TermData) -> Approximation:
-    """Return the default approximation with dense weights, for rows in blocks."""
+def _by_weights(data: TermData, most: int | None = None) -> Approximation:
+    """Return the default approximation with dense weights, for rows in blocks or beside a filter.
+
+    Args:
+        data: The term and the rows.
+        most: The maximum number of features. If None, any number.
+    """
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()
-    return features if features.unsupported_reason(data) is None else InducingPoints()
+    if features.unsupported_reason(data) is not None:
+        return InducingPoints()
+    return features if most is None or features.cost(data).num_features <= most else InducingPoints()
 
 
 def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = False, is_alone: bool = False) -> bool:
@@ -441,9 +474,8 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     sparse = SparsePrecision()
     if sparse.unsupported_reason(data) is not None:
         return False
-    if is_markov(data.term, data.columns):
-        is_fastest = needs_weights or data.num_rows > limits().max_exact_rows
-        return not has_neighbors and is_fastest and not Exact().cost(data).has_weights
+    if is_markov(data.term, data.columns):  # `_filtered` decides
+        return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
     is_small = data.num_rows <= limits().max_exact_rows
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)

@@ -402,6 +402,18 @@ class Factor(ABC):
         """
         return {}
 
+    def check_rows(self, rows: Tensor) -> None:
+        """Check that rows lie where the kernel is defined.
+
+        Args:
+            rows: The rows in the columns of the kernel, (n, c), in their units.
+
+        Raises:
+            DataError: If a row does not. The message has the reason.
+        """
+        if self.domain is not None:
+            self.domain.check(rows.detach().double().cpu().numpy())
+
     def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
         """Return the latent field with a sparse precision, or None.
 
@@ -757,19 +769,18 @@ def bind(terms: Sequence[Term], index_of: Callable[[Key, ColumnKind, Any], int])
 
 
 def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
-    """Check that rows (n, D) lie in the domains of all terms.
+    """Check that rows (n, D) lie where all terms are defined.
 
     Args:
         terms: The terms.
-        x: The rows, (n, D).
+        x: The rows, (n, D), in their units.
 
     Raises:
         DataError: If a row lies outside. The message names the first and the reason.
     """
     for term in terms:
         for factor, indices, _ in term.parts():
-            if factor.domain is not None:
-                factor.domain.check(x[:, indices].detach().double().cpu().numpy())
+            factor.check_rows(x[:, indices])
 
 
 def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:

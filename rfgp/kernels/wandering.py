@@ -3,6 +3,7 @@
 They have no stationary distribution: their variances grow without bound, so that the band of a forecast widens.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,12 +31,13 @@ class Wiener(Kernel):
 
     Attributes:
         columns: The key of its column.
-        origin: The origin, in the unit of the column. If None, the smallest value of the rows, and 0 without data.
+        origin: The origin, a number in the unit of the column: days from the first row for dates. If None, the smallest
+            value of the rows, and 0 without data.
         variance: The starting variance v. If None, the data decide.
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: If there are several columns, or the variance is not positive.
+        InvalidArgumentError: If there are several columns, the variance is not positive, or the origin is no number.
         DataError: If a row is before the origin.
 
     Examples:
@@ -54,7 +56,13 @@ class Wiener(Kernel):
         super().__post_init__()
         if self.columns is None or len(self.columns) != 1:
             raise InvalidArgumentError(
-                f"{type(self).__name__} must have one column, got {self.columns!r}. Add or multiply several."
+                f"{type(self).__name__} must have one column, got {self.columns!r}. Add one kernel for each."
+            )
+        is_number = isinstance(self.origin, int | float) and math.isfinite(self.origin)
+        if self.origin is not None and not is_number:
+            raise InvalidArgumentError(
+                f"origin must be a finite number in the unit of the column, days from the first row for dates, got "
+                f"{self.origin!r}."
             )
         if self.variance is not None:
             object.__setattr__(self, "variance", positive("variance", self.variance))
@@ -98,6 +106,11 @@ class Wiener(Kernel):
         """Return the process."""
         return partial(_process, self.order)
 
+    def check_rows(self, rows: Tensor) -> None:
+        """Raise if a row is before the origin."""
+        if self.origin is not None:
+            since_origin(rows[:, 0].double(), torch.tensor(float(self.origin), dtype=torch.float64))
+
     def _between(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the covariances (...) of earlier and later times since the origin, for a variance of 1."""
         return first
@@ -114,12 +127,13 @@ class IntegratedWiener(Wiener):
 
     Attributes:
         columns: The key of its column.
-        origin: The origin, in the unit of the column. If None, the smallest value of the rows, and 0 without data.
+        origin: The origin, a number in the unit of the column: days from the first row for dates. If None, the smallest
+            value of the rows, and 0 without data.
         variance: The starting variance v. If None, the data decide.
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: If there are several columns, or the variance is not positive.
+        InvalidArgumentError: If there are several columns, the variance is not positive, or the origin is no number.
         DataError: If a row is before the origin.
 
     Examples:

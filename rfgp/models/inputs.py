@@ -20,7 +20,7 @@ from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, with_
 from rfgp.columns.table import without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels import Kernel
-from rfgp.kernels.role import BoundTerm, ColumnSummary, check_points
+from rfgp.kernels.role import BoundTerm, ColumnSummary
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Block, Chunk, DistributedSource, InputReader, Rows, RowSource, TableSource, rows_in_memory
 from rfgp.scaling import moments
@@ -231,7 +231,8 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                     raise DataError(
                         f"The term {term.name!r} must have the {factor.kind.value}s of all rows, got another."
                     )
-    check_points(terms, inputs)
+            if factor.domain is not None:  # whose columns are not standardized
+                factor.check_rows(inputs[:, indices])
 
 
 def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:

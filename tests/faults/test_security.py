@@ -123,7 +123,7 @@ def test_the_environment_variables_are_those_of_the_page():
 
 
 def test_only_downloads_reach_for_the_network():
-    assert named(r"^\s*(import|from) (requests|urllib|http|socket|ftplib)\b") == {"rfgp/datasets/download.py"}
+    assert named(r"^\s*(import|from) (requests|urllib|http|socket|ftplib)\b") == {"rfgp/datasets/catalog.py"}
 
 
 @pytest.mark.slow

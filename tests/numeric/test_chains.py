@@ -94,6 +94,23 @@ def test_sums_of_chains_match_dense_algebra(kind):
     assert_allclose(gp.leave_one_out().mean, expected.leave_one_out()[0], atol=100 * digits)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OutlierWarning")
+def test_short_steps_beside_a_long_gap_keep_their_lengths():
+    """Steps differ by less than the rounding error of the largest time, and are not on a grid."""
+    rng = np.random.default_rng(2)
+    times = np.r_[np.cumsum(rng.uniform(0, 2e-9, 200)), 1e5 + np.arange(5)]
+    y = np.sin(times / 2e-8) + 0.1 * rng.standard_normal(205)
+    kernel_sum = k.Matern(0, nu=1.5, lengthscale=2e-8, name="m") + k.Wiener(0, variance=1e-9, name="w")
+    start = {"m.outputscale": 1.0, "noise": 0.01, "mean": 0.0}
+    gp = rfgp.GP(kernel_sum, approximation=rfgp.SparsePrecision(), start=start, standardize=False)
+    gp.condition(times[:, None], y)
+    both = np.r_[times, times[:1]]
+    parts = {"m": kernel(2, both * (LENGTHSCALE / 2e-8), both * (LENGTHSCALE / 2e-8))}
+    parts["w"] = 1e-9 * (np.minimum.outer(both, both) - times[0])
+    expected = DenseGP(parts, y, np.full(205, 0.01), 0.0)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected.log_marginal_likelihood(), rel=1e-8)
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("given", ["plain", "noise", "weights"])
 def test_score_and_information_match_dense_algebra(order, given):

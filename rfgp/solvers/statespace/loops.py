@@ -191,7 +191,7 @@ def load(array, i, vector, matrix):
 
 @loop
 def space(d, c):
-    """Return space for products of the loops, (3, d, max(c, d)) as three arrays."""
+    """Return space for products of the loops, (d, c) and twice (d, d)."""
     return np.empty((d, c)), np.empty((d, d)), np.empty((d, d))
 
 

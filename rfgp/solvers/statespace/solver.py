@@ -35,9 +35,10 @@ differentiation of these small matrices. At the rows,
 Points between rows are further steps without a row. For points in ascending order, the covariance of f_i and f_j, i <
 j, is h^T P_i T^T (I - N_j P_j) h, where T is the product of all A and I - k h^T between them, plus that through w.
 
-Numerics: the first and the last digits of P are those of the process, unless D is below 1e-14 of its variance.
+Numerics: P keeps about 16 + log10(D / P) digits.
 """
 
+import math
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -242,10 +243,12 @@ class Steps(NamedTuple):
 
 _ROUNDING = 8 * np.finfo(np.float64).eps
 """The largest difference of two steps that count as one, in units of the largest time."""
+_MAX_ROUNDED = 1e-7
+"""The largest such difference, in units of the shortest step. With more, steps are what they are."""
 
 
 def steps_of(times: Array) -> Steps:
-    """Return the steps between ascending rows. Lengths that differ by rounding are one.
+    """Return the steps between ascending rows. Lengths on a grid that differ by rounding are one.
 
     Args:
         times: The rows, ascending, (n,).
@@ -253,10 +256,13 @@ def steps_of(times: Array) -> Steps:
     if len(times) < 2:
         return Steps(np.empty(0), np.full(len(times), -1, np.int64))
     unit = _ROUNDING * float(np.abs(times).max())
-    distinct, numbers = np.unique(np.diff(times), return_inverse=True)
-    groups = np.cumsum((np.diff(distinct, prepend=distinct[:1]) > unit).astype(np.int64))
-    lengths, numbers = np.bincount(groups, distinct) / np.bincount(groups), np.asarray(groups)[numbers]
-    if lengths[0] <= unit:  # rows at one time
+    lengths, numbers = np.unique(np.diff(times), return_inverse=True)
+    breaks = np.diff(lengths) > unit
+    first, last = lengths[np.append(True, breaks)], lengths[np.append(breaks, True)]
+    if unit <= _MAX_ROUNDED * first[first > unit].min(initial=math.inf) and (last - first <= 2 * unit).all():
+        groups = np.append(0, np.cumsum(breaks))
+        lengths, numbers = np.bincount(groups, lengths) / np.bincount(groups), groups[numbers]
+    if lengths[0] <= 0:  # rows at one time
         lengths, numbers = lengths[1:], numbers - 1
     return Steps(lengths, np.concatenate([[-1], numbers]).astype(np.int64))
 

@@ -166,6 +166,33 @@ def test_terms_of_many_rows_are_planned(kernel, expected, limits):
     assert planned(kernel, 60, "gaussian")[0] == expected
 
 
+WAVE = k.Harmonics("t", 0.2, num_harmonics=2) * k.Matern("t", nu=0.5)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "few", "many"),
+    [
+        (k.Wiener("t") + k.Matern("t", nu=1.5) + k.Group("g"), ["SparsePrecision", "SparsePrecision", "Exact"], None),
+        (k.Wiener("t") + k.Matern("u"), ["Exact", "Exact"], ["SparsePrecision", "RandomFeatures"]),
+        (WAVE + k.Group("g") * k.Matern("t"), ["Exact", "Exact"], ["SparsePrecision", "RandomFeatures"]),
+        (WAVE + k.Wiener("u"), ["Exact", "Exact"], ["RandomFeatures", "InducingPoints"]),
+    ],
+    ids=["a sum of one column", "another column", "products", "two columns"],
+)
+def test_processes_that_only_a_filter_knows_are_planned_together(kernel, few, many, limits):
+    assert planned(kernel, 60, "gaussian") == few
+    limits(max_exact_rows=50)
+    assert planned(kernel, 60, "gaussian") == (many or few)
+
+
+def test_a_filter_leaves_other_terms_to_the_planner():
+    sparse = rfgp.SparsePrecision()
+    kernel = k.Wiener("t", name="w") + k.Group("g")
+    assert planned(kernel, 60, "gaussian", sparse) == ["SparsePrecision", "Exact"]
+    assert planned(kernel, 60, "gaussian", {"w": sparse}) == ["SparsePrecision", "Exact"]
+    assert planned(k.Wiener("t", name="w") + k.RBF("u"), 60, "gaussian", {"w": sparse})[1] == "RandomFeatures"
+
+
 def test_one_value_serves_its_terms_and_others_are_planned():
     kernel = k.RBF("t") + k.Group("g") + k.Linear("u")
     assert planned(kernel, 60, "gaussian", rfgp.RandomFeatures(8)) == ["RandomFeatures", "Exact", "Exact"]
