@@ -43,8 +43,9 @@ def warn(warning: RfgpWarning) -> None:
     frame: FrameType | None = inspect.currentframe()
     depth = level = 1
     while frame is not None:
-        depth += 1
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == "rfgp":
+        depth, module = depth + 1, str(frame.f_globals.get("__name__"))
+        is_decorator = module == "contextlib" and level == depth - 1  # of a method of the package
+        if module.partition(".")[0] == "rfgp" or is_decorator:
             level = depth
         frame = frame.f_back
     warnings.warn(warning, stacklevel=level)

@@ -1,6 +1,7 @@
 """Rows as users give them: arrays, tables and sources of blocks."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -165,6 +166,9 @@ def _numbers(array: NDArray[Any], name: str) -> NDArray[np.float64]:
     Raises:
         DataError: If a cell is not a number.
     """
+    if array.dtype == object and not any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in array.flat):
+        with suppress(TypeError, ValueError):  # numbers of any class, such as decimals, and texts of numbers
+            return array.astype(np.float64)
     columns = list[NDArray[np.float64]]()
     for key, cells in enumerate(array.reshape(len(array) if array.ndim else 1, -1).T):
         try:

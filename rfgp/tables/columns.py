@@ -110,7 +110,7 @@ def numbers_among(texts: Column, text_format: TextFormat) -> NDArray[np.float64]
 
     words = pa.array([*texts.values.tolist(), None], pa.string())
     values = as_numbers(words, text_format.number).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.asarray(values[texts.codes])  # the last value is that of the code -1
+    return np.asarray(values[:-1] if texts.codes is None else values[texts.codes])  # the last is that of the code -1
 
 
 def with_nulls(texts: Any, text_format: TextFormat) -> Any:
@@ -182,13 +182,16 @@ def in_format(texts: Any, example: str, first: int = 0) -> Any:
 
 
 def _cast(texts: Any) -> Any:
-    """Return Arrow texts (n,) as integers or numbers, or None if a text is neither."""
+    """Return Arrow texts (n,) as numbers, or None if one is none. Arrow reads "0x1f" as an integer."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     for kind in (pa.int64(), pa.float64()):
         with suppress(pa.ArrowInvalid):
             texts[:_PROBE].cast(kind)
-            return texts.cast(kind)
+            numbers = texts.cast(kind)
+            is_hex = kind == pa.int64() and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()
+            return None if is_hex else numbers
     return None
 
 

@@ -1,6 +1,7 @@
 """Rows with names, noise and weights of their own, replicates, and rows that are standardized as they are read."""
 
 import copy
+from decimal import Decimal
 from types import SimpleNamespace
 
 import networkx as nx
@@ -97,6 +98,12 @@ def test_bad_noise_and_weights_are_named_and_nothing_is_lost(extra, word):
     for call in (gp.condition, gp.fit, gp.update):
         refused(lambda call=call: call(d.X, d.y, **extra), rfgp.DataError, word)
     np.testing.assert_array_equal(gp.predict(d.new).mean, before)
+
+
+def test_targets_may_be_decimals_and_texts_of_numbers():
+    numbers, objects = np.array([1.5, 2.0, 3.25]), np.array([Decimal("1.5"), "2", 3.25], dtype=object)
+    found, expected = (rfgp.ExactGP().condition(np.eye(3), y).predict(np.eye(3)).mean for y in (objects, numbers))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_merged_replicates_keep_sums_of_weights_values_and_squares():

@@ -481,6 +481,11 @@ def test_blank_cells_of_blocks_are_missing(tmp_path, cell):
     refused(lambda: rfgp.GP(k.Group("b")).condition(CSV(path, "y")), rfgp.DataError, "in row 2")
 
 
+def test_hexadecimal_texts_are_no_numbers(tmp_path):
+    path = write(tmp_path, "a,y\n0x1f,1\n0x20,2\n0x1f,3\n")
+    assert read_table(path, categories="levels").frame()["a"].tolist() == ["0x1f", "0x20", "0x1f"]
+
+
 def test_truth_values_are_targets_of_text(tmp_path):
     path = write(tmp_path, "a,y\n1,true\n2,false\n3,true\n")
     with pytest.warns(rfgp.BooleanTargetWarning, match="'y' holds booleans") as caught:
