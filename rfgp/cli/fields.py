@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from graphs.checks import non_negative
 from rfgp import names
 from rfgp.cli.common import check_input, say
 from rfgp.cli.job import MODEL, REPORT, Job, Result, command_line
@@ -23,7 +24,6 @@ from rfgp.cli.options import (
     above_zero,
     among,
     at_least,
-    not_negative,
     up_to_one,
 )
 from rfgp.errors import InvalidArgumentError
@@ -282,10 +282,10 @@ class Traffic(_Field):
 
     target: list[str] | None = None
     metric: Metric = None
-    min_length: Annotated[float, not_negative] = 0.5
+    min_length: Annotated[float, non_negative] = 0.5
     within: Annotated[float | None, above_zero] = None
     skip: bool = False
-    snap: Annotated[float, not_negative] = 0.0
+    snap: Annotated[float, non_negative] = 0.0
     duplicates: Annotated[str, among(*names.ROAD_DUPLICATES)] = "parallel"
     boundary: Annotated[str, among(*names.BOUNDARIES)] = "neumann"
 

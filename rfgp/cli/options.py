@@ -1,7 +1,6 @@
-"""Every option of the command line, once, with its check, which is also that of the library."""
+"""Every option of the command line, once. Checks are those of the library, and run before large packages are loaded."""
 
 import inspect
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,12 +47,6 @@ def among(*known: str) -> Check:
 def at_least(least: int) -> Check:
     """Return the check that an integer is not below a limit."""
     return partial(check_count, least=least)
-
-
-def not_negative(name: str, value: float) -> None:
-    """Check that a number is finite and not negative."""
-    if not 0 <= value < math.inf:
-        raise InvalidArgumentError(f"{name} must be finite and not negative, got {value}.")
 
 
 def above_zero(name: str, value: float) -> None:

@@ -248,8 +248,10 @@ def read_groups(
     texts = _column(path, column, options).as_text()
     chosen = np.arange(len(texts.cells)) if rows is None else rows
     _check_values(texts, chosen, ", so that its group is unknown")
-    codes = texts.cells.take(chosen).coded(texts.counts.levels)[0]
-    return np.unique(codes, return_inverse=True)[1].reshape(-1)
+    cells = texts.cells.take(chosen)
+    ranks = np.unique(cells.values.astype(str), return_inverse=True)[1].reshape(-1)
+    ranks = ranks if cells.codes is None else ranks[cells.codes]
+    return np.unique(ranks, return_inverse=True)[1].reshape(-1)
 
 
 def read_numbers(column: Any, example: str) -> NDArray[np.float64]:  # (n,)
