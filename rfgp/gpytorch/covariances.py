@@ -277,7 +277,7 @@ class CovarianceOfPriors:
             total = total + self._by_element(self._variance, self.a)
             noise = self._residuals(left)
             total = total if noise is None else total + noise
-        elif not self._is_sum_of_products:
+        elif self.priors[0].kernels or self.priors[0].graph_features or self.has_new_levels:
             total = total + self._dense().diagonal(dim1=-1, dim2=-2)
         return self._shaped(total)
 

@@ -26,9 +26,9 @@ def assert_entries(kernel, matrix, index=()):
     """Compare an element of a batch with the rows and columns of a matrix of all nodes."""
     with torch.no_grad():
         found = kernel(column(ROWS)).to_dense(), kernel(column(ROWS), column(NEW)).to_dense()
-        diagonal = kernel(column(ROWS), diag=True)
-    expected = matrix[ROWS][:, ROWS], matrix[ROWS][:, NEW], matrix[ROWS, ROWS]
-    for one, other in zip((*found, diagonal), expected, strict=True):
+        diagonals = kernel(column(ROWS), diag=True), kernel(column(ROWS[:2]), column(NEW), diag=True)
+    expected = matrix[ROWS][:, ROWS], matrix[ROWS][:, NEW], matrix[ROWS, ROWS], matrix[ROWS[:2], NEW]
+    for one, other in zip((*found, *diagonals), expected, strict=True):
         np.testing.assert_allclose(one[index], other, atol=1e-12)
 
 
