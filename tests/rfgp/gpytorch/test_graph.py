@@ -26,8 +26,8 @@ def assert_entries(kernel, matrix, index=()):
     """Compare an element of a batch with the rows and columns of a matrix of all nodes."""
     with torch.no_grad():
         found = kernel(column(ROWS)).to_dense(), kernel(column(ROWS), column(NEW)).to_dense()
-        diagonals = kernel(column(ROWS), diag=True), kernel(column(ROWS[:2]), column(NEW), diag=True)
-    expected = matrix[ROWS][:, ROWS], matrix[ROWS][:, NEW], matrix[ROWS, ROWS], matrix[ROWS[:2], NEW]
+        diagonals = kernel(column(ROWS), diag=True), kernel(column(ROWS), column([*NEW, 7]), diag=True)
+    expected = matrix[ROWS][:, ROWS], matrix[ROWS][:, NEW], matrix[ROWS, ROWS], matrix[ROWS, [*NEW, 7]]
     for one, other in zip((*found, *diagonals), expected, strict=True):
         np.testing.assert_allclose(one[index], other, atol=1e-12)
 
