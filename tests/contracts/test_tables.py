@@ -481,6 +481,13 @@ def test_blank_cells_of_blocks_are_missing(tmp_path, cell):
     refused(lambda: rfgp.GP(k.Group("b")).condition(CSV(path, "y")), rfgp.DataError, "in row 2")
 
 
+def test_a_column_of_dates_with_another_text_is_not_left_out():
+    days = [f"2024-01-{day:02}" for day in range(1, 31)]
+    frame = pd.DataFrame({"day": [*days[:17], "unknown", *days[18:]], "y": np.arange(30.0)})
+    for options in ({}, {"categories": "levels"}):
+        refused(lambda options=options: read_table(frame, "y", **options), rfgp.DataError, "Dates must be ISO")
+
+
 def test_hexadecimal_texts_are_no_numbers(tmp_path):
     path = write(tmp_path, "a,y\n0x1f,1\n0x20,2\n0x1f,3\n")
     assert read_table(path, categories="levels").frame()["a"].tolist() == ["0x1f", "0x20", "0x1f"]
