@@ -3,14 +3,19 @@
 Each message says what is wrong, where, and what to do.
 """
 
+import contextlib
+import functools
 import inspect
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-_OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("graphs", "rfgp"))
+_OURS = (
+    *(str(Path(__file__).parents[1] / name) + os.sep for name in ("graphs", "rfgp")),
+    functools.__file__,
+    contextlib.__file__,
+)
 
 
 class RfgpError(Exception):
@@ -158,7 +163,7 @@ class MissingDependencyError(GraphError, ImportError):
     """
 
 
-@contextmanager
+@contextlib.contextmanager
 def requires_extra(extra: str) -> Iterator[None]:
     """Raise an error that names an extra if an import in the body finds no package.
 

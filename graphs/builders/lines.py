@@ -444,7 +444,7 @@ def check_limit(within: Any) -> None:
         )
 
 
-_REMEDY = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
+_POSITIONS = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
 """The remedy for points passed as positions."""
 
 
@@ -454,6 +454,7 @@ def check_positions(
     fraction: Floats,  # (n,)
     num_roads: int,
     error: type[GraphError],
+    remedy: str = _POSITIONS,
 ) -> None:
     """Check that roads exist and that fractions are in [0, 1].
 
@@ -463,6 +464,7 @@ def check_positions(
         fraction: Fractions (n,) of their lengths.
         num_roads: The number of roads.
         error: The class of the error.
+        remedy: What to do, for the message.
 
     Raises:
         GraphError: If a road does not exist, or a fraction is outside [0, 1].
@@ -481,13 +483,14 @@ def check_positions(
     ):
         if not fits.all():
             i = int(fits.argmin())
-            raise error(f"{subject} {i} must lie {place}, got {given[i]:g}. {_REMEDY}")
+            raise error(f"{subject} {i} must lie {place}, got {given[i]:g}. {remedy}")
 
 
 def read_points(
     points: ArrayLike,  # (n, d)
     dimension: int,
     largest: float,
+    places: str,
 ) -> Floats:  # (n, d)
     """Return points as an array (n, d).
 
@@ -495,26 +498,29 @@ def read_points(
         points: Points (n, d), or an empty list.
         dimension: The dimension d.
         largest: The bound of coordinates.
+        places: The word for what has these coordinates, for messages.
 
     Raises:
         InvalidArgumentError: If points have another dimension, are not finite, or are out of range.
 
     Examples:
         >>> from graphs.builders.lines import read_points
-        >>> read_points([(0, 1)], 2, 1e100).tolist()
+        >>> read_points([(0, 1)], 2, 1e100, "vertices").tolist()
         [[0.0, 1.0]]
     """
     coordinates = as_numbers(points)
     if isinstance(points, list | tuple) and not points:
         coordinates = coordinates.reshape(0, dimension)
     if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
-        raise InvalidArgumentError(f"Points must be real numbers (n, {dimension}), got {short_repr(points)}.")
+        raise InvalidArgumentError(
+            f"Points must be real numbers (n, {dimension}) like the {places}, got {short_repr(points)}."
+        )
     wrong = ~(np.abs(coordinates) < largest).all(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
         raise InvalidArgumentError(
-            f"Point {row} must be finite and below {largest:g}, got {coordinates[row].tolist()}. Use "
-            "the coordinates of the vertices."
+            f"Point {row} must be finite and below {largest:g}, got {coordinates[row].tolist()}. Use the coordinates "
+            f"of the {places}."
         )
     return coordinates
 

@@ -72,7 +72,14 @@ class Roads(NamedTuple):
         Raises:
             InvalidGraphError: If a sensor is on a road that does not exist, or outside its road.
         """
-        check_positions("Sensor", self.sensor_edges, self.sensor_fractions, len(self.lines), InvalidGraphError)
+        check_positions(
+            "Sensor",
+            self.sensor_edges,
+            self.sensor_fractions,
+            len(self.lines),
+            InvalidGraphError,
+            "Change its edge or fraction in the file.",
+        )
         joined = Lines.of(self.lines, self.metric).join(self.snap, self.duplicates)
         cut = joined.edges.split(self.sensor_edges, self.sensor_fractions, joined.lengths)
         distinct, position_of_sensor = first_of_each(cut.vertex)

@@ -360,7 +360,7 @@ class RoadNetwork:
             >>> roads.nearest([(1.0, 0.2)])
             NearestPositions(positions=array([[0.  , 0.25]]), distances=array([0.2]))
         """
-        points = read_points(coordinates, 2, MAX_COORDINATE)
+        points = read_points(coordinates, 2, MAX_COORDINATE, "roads")
         is_globe, limit = self.lines.metric == "haversine", self.lines.limit(within)
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(

@@ -364,7 +364,6 @@ class ResolventField(MarkovField):
         masses: The diagonal (N,) of C. If None, ones.
         exponent: The exponent e.
         norm: The divisor s.
-        shift: A function of the parameter (1,) that returns x and its derivative. If None, the parameter is x.
 
     Examples:
         >>> import numpy as np
@@ -388,13 +387,10 @@ class ResolventField(MarkovField):
         masses: Floats | None = None,
         exponent: int = 0,
         norm: float = 1.0,
-        shift: Callable[[Floats], tuple[float, float]] | None = None,
     ) -> None:
         self.order, self.coordinates, self._matrix = order, coordinates, matrix
         self._masses = np.ones(matrix.shape[0]) if masses is None else masses
         self._exponent, self._norm = exponent, norm
-        self._shift = shift or _parameter_itself
-        self.log_determinants = LogDeterminant(self._log_determinant_at)
 
     @cached_property
     def pattern(self) -> SymmetricPattern:
@@ -444,6 +440,11 @@ class ResolventField(MarkovField):
         return total, np.array([slope * (self.order * in_x + size * self._exponent / x)])
 
     @cached_property
+    def log_determinants(self) -> LogDeterminant:
+        """A function of x that returns log |x C + G| and its derivative."""
+        return LogDeterminant(self._log_determinant_at)
+
+    @cached_property
     def powers(self) -> NDArray[np.float64]:
         """The entries of G_0, ..., G_p on the pattern, (p + 1, nnz)."""
         first = sp.csr_array(sp.diags_array(self._masses))
@@ -457,8 +458,7 @@ class ResolventField(MarkovField):
     def root(self) -> "ResolventField":
         """The field with precision x C + G, for determinants."""
         is_root = self.order == 1 and self._exponent == 0 and self._norm == 1
-        found = ResolventField(self._matrix, 1, self.coordinates, masses=self._masses, shift=self._shift)
-        return self if is_root else found
+        return self if is_root else ResolventField(self._matrix, 1, self.coordinates, masses=self._masses)
 
     @property
     def _exponents(self) -> Floats:
@@ -470,14 +470,13 @@ class ResolventField(MarkovField):
         binomials = [math.comb(self.order, j) for j in range(self.order + 1)]
         return np.asarray(binomials * x**self._exponents) / self._norm
 
+    def _shift(self, values: Floats) -> tuple[float, float]:
+        """Return x and its derivative in the parameter, which is x itself."""
+        return float(values[0]), 1.0
+
     def _log_determinant_at(self, x: float) -> float:
         root = self.root
         return Factor.of(root.analysis, root._coefficients(x) @ root.powers).log_determinant
-
-
-def _parameter_itself(values: Floats) -> tuple[float, float]:
-    """Return the parameter and its derivative."""
-    return float(values[0]), 1.0
 
 
 # --- Independent values of variance 1, such as the effects of the levels of a group ----------------------------------
@@ -570,6 +569,11 @@ class KroneckerField(MarkovField):
     def pattern(self) -> SymmetricPattern:
         """Pairs of values that have an entry in both fields."""
         first, second = self.first.pattern, self.second.pattern
+        if self._has_copies:
+            (copies, size), count = self.sizes, len(second.indices)
+            copy = np.arange(copies, dtype=np.int32)[:, None]
+            starts = np.append(second.indptr[:-1] + copy * np.int64(count), copies * count)
+            return SymmetricPattern(starts, (second.indices + copy * np.int32(size)).reshape(-1))
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
         i, j = self._pairs
         return SymmetricPattern(

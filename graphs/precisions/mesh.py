@@ -150,8 +150,8 @@ class MeshField(ResolventField):
             masses=elements.masses,
             exponent=-nu,
             norm=4 * pi * nu if nu else 1.0,
-            shift=self._shift_and_slope,
         )
+        _ = self.pattern  # refused here if it is dense
 
     @property
     def num_vertices(self) -> int:
@@ -170,7 +170,7 @@ class MeshField(ResolventField):
             values: The lengthscale (1,).
         """
         with np.errstate(over="ignore"):
-            return float(np.power(1 + self._steepest / self._shift_and_slope(values)[0], float(self.order)))
+            return float(np.power(1 + self._steepest / self._shift(values)[0], float(self.order)))
 
     def locate(
         self,
@@ -213,7 +213,7 @@ class MeshField(ResolventField):
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
         """
-        return read_points(points, self.vertices.shape[1], MAX_COORDINATE * self._mesh.elements.unit)
+        return read_points(points, self.vertices.shape[1], MAX_COORDINATE * self._mesh.elements.unit, "vertices")
 
     def projector(
         self,
@@ -301,7 +301,7 @@ class MeshField(ResolventField):
             )
         return self._mesh.cells[location.faces], location.barycentric
 
-    def _shift_and_slope(self, values: Floats) -> tuple[float, float]:
+    def _shift(self, values: Floats) -> tuple[float, float]:
         """Return kappa^2 in the unit of the elements and its derivative.
 
         Raises:

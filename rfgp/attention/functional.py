@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from graphs.checks import is_number
 from rfgp.attention.passes import Pass, PositivePass, Rows, SignedPass, State
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
 from rfgp.features.softmax import FeaturePair
@@ -157,9 +158,7 @@ class Attention:
             InvalidArgumentError: If numbers are out of range, it is not a pair, or its features are neither positive
                 nor bounded.
         """
-        check_count("chunk_size", chunk_size)
-        if not isinstance(floor, float | int) or not 0 < floor < 1:
-            raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
+        check_numbers(chunk_size, floor)
         if not isinstance(pair, FeaturePair):
             raise InvalidArgumentError(
                 f"pair must be a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
@@ -367,6 +366,24 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         ) from error
 
 
+def check_numbers(chunk_size: int, floor: float) -> None:
+    """Check the size of chunks and the floor of normalizers.
+
+    Args:
+        chunk_size: The number of positions of a chunk of causal attention.
+        floor: The smallest normalizer of features that change sign, in (0, 1).
+
+    Raises:
+        InvalidArgumentError: If they are out of range.
+
+    Examples:
+        >>> check_numbers(128, 1e-3)
+    """
+    check_count("chunk_size", chunk_size)
+    if not is_number(floor) or not 0 < floor < 1:
+        raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
+
+
 def check_causal(is_causal: bool, count: int, keys: int) -> None:
     """Refuse causal attention of different numbers of queries and keys.
 
@@ -384,5 +401,5 @@ def check_causal(is_causal: bool, count: int, keys: int) -> None:
     if is_causal and count != keys:
         raise InvalidArgumentError(
             f"Causal attention must have as many queries as keys, got {count} and {keys}. For new queries at the end, "
-            "omit is_causal and pass one query at a time."
+            "pass one at a time, not causal."
         )

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from rfgp import random
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
-from rfgp.attention.functional import CHUNK_SIZE, FLOOR, Attention, check_causal, warn_of_low
+from rfgp.attention.functional import CHUNK_SIZE, FLOOR, Attention, check_causal, check_numbers, warn_of_low
 from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
@@ -108,6 +108,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     ) -> None:
         if check_count("embed_dim", embed_dim) % check_count("num_heads", num_heads):
             raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
+        check_numbers(chunk_size, floor)
         if redraw_interval is not None:
             check_count("redraw_interval", redraw_interval)
         super().__init__(

@@ -197,12 +197,19 @@ class Copula(Orthogonal):
     def __init__(self, correlation: Any = None) -> None:
         self.correlation = correlation
 
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        self._factor()  # refused before the draw
+        return super()._frequencies(m, d, spectrum, generator)
+
     def _uniforms(self, m: int, d: int, generator: torch.Generator) -> Tensor:
-        factor = correlation_factor([[1.0]] if self.correlation is None else self.correlation)
+        factor = self._factor()
         k = len(factor)
         normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
         u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
         return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
+
+    def _factor(self) -> Tensor:
+        return correlation_factor([[1.0]] if self.correlation is None else self.correlation)
 
     def __repr__(self) -> str:
         return f"Copula({'' if self.correlation is None else 'correlation=...'})"

@@ -145,6 +145,8 @@ def read_mesh_fields(
         if not fields:
             raise DataError(f"{values} must have a column of numbers that do not identify rows. Name one as target.")
     elif targets is not None:
+        if not targets:
+            raise InvalidArgumentError("targets must name at least one property of the mesh, got none.")
         nodes_of = {target: _holder(file, Path(path), target, nodes) for target in targets}
         surfaces = {kind: surface_of(kind) for kind in dict.fromkeys(nodes_of.values())}
         fields = {target: surfaces[kind].of_property(target) for target, kind in nodes_of.items()}

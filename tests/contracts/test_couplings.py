@@ -505,6 +505,14 @@ def copula(matrix):
     return couplings.Copula(matrix).sample(3, 3)
 
 
+def test_a_bad_correlation_is_refused_before_the_draw():
+    source = torch.Generator().manual_seed(0)
+    before = source.get_state()
+    bad = couplings.Copula([[1, 2], [2, 1]])
+    refused(lambda: bad.sample(3, 3, generator=source), rfgp.InvalidArgumentError, "correlation")
+    assert torch.equal(source.get_state(), before)
+
+
 IID, ONES, PRODUCT = couplings.IID(), torch.ones(2, 2), spectra.ProductLaplace()
 PAIRS = IID.sample(2, 2, seed=0).with_negatives()
 ADAPTED = couplings.DataAdapted(ROWS)

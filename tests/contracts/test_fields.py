@@ -87,7 +87,6 @@ CASES = {
     "independent": Case(lambda: precisions.IndependentField(5), (), lambda: np.eye(5)),
     "mesh": on_ball(lambda: MeshField(BALL, 2), 2, 0.7),
     "rough mesh": on_ball(lambda: MeshField(BALL, 1), 1, 0.7),
-    "root of a mesh": on_ball(lambda: MeshField(BALL, 3).root, 1, 0.7 / 2),
     "roads": Case(
         lambda: RoadField(ROADS, 1).refine(PLACES)[0], (1.3,), lambda: images(0.5, ALONG, 5.0, 1.3), at_places
     ),

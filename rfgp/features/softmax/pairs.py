@@ -37,9 +37,10 @@ class FeatureMap(nn.Module, ABC):
         True
     """
 
-    def __init__(self, num_features: int) -> None:
+    def __init__(self, num_features: int | None = None) -> None:
         super().__init__()
-        self.num_features = num_features
+        if num_features is not None:
+            self.num_features = num_features
 
     @abstractmethod
     def forward(
@@ -61,7 +62,7 @@ class SideMap(FeatureMap):
 
     Args:
         kernel: "softmax" or "gaussian".
-        num_features: The number F of features.
+        num_features: The number F of features. If None, the class has a property of this name.
 
     Examples:
         >>> from rfgp.features import softmax
@@ -70,7 +71,7 @@ class SideMap(FeatureMap):
         (True, 2)
     """
 
-    def __init__(self, kernel: str, num_features: int) -> None:
+    def __init__(self, kernel: str, num_features: int | None = None) -> None:
         super().__init__(num_features)
         self.kernel = check_kernel(kernel)
 

@@ -1,6 +1,8 @@
 """Fields on meshes: finite elements, spheres and planes, nearest points, and faces that are too thin."""
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -90,6 +92,18 @@ def test_mesh_precision_is_invariant_to_units(alpha):
     with np.errstate(all="raise"):
         for lengthscale in np.geomspace(1e-12, 1e12, 13):
             assert np.isfinite(field.entries([lengthscale])).all()
+
+
+def test_a_field_is_freed_with_its_last_name():
+    field = MeshField(trimesh.creation.icosphere(1))
+    field.entries(np.ones(1))
+    kept = weakref.ref(field)
+    gc.disable()
+    try:
+        del field
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def fan():

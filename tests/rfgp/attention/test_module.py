@@ -352,6 +352,13 @@ def test_bad_options_of_a_layer_are_named(call, word):
     refused(call, rfgp.InvalidArgumentError, word)
 
 
+@pytest.mark.parametrize("wrong", [{"chunk_size": 0}, {"floor": 1.0}])
+def test_bad_numbers_are_named_before_anything_is_drawn(wrong):
+    before = torch.get_rng_state()
+    refused(lambda: made(**wrong), rfgp.InvalidArgumentError, *wrong)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_bad_calls_are_named_and_count_as_none():
     mine = layer(redraw_interval=1)
     mine(X, X, X)

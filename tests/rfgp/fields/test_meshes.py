@@ -176,6 +176,14 @@ def test_files_of_simulations_are_meshes(kind, tmp_path):
     np.testing.assert_array_equal(heat.coordinates[heat.nodes][4], (2, 0, 0))
     assert rows_of(heat, tmp_path / "nodes.csv")[6]["mean"] == ""
     refused(lambda: fields.read_mesh_field(path, target="flow"), rfgp.DataError, "flow must be a property")
+    refused(lambda: fields.read_mesh_fields(path, targets=[]), rfgp.InvalidArgumentError, "targets must name")
+
+
+def test_a_warning_of_a_file_names_the_line_that_reads_it(tmp_path):
+    path = simulation(tmp_path, "vtk", TRIANGLES)
+    with pytest.warns(graphs.UnreferencedVerticesWarning, match="have no value") as caught:
+        fields.read_mesh_field(path, target="heat")
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")

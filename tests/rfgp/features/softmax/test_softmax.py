@@ -117,6 +117,21 @@ class TestContract:
         assert pair.left(x).shape == pair.right(y).shape == (2, pair.num_features)
         refused(lambda: pair(torch.ones(2, 4), torch.ones(2, 4)), rfgp.InvalidArgumentError, "3 columns")
 
+    def test_a_class_of_ones_own_may_count_its_features(self):
+        class Own(softmax.SideMap):
+            num_features = property(lambda self: len(self.rows))
+
+            def __init__(self, rows):
+                super().__init__("softmax")
+                self.rows = rows
+
+            def forward(self, x):
+                return (x @ self.rows.mT - x.square().sum(-1, keepdim=True) / 2).exp() / len(self.rows) ** 0.5
+
+        frequencies = torch.randn(5, 3, dtype=torch.float64, generator=generator())
+        pair = softmax.FeaturePair(Own(frequencies), Own(frequencies))
+        torch.testing.assert_close(pair(X, Y), softmax.Positive(frequencies)(X, Y))
+
     @pytest.mark.parametrize("of", ["sum", "difference"])
     def test_coefficients_of_zero_have_a_gradient(self, of):
         pair = softmax.gaussian_hybrid(80, 3, of=of, generator=generator())
