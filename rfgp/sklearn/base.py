@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from graphs.checks import is_number
 from rfgp import random
 from rfgp.columns.table import names_of
 from rfgp.errors import ConstantTargetWarning, DataError, InvalidArgumentError, called
@@ -111,8 +112,7 @@ def _read_weights(sample_weight: Any, n: int) -> Any:
     """Return the positive weights (m,), and the mask (n,) of their rows. Without weights, the first result is None."""
     if sample_weight is None:
         return None, np.ones(n, dtype=bool)
-    given = np.asarray(sample_weight)
-    given = np.full(n, given) if given.ndim == 0 else given
+    given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
     numbers = read_per_row(given, "sample_weight", n, torch.zeros(()), positive=False)
     weight = np.asarray(numbers)
     if np.count_nonzero(weight) < 2:

@@ -292,6 +292,7 @@ BAD_FITS = [
     (small(), {"y": np.full(60, "red")}, DATA, "numeric"),
     (small(), {"sample_weight": np.eye(60)[0]}, DATA, "two weights"),
     (small(), {"sample_weight": ["a"] * 60}, DATA, "numbers"),
+    (small(), {"sample_weight": [[1.0], [1.0, 2.0]] + 58 * [1.0]}, DATA, "sample_weight"),
     (small(GPClassifier), {"y": Y > 0, "sample_weight": Y > 0}, DATA, "only one"),
     (small(GPCountRegressor), {"y": COUNTS + 0.5}, DATA, "counts"),
     (small(GPCountRegressor), {"y": np.ones((60, 2))}, ValueError, "1d"),
