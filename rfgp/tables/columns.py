@@ -15,7 +15,7 @@ from rfgp.columns.indicators import LevelCounts
 from rfgp.errors import DataError, IdentifierWarning, warn
 from rfgp.limits import limits
 from rfgp.messages import MISSING_LABEL, counted, quoted, unquoted
-from rfgp.number_texts import DATE, NumberFormat, numbers_remedy
+from rfgp.number_texts import DATE, NumberFormat, is_date, numbers_remedy
 from rfgp.tables.options import TextFormat, decimal_advice, title
 from rfgp.tables.text import Frame, decoded, is_text, number_like_cells
 
@@ -398,7 +398,7 @@ class FileColumn:
         if (example := replace(self.counts, is_category=False).number) is not None:
             return f"{numbers_remedy(self.name, example)} "
         words = (self.shown(row)[1:-1] for row in self.unparsed_rows[:1])
-        is_other = any(re.fullmatch(_OTHER_DATE, word) for word in words)
+        is_other = any(re.fullmatch(_OTHER_DATE, word) for word in words) and not all(map(is_date, self.counts.levels))
         return "Dates must be ISO (YYYY-MM-DD). " * is_other
 
     @property
