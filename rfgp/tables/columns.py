@@ -398,7 +398,9 @@ class FileColumn:
         if (example := replace(self.counts, is_category=False).number) is not None:
             return f"{numbers_remedy(self.name, example)} "
         words = (self.shown(row)[1:-1] for row in self.unparsed_rows[:1])
-        is_other = any(re.fullmatch(_OTHER_DATE, word) for word in words) and not all(map(is_date, self.counts.levels))
+        is_other = any(re.fullmatch(_OTHER_DATE, word) for word in words) and not all(
+            is_date(str(level)) for level in self.counts.levels
+        )
         return "Dates must be ISO (YYYY-MM-DD). " * is_other
 
     @property
