@@ -333,6 +333,9 @@ def test_useless_and_expensive_hops_are_not_taken():
     assert len(drawn.visits.hops) / 2000 <= 3 * 16 * 9
     parts = Graph.from_networkx(nx.disjoint_union_all([nx.gnm_random_graph(30, 60, seed=s) for s in range(20)]))
     assert 0 < graphs.sample_walks(parts, seed=0).exact_hops.max() < 12
+
+
+def test_no_hops_are_taken_beyond_the_budget():
     over = graphs.sample_walks(HUBS, num_walkers=64, max_nonzeros=10, seed=0)
     assert over.settings.exact_hops == 0
 

@@ -594,6 +594,11 @@ def test_update_is_condition_on_all_rows(case):
         refused(lambda: gp.forget(taken(X, rest), Y[rest], **parts[1]), rfgp.InvalidArgumentError, "forget")
 
 
+@pytest.mark.parametrize("case", ["exact", "walks by products"], indirect=True)
+def test_targets_equal_to_the_mean_leave_it(case):
+    close(model(case).condition(X, np.full(N, MEAN)).predict(NEW).mean, np.full(M, MEAN), 1e-12)
+
+
 @of_all
 def test_float32_is_close_to_float64(case):
     found, expected = model(case, dtype=torch.float32).condition(X, Y).predict(NEW), dense(name_of(case))

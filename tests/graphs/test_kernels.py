@@ -98,6 +98,14 @@ def test_jacobians_match_differences(kernel):
             np.testing.assert_allclose(jacobian[:, i], difference / (2 * shift[i]), rtol=1e-6, atol=1e-10)
 
 
+@pytest.mark.parametrize("kernel", [kernels.RegularizedLaplacian(1.5, 3.0), kernels.Matern(2.5, 1.7)], ids=str)
+def test_jacobians_of_resolvents_match_differences(kernel):
+    """Of the shift and the amplitude, which are rational functions of one parameter."""
+    (value,), step = kernel.values, 1e-6
+    up, down = (np.array(kernel.with_values([value + h]).resolvent()[1:3]) for h in (step, -step))
+    np.testing.assert_allclose(kernel.resolvent().jacobian[:, 0], (up - down) / (2 * step), rtol=1e-7)
+
+
 def test_radius_is_where_the_series_stops_converging():
     kernel = kernels.RegularizedLaplacian(2, 2.0)
     f = kernel.modulation(2000)

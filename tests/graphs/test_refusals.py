@@ -72,7 +72,7 @@ ARGUMENTS = {
     "roads must be graphs.Roads": lambda: RoadNetwork.from_roads(LINES),
     "roads 0..2, got 3": lambda: ROADS.point([(3, 0.5)]),
     "Positions must be (n, 2)": lambda: ROADS.point([0.5]),
-    "Point 0 must lie within 2 of a road, got 9": lambda: ROAD.nearest([(0.5, 9.0)], within=2.0),
+    "Point 0 must lie within 0.5 of a road, got 9": lambda: ROAD.nearest([(0.5, 9.0)], within=0.5),
     "Point 1 must lie within 0.1 of": lambda: ROAD.nearest([(0.5, 0.01), (0.5, 9.0)]),
     "within 500 m of a road, got 555": lambda: GLOBE.nearest([(0.5, 0.005)]),
     "Points must be longitudes": lambda: GLOBE.nearest([(0.5, 100.0)]),

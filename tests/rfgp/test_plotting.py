@@ -149,7 +149,7 @@ def test_term_is_drawn_with_its_centered_posterior():
     }
     y = np.sin(2 * np.pi * X["t"] / 12) + X["a"] * X["b"] + (X["store"] == "y") + 0.1 * rng.standard_normal(60)
     kernel = k.Periodic("t", period=12.0, name="season") + k.RBF(("a", "b"), name="map") + k.Group("store", name="shop")
-    gp = rfgp.GP(kernel + (k.Linear("a") * k.Group("store")).named("slope"), seed=0).fit(X, y)
+    gp = rfgp.GP(kernel, seed=0).fit(X, y)
     curve, levels, area = (plotting.plot_term(gp, name, X) for name in ("season", "shop", "map"))
     for axes in (curve, levels, area):
         drawn(axes)
@@ -160,10 +160,16 @@ def test_term_is_drawn_with_its_centered_posterior():
     assert band.max() == pytest.approx((term.mean + 1.96 * term.std).max())
     assert [text.get_text() for text in levels.get_yticklabels()] == ["x", "y"]
     assert (area.get_xlabel(), area.get_ylabel()) == ("a", "b")
-    assert "typical" in plotting.plot_term(gp, "slope", X, column="a").get_title()
-    for name, column, word in (("slope", None, "column"), ("slope", "t", "column"), ("saeson", None, "Did you mean")):
-        with pytest.raises(rfgp.InvalidArgumentError, match=word):
-            plotting.plot_term(gp, name, X, column=column)
+
+
+def test_a_term_of_several_columns_is_drawn_along_one():
+    X = {"t": np.arange(8.0), "a": np.linspace(0, 1, 8), "store": np.array(list("xyxyxyxy"))}
+    kernel = k.RBF("t") + (k.Linear("a") * k.Group("store")).named("slope")
+    gp = rfgp.GP(kernel, start={"noise": 0.1}).condition(X, X["a"] * (X["store"] == "x"))
+    axes = plotting.plot_term(gp, "slope", X, column="a")
+    assert (axes.get_xlabel(), axes.get_title()) == ("a", "slope, others at typical values")
+    for name, column, word in (("slope", None, "column"), ("slope", "t", "column"), ("slpoe", None, "Did you mean")):
+        refused(partial(plotting.plot_term, gp, name, X, column=column), rfgp.InvalidArgumentError, word)
 
 
 @pytest.mark.parametrize(

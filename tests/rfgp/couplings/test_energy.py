@@ -122,6 +122,14 @@ class TestEnergy:
             Energy().sample(64, 4, seed=0)
         assert not caught
 
+    @pytest.mark.parametrize(("n", "d"), [(100, 3), (1301, 2), (4096, 10), (20_000, 50), (100_000, 200)])
+    def test_quick_plans_bound_the_pairs_of_all_steps(self, n, d):
+        (blocks, steps), cost = solver.plan(n, d, full=False), 1 + d / 50
+        assert steps * n**2 * cost <= solver.QUICK_PAIRS
+        assert (steps == 300) is (blocks == 1) is (300 * n**2 * cost <= solver.QUICK_PAIRS)
+        assert blocks == 1 or 300 * (n / blocks) ** 2 * cost <= solver.BLOCK_PAIRS
+        assert solver.plan(n, d, full=True) == (1, 300)
+
     def test_solving_reports_progress_and_takes_full_effort(self):
         steps = []
         made = Energy(distances=[[1.3, 1.0]]).solve(13, 3, progress=lambda done, total: steps.append((done, total)))

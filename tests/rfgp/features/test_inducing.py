@@ -6,6 +6,7 @@ import torch
 from refusals import refused
 
 import rfgp
+from rfgp import kernels as k
 from rfgp import spectra
 from rfgp.features import Nystrom, inducing
 
@@ -63,6 +64,16 @@ def test_float32_has_a_larger_jitter():
     exact = twin(x, z, spectrum, jitter)
     assert np.abs((phi @ phi.mT).double().numpy() - exact).max() < 4 * 6e-8 * np.sqrt(40 / jitter)
     assert phi.double().square().sum(1).max() < 1 + 1e-5
+
+
+def test_close_points_lose_no_digits_of_float32_rows():
+    """The kernel of the points is nearly singular, and divides rounding errors of 6e-8 by the root of the jitter."""
+    x = torch.linspace(0, 1, 33)[:, None]  # exact in float32
+    start = {"lengthscale": 1.0, "outputscale": 1.0}
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.InducingPoints(20, method="sor"), start=start, standardize=False, seed=0)
+    gp.condition(x, x[:, 0])
+    found = gp.prior_covariance(x)
+    np.testing.assert_allclose(found, np.exp(-((x - x.T).double().numpy() ** 2) / 2), atol=2e-6)
 
 
 @pytest.mark.parametrize("choose", ["k-means", "pivots"])

@@ -279,7 +279,7 @@ def test_roads_of_a_result_are_not_written_over_it(roads, tmp_path):
 def test_disconnected_fields_warn_with_a_remedy(roads, tmp_path):
     loose = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4, 50.0))
     path = roads([([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], loose)
-    words = "3 connected .* One component has no obs.*snap=1, would leave 2"
+    words = "The roads have 3 connected .* One component has no obs.*snap=1, would leave 2"
     with pytest.warns(graphs.DisconnectedWarning, match=words):
         fields.read_road_field(path)
     with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:

@@ -67,12 +67,19 @@ def test_the_exact_kernel_is_exact():
     assert_entries(several, KERNEL.exact(GRAPH), 1)
 
 
-def test_each_element_of_a_batch_has_its_own_lengthscale():
+def test_each_element_of_a_batch_has_its_own_lengthscale_and_rows():
     scales = torch.linspace(0.5, 2, 6, dtype=torch.float64).reshape(3, 2)
     kernel = in_double(GraphFeatureKernel(WALKS, KERNEL, batch_shape=torch.Size([3, 2])), scales)
+    rows = torch.arange(24).reshape(3, 2, 4, 1)
+    with torch.no_grad():
+        found, diagonal = kernel(rows, rows + 1).to_dense(), kernel(rows, rows + 1, diag=True)
     for index in np.ndindex(3, 2):
         phi = WALKS.features(graphs.kernels.Diffusion(float(scales[index]))).toarray()
         assert_entries(kernel, phi @ phi.T, index)
+        own = rows[index][:, 0]
+        expected = phi[own] @ phi[own + 1].T
+        np.testing.assert_allclose(found[index], expected, atol=1e-12)
+        np.testing.assert_allclose(diagonal[index], expected.diagonal(), atol=1e-12)
 
 
 def test_kernels_without_parameters_have_batches():

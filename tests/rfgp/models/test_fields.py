@@ -196,6 +196,24 @@ def test_products_match_dense_algebra(name):
     assert_allclose(whole.std, expected.std, atol=1e-6)
 
 
+def test_slopes_of_a_product_in_all_of_its_columns_match_differences():
+    """Variances of fields on a mesh and of nodes differ between points, and that of a coefficient grows."""
+    path = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
+    kernel = SURFACE * k.Nodes(path, graphs.kernels.Matern(nu=2, kappa=1.5)) * ROUGH * SLOPE
+    table = {**dict(zip("xyz", points(4)[0].T, strict=True)), "day": [0.0, 3.0, 6.0, 3.0], "pressure": [2.0, 0, 3, 4]}
+    gp = rfgp.GP(kernel, approximation=SPARSE, start={"noise": 0.1}, seed=0)
+    gp.condition({**table, "node": ["a", "b", "c", "a"]}, [1.0, -1.0, 0.5, 2.0])
+    places = BALL.triangles[[3, 20, 51]].transpose(0, 2, 1) @ [0.5, 0.3, 0.2]  # within faces
+    rows = {**dict(zip("xyz", places.T, strict=True)), "day": np.array([0.7, 2.2, 5.0]), "pressure": np.arange(3.0)}
+    inputs, node = {name: torch.tensor(column, requires_grad=True) for name, column in rows.items()}, list("abb")
+    for read in (lambda p: p.mean, lambda p: p.variance):
+        value = read(gp.predict({**inputs, "node": node})).sum()
+        slopes = torch.autograd.grad(value, list(inputs.values()))
+        for (name, column), slope in zip(rows.items(), slopes, strict=True):
+            up, down = (read(gp.predict({**rows, "node": node, name: column + step})) for step in (1e-5, -1e-5))
+            assert_allclose(slope, (up - down) / 2e-5, rtol=1e-5, atol=1e-7)
+
+
 def test_precisions_are_planned_where_they_are_cheaper():
     gp = rfgp.GP(PRODUCTS["roads"][1], seed=0).condition(DAYS, Y)
     assert gp.terms["field"].approximation == SPARSE
