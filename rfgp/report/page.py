@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import ArrayLike
+from plotly.offline import get_plotlyjs
 
 from rfgp.messages import counted, plain, printable
 
@@ -163,8 +164,6 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
         >>> "<p>1 &lt; 2</p>" in page
         True
     """
-    from plotly.offline import get_plotlyjs
-
     environment = Environment(autoescape=True, finalize=_printable, trim_blocks=True, **_OPTIONS)
     environment.filters["base64"] = _base64
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "default": _short}
