@@ -138,7 +138,7 @@ class NotDifferentiableError(RfgpError, NotImplementedError):
         >>> gp = rfgp.GP(rfgp.kernels.Matern(), approximation=rfgp.SparsePrecision()).condition([[0], [1]], [0, 1])
         >>> gp.predict(torch.tensor([[0.5]], dtype=torch.float64, requires_grad=True)).covariance  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        rfgp.errors.NotDifferentiableError: X must not require gradients for covariances and samples of sparse...
+        rfgp.errors.NotDifferentiableError: X must not require gradients for covariances and samples of a ...
     """
 
 
