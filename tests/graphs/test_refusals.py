@@ -52,6 +52,13 @@ def analyze(indptr, indices):
     return order(np.array(indptr), np.array(indices))
 
 
+def umbrella(count):
+    """Return the vertices and faces of a disk, whose center is a neighbor of all other vertices."""
+    angle, others = np.linspace(0, 2 * np.pi, count, endpoint=False), np.arange(1, count + 1)
+    vertices = np.vstack([np.zeros((1, 3)), np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)])
+    return vertices, np.stack([0 * others, others, np.roll(others, -1)], axis=1)
+
+
 ARGUMENTS = {
     # meshes and grids
     'weights must be "unit" or "edge-length" between faces': lambda: of_mesh(BOX, weights="cotangent"),
@@ -262,6 +269,7 @@ MEMORY = {
     "128 tuples of 1000000000 walkers": lambda: graphs.couple_quantiles(RING, LONG, num_walkers=HUGE),
     "50 quantiles of": lambda: graphs.match_pagerank_quantiles(RING, p_halt=1e-9),
     "Hubs": lambda: kernels.Matern(2, 1.0).precision(of_matrix(star(300_000))),
+    "coarser mesh": lambda: MeshField(umbrella(150_000)),
     "60,000": lambda: precisions.KroneckerField(*[precisions.ChainField(np.arange(60_000.0))] * 2).entries(np.ones(2)),
 }
 REFUSED = {
