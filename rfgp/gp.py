@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from rfgp import random
+from rfgp import forecasts, random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.fitting.integrated import log_density
+from rfgp.forecasts import Backtest
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.distributions import prior_kernel
 from rfgp.inference.observed import LeaveOneOut
@@ -332,6 +333,7 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        horizon: int | None = None,
         fixed: Iterable[str] = (),
         max_iterations: int | None = None,
         callback: Callback | None = None,
@@ -353,6 +355,9 @@ class GP:
             sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
             exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
                 require a likelihood of counts or positive values. If None, ones.
+            horizon: The number of steps that will be forecast, for kernel="auto" and a column of times. Candidates are
+                then levels, slopes and seasons in time, and are scored by forecasts of so many steps. If None, they are
+                so if dates are the only input or there is one row a step, and a tenth of the steps is forecast.
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: The maximum number of iterations of L-BFGS on each subset of rows, and of steps of learned
                 frequencies. If None, 500 and 300.
@@ -387,13 +392,17 @@ class GP:
         """
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        if horizon is not None:
+            check_count("horizon", horizon)
+            if self._spec.options.search_space is None:
+                raise InvalidArgumentError('horizon requires kernel="auto", whose candidates it scores.')
         begun = begin(self._spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with in_one_thread(begun.num_observations <= limits().small_rows):
             with Reporter(callback, progress) as reporter:
-                plan = Plan(names, max_iterations, reporter, record, deadline=deadline)
+                plan = Plan(names, max_iterations, reporter, record, horizon=horizon, deadline=deadline)
                 state, report = fit_model(begun, plan)
             self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
@@ -579,6 +588,99 @@ class GP:
         if derivative is not None:
             return prediction
         return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))
+
+    @computed
+    def forecast(
+        self,
+        steps: int | None = None,
+        *,
+        until: Any = None,
+        level: float = 0.95,
+        future: Any = None,
+        frequency: Any = None,
+        backtest: Backtest | None = None,
+    ) -> Any:
+        """Return a forecast of the observations that follow the last row.
+
+        The column of times is that of dates, of a Wiener process or a season, or the only column.
+
+        Args:
+            steps: The number h of steps.
+            until: In place of `steps`, the last time.
+            level: The level of the bands.
+            future: A table with the other columns of the model for each step. With the column of times too, its rows
+                are forecast, and `steps` and `until` must be None.
+            frequency: The step between rows: for dates a text as in pandas, such as "h", "15min", "D", "W", "B", "MS"
+                or "YS", or a `timedelta`; otherwise a number in the unit of the column. If None, it is inferred from
+                the rows, of which some may be missing.
+            backtest: A backtest of at least ten origins. Bands become wider where its bands were too narrow (see
+                `rfgp.forecasts`). If None, bands are those of the model.
+
+        Returns:
+            A pandas frame of h rows: the times and other columns, "mean", "lower" and "upper" of an observation, and
+            the mean of each term by its name. `frame.attrs["frequency"]` is the step.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If there is no column of times, or arguments contradict each other.
+            DataError: If future values of a column are missing.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> day = np.arange("2024-01-01", "2024-03-01", dtype="datetime64[D]")
+            >>> kernel = k.Wiener("day", name="level") + k.Harmonics("day", 7, num_harmonics=3, name="week")
+            >>> gp = rfgp.GP(kernel, seed=0).fit(
+            ...     {"day": day}, np.arange(60) + 3 * np.sin(np.arange(60) / 7 * 2 * np.pi)
+            ... )
+            >>> forecast = gp.forecast(14)
+            >>> list(forecast), forecast.attrs["frequency"]
+            (['day', 'mean', 'lower', 'upper', 'level', 'week'], 'day')
+        """
+        return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest)
+
+    @computed
+    def backtest(
+        self,
+        horizon: int,
+        folds: int = 10,
+        *,
+        level: float = 0.95,
+        refit: bool = True,
+        frequency: Any = None,
+    ) -> Backtest:
+        """Return forecasts from several origins in the past, compared with the rows that followed.
+
+        Origins are `horizon` steps apart, or less if the second half of the times has too few. A selected kernel is
+        kept.
+
+        Args:
+            horizon: The number of steps of each forecast.
+            folds: The number of origins.
+            level: The level of the bands.
+            refit: Whether hyperparameters are searched again at each origin, from their values, without later rows. If
+                not, they are known from all rows, which is faster and optimistic.
+            frequency: The step between rows, as for `forecast`.
+
+        Returns:
+            The forecasts with scores and coverage by lead time, beside those of the seasonal naive forecast. `str`
+            gives a table.
+
+        Raises:
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If there is no column of times, or an argument is out of range.
+            DataError: If the horizon is more than half of the times.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> t = np.arange(60.0)
+            >>> gp = rfgp.GP(rfgp.kernels.Wiener("t"), seed=0).fit({"t": t}, np.cumsum(np.cos(t)))
+            >>> gp.backtest(horizon=6, folds=4)
+            Backtest(4 origins, 6 steps of 1)
+        """
+        return forecasts.backtest(self.state, horizon, folds, level, refit=refit, frequency=frequency)
 
     @computed
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:

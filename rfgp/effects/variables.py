@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rfgp.columns import ColumnKind
 from rfgp.columns.cells import Column
-from rfgp.columns.days import to_days
+from rfgp.columns.days import dates_of, to_days
 from rfgp.gp import GP
 from rfgp.tables import Table
-from rfgp.tables.table import ColumnRule, dates_of
+from rfgp.tables.table import ColumnRule
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 """The roles of variables, as in `rfgp.tables.table.ColumnRule`."""

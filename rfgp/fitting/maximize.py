@@ -498,6 +498,7 @@ class Plan:
         needed_score: The standardized log density of a test row that makes learned frequencies useful. Learning stops
             early if it cannot reach this score.
         least_gain: The smallest total gain in nats of the last five iterations of a search. If 0, `MIN_GAIN` for each.
+        horizon: The number of steps of the forecasts that a selection scores. If None, the user gave none.
         deadline: The time after which no evaluation begins. Searches then end at the best point so far.
 
     Examples:
@@ -515,6 +516,7 @@ class Plan:
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
     least_gain: float = 0.0
+    horizon: int | None = None
     deadline: Deadline = field(default_factory=Deadline, compare=False)
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from rfgp.rows import SourceRows, gathered, rows_in_memory
 from rfgp.selection.costs import EVALUATIONS
 from rfgp.selection.groups import FORWARD, candidate_periods, group_levels, last_times, merged_rows
 from rfgp.selection.noise import likelihoods_for, selects_noise, with_noise
+from rfgp.selection.series import fit_series, is_series, series_report
 from rfgp.selection.successive_halving import MAX_FRACTION, CandidateState, SuccessiveHalving, mixture_log_prob_of
 from rfgp.selection.validation import (
     LEAVE_ONE_OUT,
@@ -132,6 +133,8 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if state.spec.options.search_space is None:
         fitted, report = with_integrated(*fit_kernels(state, own_plan), own_plan)
         return _with_noise(fitted, report, own_plan)
+    if is_series(state, plan.horizon):
+        return with_integrated(*fit_series(state, own_plan, plan.horizon), own_plan)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
@@ -180,6 +183,8 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
         InvalidArgumentError: If `validate` names no column, or is "forward" with several columns and not one of dates.
         DataError: If `validate` names a column with one value.
     """
+    if is_series(state, plan.horizon):
+        return series_report(state, _with_fixed_mean(state, plan), plan.horizon)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen, seconds = halving.run(), time.monotonic() - start_time
     return replace(report_of(halving, chosen, plan.deadline.seconds_passed), seconds=seconds)
@@ -208,7 +213,8 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
     num_columns = len(spec.columns.spread) - len(groups)
     candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
     plan = replace(_with_fixed_mean(state, plan), deadline=plan.deadline.part(MAX_FRACTION))
-    return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
+    validate = space.validate if plan.horizon is None else FORWARD
+    return SuccessiveHalving(Validation.of(state, plan, candidates, validate), candidates, space.limits)
 
 
 def _member_of(halving: SuccessiveHalving, candidate_state: CandidateState, deadline: Deadline) -> GPState:

@@ -242,10 +242,10 @@ class Validation:
             plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         state, report = fit_terms(initial_state_for(self.state, candidate, rows, start), plan)
         if self.held_out is None:
-            log_prob, moments = _scored(state, self.rows, is_left_out=True)
+            log_prob, moments = scored(state, self.rows, is_left_out=True)
         else:
             given = self._conditioning_rows(state, candidate, self.held_out)
-            log_prob, moments = _scored(conditioned(state, given), self.held_out)
+            log_prob, moments = scored(conditioned(state, given), self.held_out)
         optimism = optimism_of(state, plan.fixed, self.rows.count) if self.held_out is None else 0.0
         log_prob = log_prob - optimism
         searched = max([size, *(stage.rows for stage in report.stages)])
@@ -269,7 +269,7 @@ class Validation:
         for fold in self.folds:
             others = take_rows(self.rows, torch.from_numpy(np.setdiff1d(np.arange(len(self.rows)), fold.numpy())))
             refitted, _ = fit_terms(initial_state_for(self.state, fitted.candidate, others, fitted), plan)
-            log_prob[fold], of_fold = _scored(refitted, self.rows.take(fold))
+            log_prob[fold], of_fold = scored(refitted, self.rows.take(fold))
             for all_rows, of_rows in zip(moments or (), of_fold or (), strict=True):
                 all_rows[fold] = of_rows
         if not bool(torch.isfinite(log_prob).all()):
@@ -289,7 +289,7 @@ class Validation:
         return self.rows.take(torch.from_numpy(np.unique(indices)))
 
 
-def _scored(state: GPState, rows: Block, *, is_left_out: bool = False) -> ScoredRows:
+def scored(state: GPState, rows: Block, *, is_left_out: bool = False) -> ScoredRows:
     """Return the mean log densities of the values of rows in the user's units, and their moments.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.cells import CellType
-from rfgp.columns.days import converted, to_days
+from rfgp.columns.days import converted, times_of, to_days
 from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.columns.table import is_index_name, warn_of_levels, without_index
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError, warn
@@ -17,7 +17,7 @@ from rfgp.limits import limits
 from rfgp.messages import counted, did_you_mean, listed, quoted
 from rfgp.tables.columns import FileColumn
 from rfgp.tables.options import ReadOptions, TextFormat, title
-from rfgp.tables.table import ColumnRule, Inputs, Schema, Table, times_of
+from rfgp.tables.table import ColumnRule, Inputs, Schema, Table
 from rfgp.tables.text import Frame, find_column
 
 S = TypeVar("S")

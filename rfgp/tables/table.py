@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.days import dates_of
 from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.files import from_json, not_usable
 from rfgp.messages import counted, listed, quoted
@@ -24,8 +25,6 @@ _WITH_LEVELS = ("category", "level")
 """The roles of columns with levels."""
 _OPTIONAL = ("thousands", "example", "zone")
 """Fields that are left out of files at their defaults."""
-_MAX_MICROSECOND_DAYS = 1e8
-"""The maximum number of days from 1970-01-01 for which microseconds fit into 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -327,47 +326,6 @@ class Inputs:
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"Inputs({counted(n, 'row')}, {counted(d, 'column')}, {'no' if self.y is None else 'with'} targets)"
-
-
-def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Return days (n,) since 1970-01-01 as datetime64 times (n,).
-
-    They are in microseconds, or in seconds beyond `_MAX_MICROSECOND_DAYS`.
-
-    Args:
-        days: Days (n,).
-
-    Examples:
-        >>> import numpy as np
-        >>> times_of(np.array([0.5])).tolist()
-        [datetime.datetime(1970, 1, 1, 12, 0)]
-    """
-    unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _MAX_MICROSECOND_DAYS else ("s", 86_400)
-    return np.round(days * per_day).astype(f"datetime64[{unit}]")
-
-
-def dates_of(days: NDArray[np.float64], zone: str, times: NDArray[np.datetime64] | None = None) -> Any:
-    """Return days (n,) on the clock of a zone as dates of pandas (n,), with the zone if it has a name.
-
-    Args:
-        days: Days since 1970-01-01.
-        zone: The time zone, UTC offsets, or "".
-        times: The dates to the nanosecond. If None, they are rounded to microseconds. NaT is replaced by the days.
-
-    Examples:
-        >>> import numpy as np
-        >>> dates_of(np.array([0.5]), "Europe/Berlin")[0].isoformat()
-        '1970-01-01T12:00:00+01:00'
-    """
-    with requires_extra("tables"):
-        import pandas as pd
-
-    values = times_of(days)
-    dates = pd.Series(values if times is None else np.where(np.isnat(times), values, times))
-    if zone and " " not in zone:  # any hour of the two that are alike has the same clock
-        first = np.zeros(len(dates), dtype=bool)
-        dates = dates.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
-    return dates.array
 
 
 def frame_of(

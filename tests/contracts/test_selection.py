@@ -97,7 +97,7 @@ def test_last_rows_are_held_out_and_compared_with_a_constant():
     rng = np.random.default_rng(0)
     t = rng.permutation(60).astype(float)
     y, first, last = np.sin(t / 9) + 0.1 * rng.standard_normal(60), t < 48, t >= 48
-    selection = rfgp.GP(seed=0, validate="forward").select(t[:, None], y)
+    selection = rfgp.GP(approximation=rfgp.Exact(), seed=0, validate="forward").select(t[:, None], y)
     assert (selection.validation, selection.num_validation, selection.last_times) == ("the last rows", 12, {})
     constant = stats.norm(y[first].mean(), y[first].std()).logpdf(y[last])
     assert selection.baselines["a constant"].value == pytest.approx(constant.mean())
@@ -567,16 +567,17 @@ def test_periods_of_a_column_become_candidates(given):
 def test_seasons_of_dates_become_candidates(given):
     given({})
     days = np.datetime64("2020-01-01") + np.arange(1200)
-    assert periodic({"day": days}, np.arange(1200) % 7.0) >= {"7", "365.243"}
+    exact = {"approximation": rfgp.Exact()}
+    assert periodic({"day": days}, np.arange(1200) % 7.0, **exact) >= {"7", "365.243"}
     for options in ({"likelihood": "poisson"}, {"approximation": FEATURES}):
         assert periodic({"day": days}, np.arange(1200) % 7.0, **options) >= {"365.243"}
-    assert periodic({"day": days[:40]}, np.arange(40) % 7.0) == {"7"}
+    assert periodic({"day": days[:40]}, np.arange(40) % 7.0, **exact) == {"7"}
 
 
 @pytest.mark.parametrize(("gain", "is_seasonal"), [(0.1, True), (0.001, False)])
 def test_seasons_join_all_terms_if_they_improve_the_cheapest(gain, is_seasonal, given):
     rng, season = np.random.default_rng(0), " + Periodic 7 + Periodic 365.243"
-    X = {"day": np.datetime64("2010-01-01") + np.arange(2100)} | {name: rng.uniform(size=2100) for name in "abc"}
+    X = {"day": np.datetime64("2010-01-01") + np.arange(2100) // 2} | {name: rng.uniform(size=2100) for name in "abc"}
     asked = given({NEAR: 1.0, NEAR + season: 1.0 + gain, BOTH: 1.2, BOTH + season: 1.3})
     assert select(X=X).chosen.name == BOTH + season * is_seasonal
     assert (BOTH in [name for name, *_ in asked]) != is_seasonal
@@ -743,7 +744,7 @@ def test_seasons_are_found_and_continued(is_monthly):
     if is_monthly:
         X = np.arange("2010-01", "2020-01", dtype="datetime64[M]").astype("datetime64[D]")
     gp = rfgp.GP(seed=0, validate="forward" if is_monthly else None).fit({"t": X[known]}, y[known])
-    assert "Periodic" in gp.selection.chosen.name
+    assert "year" in gp.terms if is_monthly else "Periodic" in gp.selection.chosen.name
     assert np.sqrt(np.mean((gp.predict({"t": X[~known]}).mean - y[~known]) ** 2)) < 0.6
 
 

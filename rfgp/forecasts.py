@@ -1,0 +1,403 @@
+"""Forecasts of series, and backtests of forecasts by lead time beside the seasonal naive one.
+
+A backtest makes forecasts from several origins in the past, each from a fit to the rows before it, and compares them
+with the rows that followed. The seasonal naive forecast repeats the last season. Its errors are normal with the
+variance of the differences of one season, times the number of seasons ahead.
+
+A backtest of at least `LEAST_ORIGINS` origins can widen bands. The distance from the median to an end of a band is
+multiplied by the quantile of |y - median| over this distance, at the level of the band, over all origins and a third of
+the lead times. The factor is at least 1. This is split conformal prediction with normalized scores (Lei et al. 2018,
+Distribution-free predictive inference for regression, Section 5.2), except that errors of one origin depend on each
+other.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from rfgp.columns import Table
+from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, requires_extra
+from rfgp.fitting import Plan, fit_terms
+from rfgp.inference.distributions import check_level
+from rfgp.messages import check_count, counted, listed
+from rfgp.models import GPState
+from rfgp.models.series import Array, TimeColumn, time_index, times_of_rows
+from rfgp.models.state import averaged, parts_of_average, predicted
+from rfgp.rows import gathered
+from rfgp.rows.sources import OutputFormat
+
+LEAST_ORIGINS = 10
+"""The number of origins from which a backtest widens bands."""
+PROBABILITIES = np.arange(1, 20) / 20
+"""The probabilities of the quantile loss."""
+
+
+# --- Forecasts --------------------------------------------------------------------------------------------------------
+
+
+def forecast(
+    state: GPState,
+    steps: int | None = None,
+    until: Any = None,
+    level: float = 0.95,
+    future: Any = None,
+    frequency: Any = None,
+    backtest: "Backtest | None" = None,
+) -> Any:
+    """Return the forecast of the rows that follow, as `rfgp.GP.forecast` describes.
+
+    Args:
+        state: The state of the model.
+        steps: The number of steps.
+        until: The last time.
+        level: The level of the bands.
+        future: Known columns of the rows to forecast.
+        frequency: The step.
+        backtest: The backtest that widens the bands.
+
+    Raises:
+        InvalidArgumentError: If arguments contradict each other.
+        DataError: If columns are missing.
+    """
+    with requires_extra("tables"):
+        import pandas as pd
+    level = check_level(level)
+    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, needs_counts=backtest is not None)
+    inputs, output_format = state.points(rows)
+    prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
+    observed = prediction.observed()
+    low, middle, high = (_numbers(values) for values in observed.quantile([(1 - level) / 2, 0.5, (1 + level) / 2]))
+    if backtest is not None:
+        factor = backtest.widening(level, counts)
+        low, high = middle - factor * (middle - low), middle + factor * (high - middle)
+    parts = {"mean": _numbers(observed.mean), "lower": low, "upper": high, **_components(state, inputs, output_format)}
+    frame = pd.DataFrame({**shown, **{name if name not in shown else f"{name} (term)": v for name, v in parts.items()}})
+    step = TimeColumn.of(state, frequency).step if future is None or frequency is not None else None
+    frame.attrs = {"level": level} | ({} if step is None else {"frequency": str(step)})
+    return frame
+
+
+def _numbers(values: Any) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _components(state: GPState, inputs: Any, output_format: Any) -> dict[str, Array]:
+    """Return the means of the terms (h,) by name, weighted means for an average of models."""
+    means = dict[str, Array]()
+    for share, member in parts_of_average(state):
+        for name, term in predicted(member, inputs, output_format._replace(is_numpy=True)).terms.items():
+            means[name] = means.get(name, 0.0) + share * _numbers(term.mean)
+    return means
+
+
+def _rows_to_forecast(
+    state: GPState, steps: Any, until: Any, future: Any, frequency: Any, *, needs_counts: bool
+) -> tuple[Any, dict[str, Any], NDArray[np.int64]]:
+    """Return the inputs of a forecast, the columns that the result shows, and the steps (h,) after the last row."""
+    schema, index = state.spec.schema, time_index(state)
+    key, indicators = schema.columns[index].key, state.spec.options.indicators
+    sources = {f"{source}={level}": source for source, levels in indicators.items() for level in levels}
+    others = list(dict.fromkeys(sources.get(str(one), one) for one in schema.keys if one != key))
+    columns = {} if future is None else _columns_of(future)
+    missing = [one for one in others if one not in columns]
+    if missing:
+        raise DataError(
+            f"The model reads {listed([repr(one) for one in missing])}, whose future values are not known. Give them "
+            f"by future=, a table with the rows to forecast."
+        )
+    num_rows = len(next(iter(columns.values()))) if columns else None
+    name = key if isinstance(key, str) else "time"
+    if key in columns:
+        if steps is not None or until is not None:
+            raise InvalidArgumentError("steps and until must be None if future= has the times of the forecast.")
+        counts = np.zeros(0, np.int64)
+        if needs_counts:
+            column = TimeColumn.of(state, frequency)
+            inputs, _ = state.points(columns)
+            times = _user_times(state, inputs, index)
+            counts = column.positions(times) - column.positions(column.times[-1:])
+        shown = {name: columns[key], **{str(one): columns[one] for one in others}}
+        return columns, shown, counts
+    if steps is not None and until is not None:
+        raise InvalidArgumentError("steps or until must be given, got both.")
+    column = TimeColumn.of(state, frequency)
+    if until is not None:
+        steps = column.steps_until(until)
+    elif steps is None and num_rows is None:
+        raise InvalidArgumentError("steps must be the number of steps, or until the last time, got neither.")
+    size = check_count("steps", num_rows if steps is None else steps)
+    if num_rows is not None and num_rows != size:
+        raise DataError(f"future= must have one row for each step, got {num_rows} for {counted(size, 'step')}.")
+    times, _ = column.following(size)
+    return {key: times, **columns}, {name: times, **{str(k): columns[k] for k in others}}, np.arange(1, size + 1)
+
+
+def _user_times(state: GPState, inputs: Any, index: int) -> Array:
+    maps = state.scaling.inputs
+    return np.asarray((inputs if maps is None else maps.inverse(inputs.double()))[:, index].cpu(), dtype=np.float64)
+
+
+def _columns_of(future: Any) -> dict[Any, Any]:
+    """Return the columns of a table by key."""
+    table = Table.of(future)
+    return {key: future[key] if hasattr(future, "keys") else table.cells(key, "future").values for key in table.keys}
+
+
+# --- Backtests --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """Forecasts from several origins in the past, compared with what followed.
+
+    Attributes:
+        frame: A pandas frame with a row for each forecast row: "origin" and the time, "lead" (steps after the origin),
+            "y", "mean", "median", "lower", "upper", "loss", and "naive", "naive lower", "naive upper", "naive loss" of
+            the seasonal naive forecast. A loss is the mean of twice the quantile losses at 5, 10, ..., 95 %.
+        horizon: The number of steps of each forecast.
+        level: The level of the bands.
+        frequency: The step between rows, as text.
+        season: The number of steps of the season that the naive forecast repeats.
+        origins: The number of origins.
+
+    Examples:
+        >>> import numpy as np, rfgp
+        >>> t = np.arange(60.0)
+        >>> gp = rfgp.GP(rfgp.kernels.Wiener("t"), seed=0).fit({"t": t}, np.cumsum(np.cos(t)))
+        >>> backtest = gp.backtest(horizon=6, folds=4)
+        >>> backtest.origins, len(backtest.frame)
+        (4, 24)
+    """
+
+    frame: Any
+    horizon: int
+    level: float
+    frequency: str
+    season: int
+    origins: int
+
+    @property
+    def _thirds(self) -> dict[str, NDArray[np.bool_]]:
+        """The rows of the frame by thirds of the horizon, or by lead time if there are fewer than three."""
+        leads, parts = np.asarray(self.frame["lead"]), min(3, self.horizon)
+        ends = [round(self.horizon * part / parts) for part in range(parts + 1)]
+        return {f"{a + 1} to {b}" if b > a + 1 else f"{b}": (leads > a) & (leads <= b) for a, b in pairwise(ends)}
+
+    @cached_property
+    def scores(self) -> Any:
+        """A pandas frame of scores by thirds of the horizon, and of all: coverage, errors and losses."""
+        with requires_extra("tables"):
+            import pandas as pd
+        groups = self._thirds | {"all": np.ones(len(self.frame), bool)}
+        return pd.DataFrame({name: self._scores_of(self.frame[chosen]) for name, chosen in groups.items()}).T
+
+    def _scores_of(self, frame: Any) -> dict[str, float]:
+        y = frame["y"]
+        return {
+            "coverage": float(((frame["lower"] <= y) & (y <= frame["upper"])).mean()),
+            "absolute error": float((y - frame["median"]).abs().mean()),
+            "loss": float(frame["loss"].mean()),
+            "naive coverage": float(((frame["naive lower"] <= y) & (y <= frame["naive upper"])).mean()),
+            "naive absolute error": float((y - frame["naive"]).abs().mean()),
+            "naive loss": float(frame["naive loss"].mean()),
+        }
+
+    def widening(self, level: float, leads: NDArray[np.int64]) -> Array:
+        """Return the factors (h,) by which distances of the ends of a band from the median grow, at least 1.
+
+        Args:
+            level: The level of the band.
+            leads: The steps after the last row, (h,). Beyond the horizon the factor is that of its end.
+
+        Raises:
+            InvalidArgumentError: If the level is not that of the backtest.
+
+        Warns:
+            ForecastWarning: If there are fewer than `LEAST_ORIGINS` origins. The factors are then 1.
+        """
+        if level != self.level:
+            raise InvalidArgumentError(f"level must be that of the backtest, {self.level:g}, got {level:g}.")
+        if self.origins < LEAST_ORIGINS:
+            warnings.warn(
+                ForecastWarning(
+                    f"A backtest widens bands if it has at least {LEAST_ORIGINS} origins, got {self.origins}. Bands "
+                    "are those of the model."
+                ),
+                stacklevel=4,
+            )
+            return np.ones(len(leads))
+        y, middle, low, high = (np.asarray(self.frame[name]) for name in ("y", "median", "lower", "upper"))
+        ratios = np.abs(y - middle) / np.maximum(np.where(y < middle, middle - low, high - middle), 1e-300)
+        by_third = []
+        for chosen in self._thirds.values():
+            near = np.sort(ratios[chosen])
+            rank = min(math.ceil((len(near) + 1) * level), len(near))
+            by_third.append(max(1.0, float(near[rank - 1])) if rank else 1.0)
+        third = np.ceil(leads * len(by_third) / self.horizon).astype(np.int64)
+        return np.asarray(by_third)[np.clip(third, 1, len(by_third)) - 1]
+
+    def __repr__(self) -> str:
+        return f"Backtest({counted(self.origins, 'origin')}, {counted(self.horizon, 'step')} of {self.frequency})"
+
+    def __str__(self) -> str:
+        lines = [
+            f"{counted(self.origins, 'origin')}, {counted(self.horizon, 'step')} ahead (a step is {self.frequency}); "
+            f"bands of {self.level:.0%}; the naive forecast repeats {counted(self.season, 'step')}.",
+            f"  {'steps':<12} {'coverage':>9} {'error':>9} {'loss':>9} {'naive: coverage':>16} {'error':>9} "
+            f"{'loss':>9}",
+        ]
+        for name, row in self.scores.iterrows():
+            coverage, error, loss, *naive = row
+            lines.append(
+                f"  {name:<12} {coverage:>9.0%} {error:>9.4g} {loss:>9.4g} {naive[0]:>16.0%} {naive[1]:>9.4g} "
+                f"{naive[2]:>9.4g}"
+            )
+        return "\n".join(lines)
+
+
+def backtest(
+    state: GPState,
+    horizon: int,
+    folds: int = LEAST_ORIGINS,
+    level: float = 0.95,
+    *,
+    refit: bool = True,
+    frequency: Any = None,
+) -> Backtest:
+    """Return the backtest of a model, as `rfgp.GP.backtest` describes.
+
+    Args:
+        state: The state of the model, with rows.
+        horizon: The number of steps of each forecast.
+        folds: The number of origins.
+        level: The level of the bands.
+        refit: Whether hyperparameters are searched again at each origin.
+        frequency: The step between rows.
+
+    Raises:
+        DataError: If there are too few rows.
+    """
+    with requires_extra("tables"):
+        import pandas as pd
+    horizon, folds, level = check_count("horizon", horizon), check_count("folds", folds), check_level(level)
+    column = TimeColumn.of(state, frequency)
+    rows = gathered(state.require_rows(purpose="a backtest"))
+    if rows.num_outputs > 1:
+        raise InvalidArgumentError(f"A backtest requires one output, got {rows.num_outputs}. Fit a model for each.")
+    row_times = times_of_rows(state, rows, column.index)
+    y = np.asarray(state.scaling.targets.inverse(rows.targets[:, 0]).double().cpu())
+    positions = column.positions(row_times)
+    plan, frames = Plan(is_continued=True), list[dict[str, Any]]()
+    for origin in _origins(positions, horizon, folds):
+        is_known, is_next = positions <= origin, (positions > origin) & (positions <= origin + horizon)
+        given, after = (rows.take(torch.from_numpy(np.flatnonzero(chosen))) for chosen in (is_known, is_next))
+        if not len(after):
+            continue  # a gap
+        begun = state.replace(rows=given, num_observations=len(given))
+        fitted = _refitted(begun, plan) if refit else begun
+        observed = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0))).observed()
+        naive = _naive(positions[is_known], y[is_known], positions[is_next], column.season)
+        last, next_times = float(row_times[is_known].max()), row_times[is_next]
+        frames.append(
+            {
+                "origin": column.shown(np.full(len(after), last)),
+                column.name: column.shown(next_times),
+                "lead": positions[is_next] - origin,
+                "y": y[is_next],
+                **_bands("", observed, y[is_next], level),
+                **_bands("naive ", naive, y[is_next], level),
+            }
+        )
+    joined = pd.concat(map(pd.DataFrame, frames), ignore_index=True)
+    return Backtest(joined, horizon, level, str(column.step), column.season, len(frames))
+
+
+def _origins(positions: NDArray[np.int64], horizon: int, folds: int) -> list[int]:
+    """Return the origins of a backtest, ascending, in steps after the first row.
+
+    Forecasts do not overlap if half of the rows leave room for them.
+
+    Args:
+        positions: The rows, in steps after the first, (n,).
+        horizon: The number of steps of each forecast.
+        folds: The number of origins.
+
+    Raises:
+        DataError: If fewer than half of the times remain for the first fit.
+    """
+    known = np.unique(positions)
+    last, first = int(known[-1]) - horizon, int(known[(len(known) - 1) // 2])
+    room = last - first
+    if room < 0 or len(known) < 4:
+        raise DataError(
+            f"horizon must be at most half of the {counted(len(known), 'time')} of the rows, got "
+            f"{counted(horizon, 'step')}. Forecast fewer steps, or give more rows."
+        )
+    stride = horizon if (folds - 1) * horizon <= room else max(room // max(folds - 1, 1), 1)
+    return [last - stride * fold for fold in range(folds - 1, -1, -1) if stride * fold <= room]
+
+
+def _refitted(state: GPState, plan: Plan) -> GPState:
+    """Return a state whose hyperparameters, those of each member of an average, are searched from their values."""
+    (share, first), *others = [(share, fit_terms(member, plan)[0]) for share, member in parts_of_average(state)]
+    return averaged(first, share, others) if others else first
+
+
+class _Normal(NamedTuple):
+    """Normal observations with means (h,) and deviations (h,)."""
+
+    mean: Array
+    deviation: Array
+
+    def quantile(self, p: Sequence[float]) -> Array:
+        """Return the quantiles, (len(p), h)."""
+        return _numbers(self.mean + self.deviation * ndtri(np.asarray(p))[:, None])
+
+
+def _naive(known: NDArray[np.int64], y: Array, after: NDArray[np.int64], season: int) -> _Normal:
+    """Return the seasonal naive forecast: the last known value a number of seasons before.
+
+    Args:
+        known: The known rows, in steps, (n,).
+        y: Their values, (n,). The mean counts for rows at one time.
+        after: The rows to forecast, in steps, (h,).
+        season: The number of steps of a season.
+    """
+    steps, inverse = np.unique(known, return_inverse=True)
+    values = np.bincount(inverse, y) / np.bincount(inverse)
+    at = dict(zip(steps.tolist(), values.tolist(), strict=True))
+    first, last = int(steps[0]), int(steps[-1])
+    seasons = -(-(after - last) // season)
+    means = np.empty(len(after))
+    for i, (step, number) in enumerate(zip(after.tolist(), seasons.tolist(), strict=True)):
+        before = range(step - number * season, first - 1, -season)
+        means[i] = next((at[b] for b in before if b in at), values[-1])
+    differences = [at[step] - at[step - season] for step in at if step - season in at]
+    spread = math.sqrt(float(np.mean(np.square(differences)))) if differences else float(np.std(values))
+    return _Normal(means, np.maximum(spread * np.sqrt(seasons), 1e-300))
+
+
+def _bands(prefix: str, observed: Any, y: Array, level: float) -> dict[str, Array]:
+    """Return the columns of a forecast and its loss, by name.
+
+    Args:
+        prefix: The beginning of the names.
+        observed: The distribution of the observations, with `mean` and `quantile`.
+        y: The observations, (h,).
+        level: The level of the band.
+    """
+    low, *middle, high = _numbers(observed.quantile([(1 - level) / 2, *PROBABILITIES, (1 + level) / 2]))
+    error, p = y - np.stack(middle), PROBABILITIES[:, None]
+    loss = 2 * np.maximum(p * error, (p - 1) * error).mean(0)
+    if prefix:
+        return {"naive": middle[9], "naive lower": low, "naive upper": high, "naive loss": loss}
+    return {"mean": _numbers(observed.mean), "median": middle[9], "lower": low, "upper": high, "loss": loss}

@@ -1,0 +1,169 @@
+"""The column of times of a series, and the step between its rows."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.columns import ColumnKind, Table
+from rfgp.columns.calendar import Step
+from rfgp.columns.days import ATTOSECONDS, dates_of
+from rfgp.columns.rules import ColumnSchema
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
+from rfgp.kernels import Periodic, Wiener
+from rfgp.messages import listed
+from rfgp.models.state import GPState
+from rfgp.rows import Rows, gathered
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TimeColumn:
+    """The column of times of a series.
+
+    Attributes:
+        rule: The column.
+        index: Its index among the columns of the model.
+        times: The different times of the rows in ascending order, (m,): days since the origin of the column, or
+            numbers.
+        step: The step between them.
+    """
+
+    rule: ColumnSchema
+    index: int
+    times: Array
+    step: Step
+
+    @classmethod
+    def of(cls, state: GPState, frequency: Any = None) -> "TimeColumn":
+        """Return the column of times of a model, and its step.
+
+        Args:
+            state: The state of the model, with rows.
+            frequency: The step between rows, as for `Step.read`. If None, it is inferred.
+
+        Raises:
+            InvalidArgumentError: If there is no such column, or several, or the frequency has another form.
+            NotFittedError: If the rows are not known.
+        """
+        index, schema = time_index(state), state.spec.schema
+        rule = schema.columns[index]
+        rows = state.require_rows(purpose="a forecast without future=")
+        times = np.unique(times_of_rows(state, rows, index))
+        is_date = rule.is_date
+        step = (
+            Step.of(times, is_date=is_date, origin=rule.origin / ATTOSECONDS)
+            if frequency is None
+            else Step.read(frequency, is_date=is_date)
+        )
+        return cls(rule, index, times, step)
+
+    @property
+    def origin(self) -> float:
+        """The origin of dates, in days since 1970-01-01."""
+        return self.rule.origin / ATTOSECONDS
+
+    @property
+    def name(self) -> str:
+        """The name of the column of times in results."""
+        return self.rule.key if isinstance(self.rule.key, str) else "time"
+
+    def shown(self, times: Array) -> Any:
+        """Return times (h,) as in the user's table: dates of pandas, or numbers."""
+        if self.rule.is_date:
+            return dates_of(times + self.origin, self.rule.zone)
+        digits = 12 - math.ceil(math.log10(max(float(np.abs(self.times).max()), float(np.abs(times).max()), 1e-300)))
+        return np.round(times, digits)
+
+    def following(self, steps: int) -> tuple[Any, Array]:
+        """Return the next times after the last row, as in the user's table (h,) and as numbers (h,).
+
+        Args:
+            steps: The number h of steps.
+        """
+        last, counts = float(self.times[-1]), np.arange(1, steps + 1)
+        if self.rule.is_date and self.rule.zone and self.step.unit == "day" and self.step.size < 1:
+            with requires_extra("tables"):
+                import pandas as pd
+            length = np.timedelta64(round(self.step.size * 86_400 * 10**6), "us")
+            shown = pd.Series(self.shown(np.array([last]))[0] + counts * pd.Timedelta(length)).array
+            return shown, np.asarray(last + counts * self.step.size, np.float64)
+        times = self.step.after(last, counts, self.origin)
+        return self.shown(times), times
+
+    def steps_until(self, until: Any) -> int:
+        """Return the number of steps to the last time that is not after another one.
+
+        Args:
+            until: The time, as in the user's table.
+
+        Raises:
+            DataError: If it is before the first step, or is not a time.
+        """
+        if self.rule.is_date and isinstance(until, str):
+            try:
+                until = np.datetime64(until.strip().replace(" ", "T"))
+            except ValueError as error:
+                raise DataError(f"until must be a date such as 2024-12-31, got {until!r}.") from error
+        cells = Table.of({"until": [until]}).cells("until", "until")
+        target = float(self.rule.read(cells)[0])
+        guess = max(1, math.ceil((target - self.times[-1]) / self.step.days * 1.5) + 2)
+        steps = int((self.following(guess)[1] <= target + 1e-9).sum())
+        if not steps:
+            raise DataError(f"until must be after the last row and at least one step ({self.step}), got {until!r}.")
+        return steps
+
+    def positions(self, times: Array) -> NDArray[np.int64]:
+        """Return times (h,) as numbers of steps after the first row."""
+        return self.step.count(times, float(self.times[0]), self.origin)
+
+    @property
+    def season(self) -> int:
+        """The number of steps of the season that the naive forecast repeats, 1 if it repeats the last value.
+
+        It is a week of hours or days, and a year of longer steps, if the rows cover two of them; otherwise a day of
+        hours.
+        """
+        if not self.rule.is_date:
+            return 1
+        days, extent = self.step.days, float(self.times[-1] - self.times[0])
+        periods = [7.0, 1.0] if days < 6 else [365.2425]
+        return next((round(p / days) for p in periods if p >= 1.5 * days and extent >= 2 * p), 1)
+
+
+def times_of_rows(state: GPState, rows: Rows, index: int) -> Array:
+    """Return the times of rows (n,), days since the origin of the column or numbers.
+
+    Args:
+        state: The state of the model.
+        rows: The rows.
+        index: The index of the column of times.
+    """
+    inputs, maps = gathered(rows).inputs.double(), state.scaling.inputs
+    return np.asarray((inputs if maps is None else maps.inverse(inputs))[:, index].cpu(), dtype=np.float64)
+
+
+def time_index(state: GPState) -> int:
+    """Return the index of the column of times: of dates, of a Wiener process or a season, or the only column.
+
+    Args:
+        state: The state of the model.
+
+    Raises:
+        InvalidArgumentError: If there is no such column, or there are several.
+    """
+    columns = state.spec.schema.columns
+    numbers = [i for i, column in enumerate(columns) if column.kind is ColumnKind.NUMBER]
+    dates = [i for i in numbers if columns[i].is_date]
+    parts = [part for term in state.spec.terms for part in term.parts()]
+    used = {i for part in parts if isinstance(part.factor, Periodic | Wiener) for i in part.indices}
+    for found in (dates, sorted(used), numbers):
+        if len(found) == 1:
+            return found[0]
+    names = listed([repr(column.key) for column in columns])
+    raise InvalidArgumentError(
+        f"A forecast requires one column of times, got the columns {names}. Convert the times to dates."
+    )

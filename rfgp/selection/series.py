@@ -1,0 +1,396 @@
+"""Candidates of a series: levels, slopes and seasons in time, weighted by likelihood and by forecasts of the last rows.
+
+A candidate is a straight line, a process that wanders or returns to the line, and seasons that are fixed or change
+slowly, with the other columns of the table. All of them are fitted to all rows by Kalman filtering. Their scores are
+
+    score = log marginal likelihood - number of free hyperparameters + `FORECAST_ROWS` mean forecast log density,
+
+in nats. The first part is Akaike's criterion, a score of forecasts of one step. The forecasts of `WINDOWS` windows of
+the last rows, each given the rows before it, are those of the horizon. Seasons and the form of the other columns are
+added one at a time while the score of the first candidate rises. Candidates are averaged with weights proportional to
+exp(score / `TEMPERATURE`). See Buckland, Burnham and Augustin (1997), Model selection: an integral part of inference.
+
+On 16 series apart from those of `benchmarks.races.forecasts`, with four origins each, the logarithm of the quantile
+loss relative to the seasonal naive forecast is -0.66 for the average, and -0.64 for the best single candidate.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.approximations import Approximation, Exact, RandomFeatures, SparsePrecision
+from rfgp.columns import ColumnKind
+from rfgp.errors import RfgpError, SolverError
+from rfgp.fitting import Plan, fit_terms
+from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear, Matern, Wiener
+from rfgp.likelihoods.real import normal_log_prob
+from rfgp.messages import counted
+from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND
+from rfgp.models.series import TimeColumn, times_of_rows
+from rfgp.models.state import averaged
+from rfgp.rows import Block, is_read_in_blocks, rows_in_memory
+from rfgp.selection.candidates import Candidate
+from rfgp.selection.groups import FORWARD, candidate_periods
+from rfgp.selection.validation import conditioned, initial_state_for, jacobian, scored, take_rows
+
+FORECAST_ROWS = 4.0
+"""The weight of the mean forecast log density of a row in a score, in rows.
+
+Rows of one window depend on each other. With 10, and half of the likelihood, that logarithm is -0.64."""
+TEMPERATURE = 2.0
+"""The number by which scores are divided in weights. With 1 and 3, that logarithm changes by less than 0.01."""
+WINDOWS = 4
+"""The number of windows of the last rows."""
+MIN_WEIGHT = 0.02
+"""The weight below which a candidate is dropped."""
+MAX_SERIES_ROWS = 50_000
+"""The number of the last rows on which candidates are fitted and scored."""
+MIN_ROWS = 10
+"""The number of rows before the first window."""
+CHANGE = 10.0
+"""The starting lengthscale of the change of a season, in periods."""
+MAX_LEVELS, NUM_FREQUENCIES = 200, 64
+"""The most levels of a column with effects, and the frequencies of smooth effects of the other columns."""
+
+
+@dataclass(frozen=True)
+class Season:
+    """A season: its name, its period in the unit of the column, and the number of harmonics."""
+
+    name: str
+    period: float
+    num_harmonics: int
+
+
+@dataclass(eq=False)
+class SeriesFit:
+    """A candidate that was fitted and scored."""
+
+    name: str
+    candidate: Candidate
+    state: GPState
+    report: FitReport
+    score: float
+    log_probs: list[Tensor]
+    weight: float = 0.0
+
+
+def is_series(state: GPState, horizon: int | None) -> bool:
+    """Return whether a selection compares models of a series.
+
+    That is so if the user gave a horizon or validate="forward", or if dates are the only input, or there is one row a
+    step. The likelihood must be Gaussian with one output, the approximations automatic, and the rows in memory.
+
+    Args:
+        state: The state of the model before the fit.
+        horizon: The horizon that the user gave, or None.
+    """
+    options, rows = state.spec.options, state.require_rows(purpose="a fit")
+    space, columns = options.search_space, state.spec.schema.columns
+    is_plain = state.spec.is_gaussian and options.approximations == "auto" and not is_read_in_blocks(rows)
+    if (
+        not is_plain
+        or rows_in_memory(rows).num_outputs > 1
+        or len(rows) < MIN_ROWS
+        or space.validate not in (None, FORWARD)
+    ):
+        return False
+    dates = [i for i, column in enumerate(columns) if column.is_date]
+    if horizon is not None or space.validate == FORWARD:
+        numbers = [column for column in columns if column.kind is ColumnKind.NUMBER]
+        return len(dates) == 1 or len(numbers) == 1
+    if len(dates) != 1:
+        return False
+    column = TimeColumn.of(state)
+    return len(columns) == 1 or (len(column.times) == len(rows) and column.step.is_regular)
+
+
+class SeriesSelection:
+    """The selection of a model of a series.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits.
+        horizon: The number of steps of the forecasts that score candidates. If None, a tenth of the steps.
+    """
+
+    def __init__(self, state: GPState, plan: Plan, horizon: int | None = None) -> None:
+        self.state, self.plan = state, plan
+        self.column = TimeColumn.of(state)
+        rows = rows_in_memory(state.require_rows(purpose="a fit"))
+        times = times_of_rows(state, rows, self.column.index)
+        order = np.argsort(times, kind="stable")[-MAX_SERIES_ROWS:]
+        self.rows: Any = state.require_rows(purpose="a fit")
+        if len(order) < len(rows):
+            self.rows = rows = take_rows(rows, torch.from_numpy(np.sort(order)))
+        self.block: Block = rows_in_memory(self.rows)
+        self.positions = self.column.positions(times_of_rows(state, self.block, self.column.index))
+        steps = int(self.positions.max() - self.positions.min())
+        self.horizon = max(1, min(horizon or max(steps // 10, 1), steps // 6))
+        self.failed = list[Trial]()
+        self.has_fit = False
+
+    # --- candidates ------------------------------------------------------------------------------
+
+    @property
+    def seasons(self) -> list[Season]:
+        """The seasons that the rows resolve and cover twice."""
+        gap = self.column.step.days
+        found = []
+        for key, period in candidate_periods(self.state):
+            if key == self.column.rule.key:
+                most = 6 if period < 2 or (period > 300 and gap > 20) else 4 if period > 300 else 3
+                if not self.column.rule.is_date:
+                    most = 6
+                names = {1.0: "day", 7.0: "week", 365.2425: "year"} if self.column.rule.is_date else {}
+                count = max(1, min(most, int(period / (2 * gap) + 1e-3)))
+                found.append(Season(names.get(period, f"season {period:g}"), period, count))
+        return found
+
+    def _kernels(self, seasons: Sequence[Season], *, is_changing: bool) -> list[Kernel]:
+        """Return the terms of seasons."""
+        key, kernels = self.column.rule.key, list[Kernel]()
+        for season in seasons:
+            fixed = Harmonics(key, season.period, num_harmonics=season.num_harmonics, name=season.name)
+            if is_changing:
+                lengthscale = max(CHANGE * season.period, 60 * self.column.step.days)
+                kernels.append((fixed * Matern(key, nu=0.5, lengthscale=lengthscale)).named(season.name))
+            else:
+                kernels.append(fixed)
+        return kernels
+
+    def _regressors(self, form: str) -> list[Kernel]:
+        """Return the terms of the other columns."""
+        columns = [column for i, column in enumerate(self.state.spec.schema.columns) if i != self.column.index]
+        numbers = tuple(column.key for column in columns if column.kind is ColumnKind.NUMBER)
+        groups = [Group(column.key) for column in columns if 1 < column.num_levels <= MAX_LEVELS]
+        if not form:
+            return []
+        linear = [Linear(numbers, name="effects")] if numbers else []
+        smooth = [RBF(numbers, name="smooth effects")] if numbers and form == "smooth" else []
+        return [*linear, *smooth, *groups]
+
+    def candidates(self, seasons: Sequence[Season], form: str) -> Iterator[tuple[str, Candidate]]:
+        """Yield the names and the candidates, that of the search for seasons first.
+
+        Args:
+            seasons: The seasons.
+            form: The form of the other columns: "", "linear" or "smooth".
+        """
+        key = self.column.rule.key
+        line, level, slope = Linear(key, name="line"), Wiener(key, name="level"), IntegratedWiener(key, name="slope")
+        rough, smooth = (Matern(key, nu=nu, name="deviation") for nu in (0.5, 1.5))
+        yield "wandering slope and deviations", self._candidate([line, slope, rough], seasons, form)
+        yield "wandering level", self._candidate([line, level], seasons, form)
+        yield "wandering slope and level", self._candidate([line, slope, level], seasons, form)
+        yield "line and smooth deviations", self._candidate([line, smooth], seasons, form)
+        for name, parts in (
+            (("slope and deviations", [line, slope, rough]), ("level", [line, level])) if seasons else ()
+        ):
+            whole = f"wandering {name}, changing seasons"
+            yield whole, self._candidate(parts, seasons, form, is_changing=True)
+
+    def _candidate(
+        self, parts: list[Kernel], seasons: Sequence[Season], form: str, *, is_changing: bool = False
+    ) -> Candidate:
+        """Return a candidate."""
+        of_seasons = self._kernels(seasons, is_changing=is_changing)
+        kernel = reduce(add, [*parts, *of_seasons, *self._regressors(form)])
+        used = {str(term.name): _approximation(term.factors) for term in kernel.terms()}
+        return Candidate(self.state.spec.options.changed(kernel=kernel, approximations=used, search_space=None))
+
+    # --- scores ----------------------------------------------------------------------------------
+
+    def run(self) -> list[SeriesFit]:
+        """Fit and score the candidates, and return those with a weight, the largest first.
+
+        Raises:
+            RfgpError: If no candidate could be fitted.
+        """
+        seasons, form, best = list[Season](), "", None
+        best = self._fit(*next(self.candidates([], "")))
+        for season in self.seasons:
+            trial = self._fit(*next(self.candidates([*seasons, season], "")))
+            if trial is not None and (best is None or trial.score > best.score):
+                seasons, best = [*seasons, season], trial
+        forms = ["linear", "smooth"] if len(self.state.spec.schema.columns) > 1 else []
+        for other in forms:
+            trial = self._fit(*next(self.candidates(seasons, other)))
+            if trial is not None and (best is None or trial.score > best.score):
+                form, best = other, trial
+        fits = [] if best is None else [best]
+        first, *others = self.candidates(seasons, form)
+        for name, candidate in others if best is not None else [first, *others]:
+            fits += [fit for fit in [self._fit(name, candidate)] if fit is not None]
+        if not fits:
+            raise SolverError(f"no model of the series could be fitted: {self.failed[0].status}")
+        scores = np.array([fit.score for fit in fits]) / TEMPERATURE
+        weights = np.exp(scores - scores.max())
+        weights = np.where(weights / weights.sum() >= MIN_WEIGHT, weights, 0.0)
+        for fit, weight in zip(fits, (weights / weights.sum()).tolist(), strict=True):
+            fit.weight = weight
+        return sorted(fits, key=lambda fit: -fit.score)
+
+    def _fit(self, name: str, candidate: Candidate) -> SeriesFit | None:
+        """Return a candidate that was fitted and scored, or None if that failed or time is over."""
+        if self.plan.is_over() and self.has_fit:
+            self.failed.append(Trial(name, candidate.gp_arguments, 0.0, 0.0, (), self.plan.deadline.reason))
+            return None
+        try:
+            with self.plan.reporter.about(f"selection, {name}"):
+                begun = initial_state_for(self.state, candidate, self.rows, None)
+                state, report = fit_terms(begun, replace(self.plan, deadline=self.plan.deadline.part()))
+                log_probs = self._forecasts(state)
+        except RfgpError as error:
+            self.failed.append(Trial(name, candidate.gp_arguments, 0.0, 0.0, (), str(error)))
+            return None
+        self.has_fit = True
+        free = sum(state.hyperparameters.raw[one].numel() for one in state.hyperparameters.space.free(self.plan.fixed))
+        score = report.log_marginal_likelihood - free + FORECAST_ROWS * self.score(log_probs, log_probs).value
+        return SeriesFit(name, candidate, state, report, score, log_probs)
+
+    @cached_property
+    def windows(self) -> list[tuple[Block, Block]]:
+        """The rows before each of the last windows, and those in it."""
+        last, windows = int(self.positions.max()), list[tuple[Block, Block]]()
+        for number in range(WINDOWS, 0, -1):
+            origin = last - number * self.horizon
+            known = np.flatnonzero(self.positions <= origin)
+            after = np.flatnonzero((self.positions > origin) & (self.positions <= origin + self.horizon))
+            if len(known) >= MIN_ROWS // 2 and len(after):
+                first, second = (take_rows(self.block, torch.from_numpy(chosen)) for chosen in (known, after))
+                windows.append((first, second))
+        return windows
+
+    def _forecasts(self, state: GPState) -> list[Tensor]:
+        """Return the log densities of the rows of each window given the rows before it, (r,) each."""
+        log_probs = [scored(conditioned(state, known), after)[0].double() for known, after in self.windows]
+        if not all(bool(torch.isfinite(log_prob).all()) for log_prob in log_probs):
+            raise SolverError("the density of a row is not finite")
+        return log_probs
+
+    def score(self, log_probs: Sequence[Tensor], other: Sequence[Tensor]) -> Score:
+        """Return the mean log density of forecasts, with standard errors over windows.
+
+        Args:
+            log_probs: The log densities of the rows of each window, (r,) each.
+            other: Those of another forecast, for the difference.
+        """
+        pairs = zip(log_probs, other, strict=True)
+        means = np.array([[float(mine.mean()), float((better - mine).mean())] for mine, better in pairs]).reshape(-1, 2)
+        if not len(means):
+            return Score(len(self.block), 0.0, 0.0)
+        errors = means.std(0, ddof=1) / math.sqrt(len(means)) if len(means) > 1 else np.zeros(2)
+        return Score(
+            len(self.block), float(means[:, 0].mean()), float(errors[0]), float(means[:, 1].mean()), float(errors[1])
+        )
+
+    def constant(self) -> list[Tensor]:
+        """Return the log densities of forecasts by a constant, the mean of the rows before, (r,) each."""
+        log_probs = []
+        for known, after in self.windows:
+            y = known.targets[:, 0].double()
+            log_probs.append(normal_log_prob(after.targets[:, 0].double(), y.mean(), y.var().clamp_min(1e-30)))
+        return [log_prob + jacobian(self.state, self.block) for log_prob in log_probs]
+
+
+def _approximation(factors: Sequence[Kernel]) -> Approximation:
+    """Return the approximation of a term: processes in time are filtered, the others have few weights."""
+    first = factors[0]
+    if len(factors) > 1 or isinstance(first, Matern | Wiener):
+        return SparsePrecision()
+    return RandomFeatures(NUM_FREQUENCIES) if isinstance(first, RBF) else Exact()
+
+
+def fit_series(state: GPState, plan: Plan, horizon: int | None) -> tuple[GPState, FitReport]:
+    """Select a model of a series, or an average, and condition it on all rows.
+
+    Args:
+        state: The state of the model before the fit (`is_series`).
+        plan: The options of the fits.
+        horizon: The number of steps of a forecast. If None, a tenth of the steps.
+
+    Returns:
+        The state of the fitted model, and the report with the selection.
+    """
+    fits, selection, report_of_selection = _selected(state, plan, horizon)
+    rows = state.require_rows(purpose="a fit")
+    best, *others = [fit for fit in fits if fit.weight]
+    fitted, report = best.state, best.report
+    if len(selection.block) < len(rows):
+        begun = conditioned(best.state, rows)
+        fitted, report = fit_terms(begun, replace(plan, is_continued=True, iteration_limit=MAX_ITERATIONS))
+    if others:
+        fitted = averaged(fitted, best.weight, [(one.weight, one.state) for one in others])
+    return fitted, replace(report, selection=report_of_selection)
+
+
+def series_report(state: GPState, plan: Plan, horizon: int | None) -> SelectionReport:
+    """Return the report of the selection of a model of a series.
+
+    Args:
+        state: The state of the model before the fit (`is_series`).
+        plan: The options of the fits.
+        horizon: The number of steps of a forecast. If None, a tenth of the steps.
+    """
+    return _selected(state, plan, horizon)[2]
+
+
+def _selected(
+    state: GPState, plan: Plan, horizon: int | None
+) -> tuple[list[SeriesFit], SeriesSelection, SelectionReport]:
+    """Return the fits of the candidates, the best first, the selection, and its report."""
+    start_time, selection = time.monotonic(), SeriesSelection(state, plan, horizon)
+    fits = selection.run()
+    return fits, selection, _report(selection, fits, time.monotonic() - start_time)
+
+
+MAX_ITERATIONS = 20
+"""The maximum number of iterations on all rows, from the values found on the last ones."""
+
+
+def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: float) -> SelectionReport:
+    """Return the report of a selection."""
+    best, chosen = fits[0], [fit for fit in fits if fit.weight]
+    mixture = [
+        torch.logsumexp(torch.stack([p + math.log(fit.weight) for p, fit in zip(parts, chosen, strict=True)]), 0)
+        for parts in zip(*(fit.log_probs for fit in chosen), strict=True)
+    ]
+    of_mixture = selection.score(mixture, mixture)
+    names = ", ".join(f"{fit.name} ({fit.weight:.2g})" for fit in chosen)
+    trials = [
+        Trial(
+            fit.name,
+            fit.candidate.gp_arguments,
+            0.0,
+            0.0,
+            (selection.score(fit.log_probs, mixture),),
+            "" if fit.weight else f"its score is {best.score - fit.score:.2g} nats below the best",
+        )
+        for fit in fits
+    ]
+    return SelectionReport(
+        best=0,
+        trials=(*trials, *selection.failed),
+        reason=(
+            f"{best.name if len(chosen) == 1 else f'The average of {names}'}: log density {of_mixture.value:.3f} of a "
+            f"row in {counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')} of "
+            f"{selection.column.step} (standard error {of_mixture.error:.2g}). Rows are in time, so candidates are "
+            "scored by their likelihoods and by these forecasts."
+        ),
+        num_validation=sum(map(len, mixture)),
+        validation="the last rows",
+        rate=FLOPS_PER_SECOND,
+        baselines={CONSTANT: selection.score(selection.constant(), mixture)} if mixture else {},
+        weights=(*(fit.weight for fit in fits), *[0.0] * len(selection.failed)) if len(chosen) > 1 else (),
+        seconds=seconds,
+    )

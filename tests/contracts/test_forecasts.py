@@ -1,0 +1,258 @@
+"""Forecasts, backtests and the selection of models of series: what a user with a column of dates does."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import rfgp
+from rfgp import kernels as k
+from rfgp.columns.calendar import Step
+
+LEVEL = k.Wiener("when", name="level")
+
+
+def hourly(num_days=30, seed=0):
+    """Return hours with a wandering level and a day, with gaps, and the hours that follow."""
+    rng, n = np.random.default_rng(seed), 24 * num_days + 48
+    t = np.arange(n)
+    y = 20 + 0.1 * np.cumsum(rng.standard_normal(n)) + 5 * np.sin(t * 2 * np.pi / 24) + rng.standard_normal(n)
+    table = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=n, freq="h"), "y": y})
+    known = rng.random(n) > 0.03
+    known[100:130], known[-48:] = False, False
+    return table[known], table[-48:]
+
+
+def series(n=60, name="t"):
+    """Return a table of numbers with a level that wanders."""
+    rng = np.random.default_rng(1)
+    return {name: np.arange(float(n))}, np.cumsum(rng.standard_normal(n)) + 0.3 * rng.standard_normal(n)
+
+
+# --- The calendar -----------------------------------------------------------------------------------------------------
+
+FREQUENCIES = ["MS", "ME", "QS-FEB", "QE", "YS", "YE", "D", "B", "W-MON", "h", "15min", "2D", "37min", "2MS"]
+
+
+@pytest.mark.parametrize("frequency", FREQUENCIES)
+@pytest.mark.parametrize("missing", [[], [5, 6, 11]], ids=["regular", "gaps"])
+def test_steps_are_those_of_pandas(frequency, missing):
+    dates = pd.date_range("2019-03-01", periods=60, freq=frequency)
+    days = np.asarray((dates - dates[0]) / pd.Timedelta("1D"))
+    origin = (dates[0] - pd.Timestamp(0)) / pd.Timedelta("1D")
+    step = Step.of(np.delete(days[:40], missing), origin=origin)
+    assert step.is_regular
+    np.testing.assert_allclose(step.after(days[39], np.arange(1, 21), origin), days[40:], atol=1e-9)
+    assert step.count(days, days[0], origin).tolist() == list(range(60))
+    assert Step.read(frequency).unit.split()[0] == step.unit.split()[0]
+
+
+def test_irregular_rows_have_their_median_distance():
+    step = Step.of(np.cumsum(np.random.default_rng(0).exponential(1.0, 200)))
+    assert not step.is_regular
+    assert "irregular" in str(step)
+    assert 0.5 < step.size < 1.0
+
+
+# --- Forecasts --------------------------------------------------------------------------------------------------------
+
+
+def test_forecast_is_the_prediction_of_the_next_rows():
+    known, after = hourly()
+    kernel = LEVEL + k.Harmonics("when", 1, num_harmonics=2, name="day")
+    gp = rfgp.GP(kernel, seed=0).fit(known[["when"]], known["y"])
+    frame, prediction = gp.forecast(48, level=0.9), gp.predict(after[["when"]])
+    assert list(frame) == ["when", "mean", "lower", "upper", "level", "day"]
+    assert (frame["when"].to_numpy() == after["when"].to_numpy()).all()
+    assert frame.attrs == {"level": 0.9, "frequency": "hour"}
+    low, high = prediction.observed().interval(0.9)
+    for name, expected in {"mean": prediction.mean, "lower": low, "upper": high}.items():
+        np.testing.assert_allclose(frame[name], expected, rtol=1e-9)
+    mean = float(gp.hyperparameters["mean"].detach())
+    np.testing.assert_allclose(frame["mean"], mean + frame["level"] + frame["day"], rtol=1e-9)
+    width = frame["upper"] - frame["lower"]
+    assert width.iloc[-1] > 1.1 * width.iloc[0]  # a level that wanders widens the band
+    assert frame.equals(gp.forecast(until=after["when"].iloc[-1], level=0.9))
+    assert frame.equals(gp.forecast(until=str(after["when"].iloc[-1]), level=0.9))
+
+
+def test_hours_of_a_zone_follow_its_clock():
+    dates = pd.date_range("2022-10-29", periods=24, freq="h", tz="Europe/Berlin")
+    gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition(pd.DataFrame({"when": dates}), np.arange(24.0))
+    assert gp.forecast(10)["when"].tolist() == list(pd.date_range(dates[-1], periods=11, freq="h")[1:])
+
+
+def test_other_columns_come_from_the_user():
+    X, y = series()
+    X["x"] = np.sin(X["t"])
+    gp = rfgp.GP(k.Wiener("t") + k.Linear("x"), seed=0).fit(X, y)
+    future = {"t": [60.0, 61.0], "x": [0.5, 1.0]}
+    assert gp.forecast(future=future).equals(gp.forecast(future={"x": [0.5, 1.0]}))
+    np.testing.assert_allclose(gp.forecast(2, future={"x": [0.5, 1.0]})["mean"], gp.predict(future).mean)
+
+
+def test_saved_models_forecast_the_same(tmp_path):
+    known, _ = hourly(10)
+    gp = rfgp.GP(LEVEL, seed=0).fit(known[["when"]], known["y"])
+    gp.save(tmp_path / "model.safetensors", data=True)
+    assert rfgp.load(tmp_path / "model.safetensors").forecast(5).equals(gp.forecast(5))
+
+
+REFUSALS = {
+    "no steps": (lambda gp: gp.forecast(), "steps"),
+    "zero steps": (lambda gp: gp.forecast(0), "steps"),
+    "both": (lambda gp: gp.forecast(2, until=80.0), "both"),
+    "past": (lambda gp: gp.forecast(until=3.0), "after the last row"),
+    "level": (lambda gp: gp.forecast(2, level=2.0), "level"),
+    "frequency": (lambda gp: gp.forecast(2, frequency="D"), "frequency"),
+    "rows": (lambda gp: gp.forecast(3, future={"x": [1.0]}), "one row for each step"),
+    "times": (lambda gp: gp.forecast(2, future={"t": [60.0, 61.0]}), "must be None"),
+    "horizon": (lambda gp: gp.backtest(31), "at most half"),
+    "no horizon": (lambda gp: gp.backtest(0), "horizon"),
+    "other level": (
+        lambda gp: gp.forecast(2, backtest=gp.backtest(2, 3, refit=False), level=0.5),
+        "that of the backtest",
+    ),
+    "given kernel": (lambda gp: gp.fit(*series(), horizon=3), "horizon"),
+    "no times": (
+        lambda gp: rfgp.GP(k.RBF(), seed=0).condition(np.eye(4), np.arange(4.0)).forecast(2),
+        "one column of times",
+    ),
+    "unknown": (
+        lambda gp: (
+            rfgp.GP(k.Wiener("t") + k.Linear("x"), seed=0)
+            .condition({**series()[0], "x": np.arange(60.0)}, series()[1])
+            .forecast(2)
+        ),
+        "'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals_name_the_remedy(name):
+    call, word = REFUSALS[name]
+    with pytest.raises(rfgp.RfgpError, match=word):
+        call(rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition(*series()))
+
+
+# --- Backtests --------------------------------------------------------------------------------------------------------
+
+
+def test_backtest_forecasts_from_rows_before_each_origin():
+    X, y = series(60)
+    gp = rfgp.GP(k.Wiener("t"), seed=0).fit(X, y)
+    frame = gp.backtest(horizon=5, folds=3, level=0.9, refit=False).frame
+    assert frame["origin"].unique().tolist() == [44.0, 49.0, 54.0]
+    for origin, part in frame.groupby("origin"):
+        known = X["t"] <= origin
+        alone = rfgp.GP(gp.kernel, start={"noise": gp.hyperparameters["noise"], "mean": gp.hyperparameters["mean"]})
+        alone = alone.condition({"t": X["t"][known]}, y[known]).predict({"t": part["t"].to_numpy()}).observed()
+        np.testing.assert_allclose(part["mean"], alone.mean, rtol=1e-6)
+        np.testing.assert_allclose(part["upper"], alone.interval(0.9)[1], rtol=1e-6)
+        np.testing.assert_allclose(part["naive"], y[int(origin)])  # the last value
+        probabilities = np.arange(1, 20) / 20
+        error = part["y"].to_numpy() - alone.quantile(probabilities)
+        loss = 2 * np.maximum(probabilities[:, None] * error, (probabilities[:, None] - 1) * error).mean(0)
+        np.testing.assert_allclose(part["loss"], loss, rtol=1e-6)
+    assert frame["lead"].tolist() == [1, 2, 3, 4, 5] * 3
+
+
+def test_refits_use_no_later_row():
+    """After a jump of the variance, hyperparameters of all rows would have wider bands."""
+    X, y = series(80)
+    y[60:] *= 20
+    gp = rfgp.GP(k.Wiener("t"), seed=0).fit(X, y)
+    known, all_rows = (gp.backtest(5, 5, refit=refit).frame for refit in (True, False))
+    first = known["origin"] == known["origin"].min()
+    width = (known["upper"] - known["lower"])[first].mean()
+    assert 3 * width < (all_rows["upper"] - all_rows["lower"])[first].mean()
+
+
+def test_seasonal_naive_repeats_the_last_week():
+    known, _ = hourly(30)
+    gp = rfgp.GP(LEVEL, start={"noise": 1.0}, seed=0).condition(known[["when"]], known["y"])
+    backtest = gp.backtest(24, 2, refit=False)
+    assert backtest.season == 168
+    values = dict(zip(known["when"], known["y"], strict=True))
+    week = pd.Timedelta("7D")
+    for when, naive in zip(backtest.frame["when"], backtest.frame["naive"], strict=True):
+        assert naive == pytest.approx(values.get(when - week, values.get(when - 2 * week)))
+
+
+def test_backtests_widen_bands_that_did_not_hold():
+    X, y = series(100)
+    gp = rfgp.GP(k.Wiener("t"), start={"wiener(t).variance": 1e-3, "noise": 1e-2}, seed=0).condition(X, y)
+    backtest, few = gp.backtest(6, 10, refit=False), gp.backtest(6, 5, refit=False)
+    assert backtest.scores.loc["all", "coverage"] < 0.6
+    plain, wide = gp.forecast(6), gp.forecast(6, backtest=backtest)
+    factor = (wide["upper"] - wide["lower"]) / (plain["upper"] - plain["lower"])
+    assert (factor > 2).all()
+    frame = backtest.frame
+    middle, half = frame["median"], (frame["upper"] - frame["lower"]) / 2
+    for third in range(3):  # the widened bands hold the rows of the backtest
+        rows = np.ceil(frame["lead"] / 2) == third + 1
+        held = (np.abs(frame["y"] - middle) <= factor[2 * third] * half * (1 + 1e-9))[rows]
+        assert held.mean() >= 0.95
+    with pytest.warns(rfgp.ForecastWarning, match="at least 10 origins"):
+        assert gp.forecast(6, backtest=few).equals(plain)
+
+
+# --- Selection --------------------------------------------------------------------------------------------------------
+
+
+def test_a_series_is_selected_by_forecasts():
+    known, after = hourly(40)
+    gp = rfgp.GP(seed=0).fit(known[["when"]], known["y"], horizon=48)
+    selection = gp.selection
+    assert selection.validation == "the last rows"
+    assert selection.num_validation > 150
+    assert "48 steps of hour" in selection.reason
+    assert all("day" in frame for frame in [gp.forecast(2)])
+    assert sum(selection.weights or (1.0,)) == pytest.approx(1.0)
+    frame = gp.forecast(48)
+    error = frame["mean"].to_numpy() - after["y"].to_numpy()
+    assert np.sqrt(np.mean(error**2)) < 2.0  # the deviation of the noise is 1
+    held = (frame["lower"].to_numpy() <= after["y"].to_numpy()) & (after["y"].to_numpy() <= frame["upper"].to_numpy())
+    assert held.mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_forward"),
+    [
+        (lambda dates: {"when": dates}, True),
+        (lambda dates: {"when": dates, "x": np.sin(np.arange(len(dates)))}, True),
+        (lambda dates: {"when": np.repeat(dates[::2], 2), "x": np.sin(np.arange(len(dates)))}, False),
+        (lambda dates: {"t": np.arange(float(len(dates)))}, False),
+    ],
+    ids=["only dates", "one row a date", "two rows a date", "numbers"],
+)
+def test_rows_in_time_are_selected_forward(columns, is_forward):
+    table = columns(np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]"))
+    y = series(len(next(iter(table.values()))))[1]
+    selection = rfgp.GP(seed=0).select(table, y)
+    assert (selection.validation == "the last rows") == is_forward
+
+
+def test_covariates_of_a_series_are_terms():
+    rng, n = np.random.default_rng(0), 150
+    X = {
+        "when": np.datetime64("2024-01-01") + np.arange(n),
+        "x": rng.uniform(-2, 2, n),
+        "kind": rng.choice(["a", "b"], n),
+    }
+    y = np.cumsum(0.1 * rng.standard_normal(n)) + np.sin(2 * X["x"]) + (X["kind"] == "a") + 0.1 * rng.standard_normal(n)
+    gp = rfgp.GP(seed=0).fit(X, y, horizon=10)
+    future = {"x": np.linspace(-2, 2, 9), "kind": ["a"] * 9}
+    error = gp.forecast(9, future=future)["mean"] - (
+        y[-1] - np.sin(2 * X["x"][-1]) - (X["kind"][-1] == "a") + np.sin(2 * future["x"]) + 1
+    )
+    assert np.abs(error).max() < 1.0
+    assert stats.spearmanr(gp.forecast(9, future=future)["mean"], np.sin(2 * future["x"])).statistic > 0.95
+
+
+def test_ten_rows_have_a_plain_answer():
+    X = {"when": np.datetime64("2024-01-01") + np.arange(10)}
+    frame = rfgp.GP(seed=0).fit(X, series(10)[1]).forecast(5)
+    assert np.isfinite(frame[["mean", "lower", "upper"]].to_numpy()).all()
+    assert (frame["upper"] - frame["lower"]).min() > 0.5
