@@ -52,6 +52,9 @@ def forecast(
     future: Any = None,
     frequency: Any = None,
     backtest: "Backtest | None" = None,
+    by: Any = None,
+    *,
+    log: bool = False,
 ) -> Any:
     """Return the forecast of the rows that follow, as `rfgp.GP.forecast` describes.
 
@@ -63,6 +66,8 @@ def forecast(
         future: Known columns of the rows to forecast.
         frequency: The step.
         backtest: The backtest that widens the bands.
+        by: The column of the series.
+        log: Whether the model is one of the logarithm of the target.
 
     Raises:
         InvalidArgumentError: If arguments contradict each other.
@@ -71,7 +76,8 @@ def forecast(
     with requires_extra("tables"):
         import pandas as pd
     level = check_level(level)
-    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, needs_counts=backtest is not None)
+    is_known = backtest is None  # how far rows are from the last one matters to bands that are widened
+    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, by, needs_counts=not is_known)
     inputs, output_format = state.points(rows)
     prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
     observed = prediction.observed()
@@ -79,7 +85,11 @@ def forecast(
     if backtest is not None:
         factor = backtest.widening(level, counts)
         low, high = middle - factor * (middle - low), middle + factor * (high - middle)
-    parts = {"mean": _numbers(observed.mean), "lower": low, "upper": high, **_components(state, inputs, output_format)}
+    terms = _components(state, inputs, output_format)
+    mean = _numbers((observed.exp() if log else observed).mean)
+    if log:
+        low, high, terms = np.exp(low), np.exp(high), {name: np.exp(term) for name, term in terms.items()}
+    parts = {"mean": mean, "lower": low, "upper": high, **terms}
     frame = pd.DataFrame({**shown, **{name if name not in shown else f"{name} (term)": v for name, v in parts.items()}})
     step = TimeColumn.of(state, frequency).step if future is None or frequency is not None else None
     frame.attrs = {"level": level} | ({} if step is None else {"frequency": str(step)})
@@ -100,7 +110,7 @@ def _components(state: GPState, inputs: Any, output_format: Any) -> dict[str, Ar
 
 
 def _rows_to_forecast(
-    state: GPState, steps: Any, until: Any, future: Any, frequency: Any, *, needs_counts: bool
+    state: GPState, steps: Any, until: Any, future: Any, frequency: Any, by: Any, *, needs_counts: bool
 ) -> tuple[Any, dict[str, Any], NDArray[np.int64]]:
     """Return the inputs of a forecast, the columns that the result shows, and the steps (h,) after the last row."""
     schema, index = state.spec.schema, time_index(state)
@@ -108,13 +118,15 @@ def _rows_to_forecast(
     sources = {f"{source}={level}": source for source, levels in indicators.items() for level in levels}
     others = list(dict.fromkeys(sources.get(str(one), one) for one in schema.keys if one != key))
     columns = {} if future is None else _columns_of(future)
-    missing = [one for one in others if one not in columns]
+    _check_series(by, others)
+    levels = _levels(state, by) if others == [by] and by not in columns else []
+    missing = [] if levels else [one for one in others if one not in columns]
     if missing:
         raise DataError(
             f"The model reads {listed([repr(one) for one in missing])}, whose future values are not known. Give them "
             f"by future=, a table with the rows to forecast."
         )
-    num_rows = len(next(iter(columns.values()))) if columns else None
+    num_rows = len(next(iter(columns.values()))) if columns and not levels else None
     name = key if isinstance(key, str) else "time"
     if key in columns:
         if steps is not None or until is not None:
@@ -138,7 +150,46 @@ def _rows_to_forecast(
     if num_rows is not None and num_rows != size:
         raise DataError(f"future= must have one row for each step, got {num_rows} for {counted(size, 'step')}.")
     times, _ = column.following(size)
+    if levels:  # all steps of each series
+        columns, numbers = {by: [one for one in levels for _ in range(size)]}, np.tile(np.arange(size), len(levels))
+        times, size = times[numbers], len(numbers)
+        return {key: times, **columns}, {str(by): columns[by], name: times}, numbers + 1
     return {key: times, **columns}, {name: times, **{str(k): columns[k] for k in others}}, np.arange(1, size + 1)
+
+
+def _check_series(by: Any, keys: Sequence[Any]) -> None:
+    """Raise if a model does not read the column of the series.
+
+    Raises:
+        InvalidArgumentError: If it does not.
+    """
+    if by is not None and by not in keys:
+        known = f"The others are {listed([repr(key) for key in keys])}" if keys else "There is no other"
+        raise InvalidArgumentError(f"by must be a column that the model reads beside the times, got {by!r}. {known}.")
+
+
+def _levels(state: GPState, by: Any) -> list[Any]:
+    """Return the series of a model: the levels of a column, or its different numbers."""
+    schema, known = state.spec.schema, state.spec.options.indicators.get(by, ())
+    if known:
+        return list(known)
+    index = schema.keys.index(by) if by in schema.keys else 0
+    if schema.columns[index].levels:
+        return list(schema.columns[index].levels)
+    rows = state.require_rows(purpose="a forecast by series")
+    return list(np.unique(np.round(times_of_rows(state, rows, index), 9)).tolist())
+
+
+def _series_of_rows(state: GPState, rows: Any, by: Any) -> list[Any]:
+    """Return the series of each row."""
+    schema, known, inputs = state.spec.schema, state.spec.options.indicators.get(by, ()), gathered(rows).inputs
+    if known:
+        indices = [schema.keys.index(f"{by}={level}") for level in known]
+        return [known[code] for code in inputs[:, indices].argmax(1).tolist()]
+    index = schema.keys.index(by)
+    if schema.columns[index].levels:
+        return schema.labels(index, inputs[:, index].tolist())
+    return list(np.round(times_of_rows(state, rows, index), 9).tolist())
 
 
 def _user_times(state: GPState, inputs: Any, index: int) -> Array:
@@ -168,6 +219,7 @@ class Backtest:
         frequency: The step between rows, as text.
         season: The number of steps of the season that the naive forecast repeats.
         origins: The number of origins.
+        by: The column of the series, which is a column of the frame too. If None, there is one.
 
     Examples:
         >>> import numpy as np, rfgp
@@ -184,6 +236,7 @@ class Backtest:
     frequency: str
     season: int
     origins: int
+    by: Any = None
 
     @property
     def _thirds(self) -> dict[str, NDArray[np.bool_]]:
@@ -199,6 +252,19 @@ class Backtest:
             import pandas as pd
         groups = self._thirds | {"all": np.ones(len(self.frame), bool)}
         return pd.DataFrame({name: self._scores_of(self.frame[chosen]) for name, chosen in groups.items()}).T
+
+    @property
+    def scores_by_series(self) -> Any:
+        """A pandas frame of scores by series.
+
+        Raises:
+            InvalidArgumentError: If there is one series.
+        """
+        if self.by is None:
+            raise InvalidArgumentError("There is one series. Use backtest(horizon, by=column) for several.")
+        with requires_extra("tables"):
+            import pandas as pd
+        return pd.DataFrame({name: self._scores_of(part) for name, part in self.frame.groupby(str(self.by))}).T
 
     def _scores_of(self, frame: Any) -> dict[str, float]:
         y = frame["y"]
@@ -272,6 +338,8 @@ def backtest(
     *,
     refit: bool = True,
     frequency: Any = None,
+    by: Any = None,
+    log: bool = False,
 ) -> Backtest:
     """Return the backtest of a model, as `rfgp.GP.backtest` describes.
 
@@ -282,6 +350,8 @@ def backtest(
         level: The level of the bands.
         refit: Whether hyperparameters are searched again at each origin.
         frequency: The step between rows.
+        by: The column of the series.
+        log: Whether the model is one of the logarithm of the target.
 
     Raises:
         DataError: If there are too few rows.
@@ -296,6 +366,8 @@ def backtest(
     row_times = times_of_rows(state, rows, column.index)
     y = np.asarray(state.scaling.targets.inverse(rows.targets[:, 0]).double().cpu())
     positions = column.positions(row_times)
+    labels = [None] * len(y) if by is None else _series_of_rows(state, rows, by)
+    series = np.unique(np.array([str(label) for label in labels]), return_inverse=True)[1]
     plan, frames = Plan(is_continued=True), list[dict[str, Any]]()
     for origin in _origins(positions, horizon, folds):
         is_known, is_next = positions <= origin, (positions > origin) & (positions <= origin + horizon)
@@ -305,20 +377,21 @@ def backtest(
         begun = state.replace(rows=given, num_observations=len(given))
         fitted = _refitted(begun, plan) if refit else begun
         observed = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0))).observed()
-        naive = _naive(positions[is_known], y[is_known], positions[is_next], column.season)
+        naive = _naive(positions, y, is_known, is_next, series, column.season)
         last, next_times = float(row_times[is_known].max()), row_times[is_next]
         frames.append(
             {
                 "origin": column.shown(np.full(len(after), last)),
                 column.name: column.shown(next_times),
+                **({} if by is None else {str(by): [labels[i] for i in np.flatnonzero(is_next)]}),
                 "lead": positions[is_next] - origin,
-                "y": y[is_next],
-                **_bands("", observed, y[is_next], level),
-                **_bands("naive ", naive, y[is_next], level),
+                "y": np.exp(y[is_next]) if log else y[is_next],
+                **_bands("", observed, y[is_next], level, log=log),
+                **_bands("naive ", naive, y[is_next], level, log=log),
             }
         )
     joined = pd.concat(map(pd.DataFrame, frames), ignore_index=True)
-    return Backtest(joined, horizon, level, str(column.step), column.season, len(frames))
+    return Backtest(joined, horizon, level, str(column.step), column.season, len(frames), by)
 
 
 def _origins(positions: NDArray[np.int64], horizon: int, folds: int) -> list[int]:
@@ -363,30 +436,47 @@ class _Normal(NamedTuple):
         return _numbers(self.mean + self.deviation * ndtri(np.asarray(p))[:, None])
 
 
-def _naive(known: NDArray[np.int64], y: Array, after: NDArray[np.int64], season: int) -> _Normal:
+def _naive(
+    positions: NDArray[np.int64],
+    y: Array,
+    is_known: NDArray[np.bool_],
+    is_next: NDArray[np.bool_],
+    series: NDArray[np.int64],
+    season: int,
+) -> _Normal:
     """Return the seasonal naive forecast: the last known value a number of seasons before.
 
     Args:
-        known: The known rows, in steps, (n,).
-        y: Their values, (n,). The mean counts for rows at one time.
-        after: The rows to forecast, in steps, (h,).
+        positions: The rows, in steps, (n,).
+        y: Their values, (n,). The mean counts for rows of a series at one time.
+        is_known: Whether a row is known, (n,).
+        is_next: Whether it is forecast, (n,).
+        series: The number of its series, (n,).
         season: The number of steps of a season.
     """
-    steps, inverse = np.unique(known, return_inverse=True)
-    values = np.bincount(inverse, y) / np.bincount(inverse)
-    at = dict(zip(steps.tolist(), values.tolist(), strict=True))
-    first, last = int(steps[0]), int(steps[-1])
-    seasons = -(-(after - last) // season)
-    means = np.empty(len(after))
-    for i, (step, number) in enumerate(zip(after.tolist(), seasons.tolist(), strict=True)):
-        before = range(step - number * season, first - 1, -season)
-        means[i] = next((at[b] for b in before if b in at), values[-1])
-    differences = [at[step] - at[step - season] for step in at if step - season in at]
-    spread = math.sqrt(float(np.mean(np.square(differences)))) if differences else float(np.std(values))
-    return _Normal(means, np.maximum(spread * np.sqrt(seasons), 1e-300))
+    means, deviations = np.empty(len(y)), np.empty(len(y))
+    for number in np.unique(series[is_next]):
+        mine = series == number
+        known, after = mine & is_known, mine & is_next
+        if not known.any():  # a new series
+            means[after], deviations[after] = y[is_known].mean(), max(float(np.std(y[is_known])), 1e-300)
+            continue
+        steps, inverse = np.unique(positions[known], return_inverse=True)
+        values = np.bincount(inverse, y[known]) / np.bincount(inverse)
+        at = dict(zip(steps.tolist(), values.tolist(), strict=True))
+        seasons = -(-(positions[after] - int(steps[-1])) // season)
+        before = positions[after] - seasons * season
+        means[after] = [
+            next((at[b] for b in range(step, int(steps[0]) - 1, -season) if b in at), values[-1])
+            for step in before.tolist()
+        ]
+        differences = [at[step] - at[step - season] for step in at if step - season in at]
+        spread = math.sqrt(float(np.mean(np.square(differences)))) if differences else float(np.std(values))
+        deviations[after] = np.maximum(spread * np.sqrt(seasons), 1e-300)
+    return _Normal(means[is_next], deviations[is_next])
 
 
-def _bands(prefix: str, observed: Any, y: Array, level: float) -> dict[str, Array]:
+def _bands(prefix: str, observed: Any, y: Array, level: float, *, log: bool) -> dict[str, Array]:
     """Return the columns of a forecast and its loss, by name.
 
     Args:
@@ -394,10 +484,14 @@ def _bands(prefix: str, observed: Any, y: Array, level: float) -> dict[str, Arra
         observed: The distribution of the observations, with `mean` and `quantile`.
         y: The observations, (h,).
         level: The level of the band.
+        log: Whether they are logarithms of the target.
     """
-    low, *middle, high = _numbers(observed.quantile([(1 - level) / 2, *PROBABILITIES, (1 + level) / 2]))
+    quantiles = _numbers(observed.quantile([(1 - level) / 2, *PROBABILITIES, (1 + level) / 2]))
+    low, *middle, high = np.exp(quantiles) if log else quantiles
+    y = np.exp(y) if log else y
     error, p = y - np.stack(middle), PROBABILITIES[:, None]
     loss = 2 * np.maximum(p * error, (p - 1) * error).mean(0)
     if prefix:
         return {"naive": middle[9], "naive lower": low, "naive upper": high, "naive loss": loss}
-    return {"mean": _numbers(observed.mean), "median": middle[9], "lower": low, "upper": high, "loss": loss}
+    mean = _numbers((observed.exp() if log else observed).mean)
+    return {"mean": mean, "median": middle[9], "lower": low, "upper": high, "loss": loss}

@@ -22,7 +22,7 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.distributions import prior_kernel
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
-from rfgp.kernels import RBF, Kernel
+from rfgp.kernels import RBF, Group, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.limits import limits
 from rfgp.messages import check_count, counted, read_bytes, read_seconds
@@ -334,6 +334,7 @@ class GP:
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
         horizon: int | None = None,
+        by: Any = None,
         fixed: Iterable[str] = (),
         max_iterations: int | None = None,
         callback: Callback | None = None,
@@ -358,6 +359,9 @@ class GP:
             horizon: The number of steps that will be forecast, for kernel="auto" and a column of times. Candidates are
                 then levels, slopes and seasons in time, and are scored by forecasts of so many steps. If None, they are
                 so if dates are the only input or there is one row a step, and a tenth of the steps is forecast.
+            by: The key of a column that names the series of each row, for kernel="auto" and a column of times.
+                Candidates then have a level and seasons that all series share, and a level of each. If None, there is
+                one series.
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: The maximum number of iterations of L-BFGS on each subset of rows, and of steps of learned
                 frequencies. If None, 500 and 300.
@@ -392,17 +396,14 @@ class GP:
         """
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        if horizon is not None:
-            check_count("horizon", horizon)
-            if self._spec.options.search_space is None:
-                raise InvalidArgumentError('horizon requires kernel="auto", whose candidates it scores.')
-        begun = begin(self._spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
+        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with in_one_thread(begun.num_observations <= limits().small_rows):
             with Reporter(callback, progress) as reporter:
-                plan = Plan(names, max_iterations, reporter, record, horizon=horizon, deadline=deadline)
+                plan = Plan(names, max_iterations, reporter, record, horizon=horizon, by=by, deadline=deadline)
                 state, report = fit_model(begun, plan)
             self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
@@ -599,6 +600,8 @@ class GP:
         future: Any = None,
         frequency: Any = None,
         backtest: Backtest | None = None,
+        by: Any = None,
+        log: bool | None = None,
     ) -> Any:
         """Return a forecast of the observations that follow the last row.
 
@@ -615,10 +618,13 @@ class GP:
                 the rows, of which some may be missing.
             backtest: A backtest of at least ten origins. Bands become wider where its bands were too narrow (see
                 `rfgp.forecasts`). If None, bands are those of the model.
+            by: The key of the column of the series, as for `fit`: each of the known series is forecast.
+            log: Whether the targets are logarithms. The mean and the ends of bands are then in the unit of the target
+                itself, and terms are factors. If None, as `metadata["log"]` says, which `rfgp fit --log` sets.
 
         Returns:
-            A pandas frame of h rows: the times and other columns, "mean", "lower" and "upper" of an observation, and
-            the mean of each term by its name. `frame.attrs["frequency"]` is the step.
+            A pandas frame of h rows, or h of each series: the times and other columns, "mean", "lower" and "upper" of
+            an observation, and the mean of each term by its name. `frame.attrs["frequency"]` is the step.
 
         Raises:
             NotFittedError: If there are no data yet.
@@ -638,7 +644,8 @@ class GP:
             >>> list(forecast), forecast.attrs["frequency"]
             (['day', 'mean', 'lower', 'upper', 'level', 'week'], 'day')
         """
-        return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest)
+        log = bool(self.metadata.get("log")) if log is None else log
+        return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest, by, log=log)
 
     @computed
     def backtest(
@@ -649,6 +656,8 @@ class GP:
         level: float = 0.95,
         refit: bool = True,
         frequency: Any = None,
+        by: Any = None,
+        log: bool | None = None,
     ) -> Backtest:
         """Return forecasts from several origins in the past, compared with the rows that followed.
 
@@ -662,6 +671,8 @@ class GP:
             refit: Whether hyperparameters are searched again at each origin, from their values, without later rows. If
                 not, they are known from all rows, which is faster and optimistic.
             frequency: The step between rows, as for `forecast`.
+            by: The key of the column of the series, as for `forecast`. Origins are times of all series.
+            log: As for `forecast`.
 
         Returns:
             The forecasts with scores and coverage by lead time, beside those of the seasonal naive forecast. `str`
@@ -680,7 +691,8 @@ class GP:
             >>> gp.backtest(horizon=6, folds=4)
             Backtest(4 origins, 6 steps of 1)
         """
-        return forecasts.backtest(self.state, horizon, folds, level, refit=refit, frequency=frequency)
+        options = {"by": by, "log": bool(self.metadata.get("log")) if log is None else log}
+        return forecasts.backtest(self.state, horizon, folds, level, refit=refit, frequency=frequency, **options)
 
     @computed
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
@@ -985,3 +997,19 @@ def _needed(model: GP) -> _Fitted:
     if model._fitted is None:
         raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
     return model._fitted
+
+
+def _of_series(spec: ModelSpec, horizon: int | None, by: Any) -> ModelSpec:
+    """Return the specification of a selection for series, which reads the column of the series as levels.
+
+    Raises:
+        InvalidArgumentError: If the kernel is given, or the horizon is not a positive integer.
+    """
+    if horizon is not None:
+        check_count("horizon", horizon)
+    if spec.options.search_space is None:
+        name = "by" if horizon is None else "horizon"
+        raise InvalidArgumentError(f'{name} requires kernel="auto", whose candidates are those of series.')
+    if by is None:
+        return spec
+    return replace(spec, options=spec.options.changed(kernel=spec.options.kernel + Group(by)))

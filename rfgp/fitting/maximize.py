@@ -499,6 +499,7 @@ class Plan:
             early if it cannot reach this score.
         least_gain: The smallest total gain in nats of the last five iterations of a search. If 0, `MIN_GAIN` for each.
         horizon: The number of steps of the forecasts that a selection scores. If None, the user gave none.
+        by: The column that names the series of each row. If None, there is one.
         deadline: The time after which no evaluation begins. Searches then end at the best point so far.
 
     Examples:
@@ -517,6 +518,7 @@ class Plan:
     needed_score: float = -math.inf
     least_gain: float = 0.0
     horizon: int | None = None
+    by: object = None
     deadline: Deadline = field(default_factory=Deadline, compare=False)
 
     def __post_init__(self) -> None:

@@ -133,8 +133,8 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if state.spec.options.search_space is None:
         fitted, report = with_integrated(*fit_kernels(state, own_plan), own_plan)
         return _with_noise(fitted, report, own_plan)
-    if is_series(state, plan.horizon):
-        return with_integrated(*fit_series(state, own_plan, plan.horizon), own_plan)
+    if is_series(state, plan):
+        return with_integrated(*fit_series(state, own_plan), own_plan)
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen = halving.run()
     end_of_scoring = time.monotonic()
@@ -183,8 +183,8 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
         InvalidArgumentError: If `validate` names no column, or is "forward" with several columns and not one of dates.
         DataError: If `validate` names a column with one value.
     """
-    if is_series(state, plan.horizon):
-        return series_report(state, _with_fixed_mean(state, plan), plan.horizon)
+    if is_series(state, plan):
+        return series_report(state, _with_fixed_mean(state, plan))
     start_time, halving = time.monotonic(), halving_for(state, plan)
     chosen, seconds = halving.run(), time.monotonic() - start_time
     return replace(report_of(halving, chosen, plan.deadline.seconds_passed), seconds=seconds)

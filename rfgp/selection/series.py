@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation, Exact, RandomFeatures, SparsePrecision
 from rfgp.columns import ColumnKind
+from rfgp.columns.rules import ColumnSchema
 from rfgp.errors import RfgpError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear, Matern, Wiener
@@ -52,14 +53,14 @@ WINDOWS = 4
 """The number of windows of the last rows."""
 MIN_WEIGHT = 0.02
 """The weight below which a candidate is dropped."""
-MAX_SERIES_ROWS = 50_000
-"""The number of the last rows on which candidates are fitted and scored."""
+MAX_ROWS = {False: 50_000, True: 20_000}
+"""The number of the last rows on which candidates are fitted and scored, by whether there are several series."""
 MIN_ROWS = 10
 """The number of rows before the first window."""
 CHANGE = 10.0
 """The starting lengthscale of the change of a season, in periods."""
-MAX_LEVELS, NUM_FREQUENCIES = 200, 64
-"""The most levels of a column with effects, and the frequencies of smooth effects of the other columns."""
+NUM_FREQUENCIES = 64
+"""The frequencies of smooth effects of the other columns."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,14 @@ class Season:
     name: str
     period: float
     num_harmonics: int
+
+
+class SeriesModel(NamedTuple):
+    """A candidate: its name, its model, and the names of its fixed hyperparameters."""
+
+    name: str
+    candidate: Candidate
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -84,7 +93,7 @@ class SeriesFit:
     weight: float = 0.0
 
 
-def is_series(state: GPState, horizon: int | None) -> bool:
+def is_series(state: GPState, plan: Plan) -> bool:
     """Return whether a selection compares models of a series.
 
     That is so if the user gave a horizon or validate="forward", or if dates are the only input, or there is one row a
@@ -92,7 +101,7 @@ def is_series(state: GPState, horizon: int | None) -> bool:
 
     Args:
         state: The state of the model before the fit.
-        horizon: The horizon that the user gave, or None.
+        plan: The options of the fit, with the horizon and the column of the series if the user gave them.
     """
     options, rows = state.spec.options, state.require_rows(purpose="a fit")
     space, columns = options.search_space, state.spec.schema.columns
@@ -105,7 +114,7 @@ def is_series(state: GPState, horizon: int | None) -> bool:
     ):
         return False
     dates = [i for i, column in enumerate(columns) if column.is_date]
-    if horizon is not None or space.validate == FORWARD:
+    if plan.horizon is not None or plan.by is not None or space.validate == FORWARD:
         numbers = [column for column in columns if column.kind is ColumnKind.NUMBER]
         return len(dates) == 1 or len(numbers) == 1
     if len(dates) != 1:
@@ -120,22 +129,21 @@ class SeriesSelection:
     Args:
         state: The state of the model before the fit.
         plan: The options of the fits.
-        horizon: The number of steps of the forecasts that score candidates. If None, a tenth of the steps.
     """
 
-    def __init__(self, state: GPState, plan: Plan, horizon: int | None = None) -> None:
+    def __init__(self, state: GPState, plan: Plan) -> None:
         self.state, self.plan = state, plan
         self.column = TimeColumn.of(state)
         rows = rows_in_memory(state.require_rows(purpose="a fit"))
         times = times_of_rows(state, rows, self.column.index)
-        order = np.argsort(times, kind="stable")[-MAX_SERIES_ROWS:]
+        order = np.argsort(times, kind="stable")[-MAX_ROWS[plan.by is not None] :]
         self.rows: Any = state.require_rows(purpose="a fit")
         if len(order) < len(rows):
             self.rows = rows = take_rows(rows, torch.from_numpy(np.sort(order)))
         self.block: Block = rows_in_memory(self.rows)
         self.positions = self.column.positions(times_of_rows(state, self.block, self.column.index))
         steps = int(self.positions.max() - self.positions.min())
-        self.horizon = max(1, min(horizon or max(steps // 10, 1), steps // 6))
+        self.horizon = max(1, min(plan.horizon or max(steps // 10, 1), steps // 6))
         self.failed = list[Trial]()
         self.has_fit = False
 
@@ -170,43 +178,76 @@ class SeriesSelection:
 
     def _regressors(self, form: str) -> list[Kernel]:
         """Return the terms of the other columns."""
-        columns = [column for i, column in enumerate(self.state.spec.schema.columns) if i != self.column.index]
-        numbers = tuple(column.key for column in columns if column.kind is ColumnKind.NUMBER)
-        groups = [Group(column.key) for column in columns if 1 < column.num_levels <= MAX_LEVELS]
+        others = [column for i, column in enumerate(self.state.spec.schema.columns) if i != self.column.index]
+        numbers = tuple(column.key for column in others if column.kind is ColumnKind.NUMBER and self._is_other(column))
+        levels = [column for column in others if column.num_levels > 1 and self._is_other(column)]
         if not form:
             return []
         linear = [Linear(numbers, name="effects")] if numbers else []
         smooth = [RBF(numbers, name="smooth effects")] if numbers and form == "smooth" else []
-        return [*linear, *smooth, *groups]
+        return [*linear, *smooth, *(Group(column.key) for column in levels)]
 
-    def candidates(self, seasons: Sequence[Season], form: str) -> Iterator[tuple[str, Candidate]]:
-        """Yield the names and the candidates, that of the search for seasons first.
+    def _is_other(self, column: ColumnSchema) -> bool:
+        """Return whether a column is neither that of times nor that of the series."""
+        return column.key not in (self.column.rule.key, self.plan.by)
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether there are columns beside those of times and series."""
+        return any(map(self._is_other, self.state.spec.schema.columns))
+
+    def candidates(self, seasons: Sequence[Season], form: str) -> Iterator["SeriesModel"]:
+        """Yield the candidates, that of the search for seasons first.
 
         Args:
             seasons: The seasons.
             form: The form of the other columns: "", "linear" or "smooth".
         """
-        key = self.column.rule.key
+        key, others = self.column.rule.key, self._regressors(form)
         line, level, slope = Linear(key, name="line"), Wiener(key, name="level"), IntegratedWiener(key, name="slope")
         rough, smooth = (Matern(key, nu=nu, name="deviation") for nu in (0.5, 1.5))
-        yield "wandering slope and deviations", self._candidate([line, slope, rough], seasons, form)
-        yield "wandering level", self._candidate([line, level], seasons, form)
-        yield "wandering slope and level", self._candidate([line, slope, level], seasons, form)
-        yield "line and smooth deviations", self._candidate([line, smooth], seasons, form)
-        for name, parts in (
-            (("slope and deviations", [line, slope, rough]), ("level", [line, level])) if seasons else ()
-        ):
-            whole = f"wandering {name}, changing seasons"
-            yield whole, self._candidate(parts, seasons, form, is_changing=True)
+        fixed, changing = (self._kernels(seasons, is_changing=is_changing) for is_changing in (False, True))
+        if self.plan.by is not None:
+            yield from self._of_panel([line, *fixed, *others])
+            return
+        yield self._model("wandering slope and deviations", [line, slope, rough, *fixed, *others])
+        yield self._model("wandering level", [line, level, *fixed, *others])
+        yield self._model("wandering slope and level", [line, slope, level, *fixed, *others])
+        yield self._model("line and smooth deviations", [line, smooth, *fixed, *others])
+        if seasons:
+            parts = {"slope and deviations": [line, slope, rough], "level": [line, level]}
+            for name, some in parts.items():
+                yield self._model(f"wandering {name}, changing seasons", [*some, *changing, *others])
 
-    def _candidate(
-        self, parts: list[Kernel], seasons: Sequence[Season], form: str, *, is_changing: bool = False
-    ) -> Candidate:
+    def _of_panel(self, shared: list[Kernel]) -> Iterator["SeriesModel"]:
+        """Yield the candidates of several series, which have a level together and one each.
+
+        A level that wanders is a process that returns to its mean after ten times the extent of the rows.
+
+        Args:
+            shared: The terms of all series.
+        """
+        key, by, extent = self.column.rule.key, self.plan.by, float(np.ptp(self.column.times))
+        own = f"{by} level"
+
+        def level(*, wanders: bool) -> Kernel:
+            return Matern(key, nu=0.5, lengthscale=(10 if wanders else 0.1) * extent)
+
+        for both in ((True, True), (True, False), (False, False)):
+            names = ["wandering" if wanders else "returning" for wanders in both]
+            kernels = [level(wanders=both[0]).named("level"), (level(wanders=both[1]) * Group(by)).named(own)]
+            fixed = [path for path, wanders in zip(("level", f"{own}.matern"), both, strict=True) if wanders]
+            parts = [*kernels, Group(by, name=str(by)), (Group(by) * Linear(key)).named(f"{by} line"), *shared]
+            yield self._model(
+                f"{names[0]} level and {names[1]} levels of {by}", parts, [f"{path}.lengthscale" for path in fixed]
+            )
+
+    def _model(self, name: str, kernels: Sequence[Kernel], fixed: Sequence[str] = ()) -> "SeriesModel":
         """Return a candidate."""
-        of_seasons = self._kernels(seasons, is_changing=is_changing)
-        kernel = reduce(add, [*parts, *of_seasons, *self._regressors(form)])
+        kernel = reduce(add, kernels)
         used = {str(term.name): _approximation(term.factors) for term in kernel.terms()}
-        return Candidate(self.state.spec.options.changed(kernel=kernel, approximations=used, search_space=None))
+        options = self.state.spec.options.changed(kernel=kernel, approximations=used, search_space=None)
+        return SeriesModel(name, Candidate(options), tuple(fixed))
 
     # --- scores ----------------------------------------------------------------------------------
 
@@ -216,21 +257,17 @@ class SeriesSelection:
         Raises:
             RfgpError: If no candidate could be fitted.
         """
-        seasons, form, best = list[Season](), "", None
-        best = self._fit(*next(self.candidates([], "")))
+        seasons, form, best = list[Season](), "", self._fit(next(self.candidates([], "")))
         for season in self.seasons:
-            trial = self._fit(*next(self.candidates([*seasons, season], "")))
+            trial = self._fit(next(self.candidates([*seasons, season], "")))
             if trial is not None and (best is None or trial.score > best.score):
                 seasons, best = [*seasons, season], trial
-        forms = ["linear", "smooth"] if len(self.state.spec.schema.columns) > 1 else []
-        for other in forms:
-            trial = self._fit(*next(self.candidates(seasons, other)))
+        for other in ["linear", "smooth"] if self._has_others else []:
+            trial = self._fit(next(self.candidates(seasons, other)))
             if trial is not None and (best is None or trial.score > best.score):
                 form, best = other, trial
-        fits = [] if best is None else [best]
-        first, *others = self.candidates(seasons, form)
-        for name, candidate in others if best is not None else [first, *others]:
-            fits += [fit for fit in [self._fit(name, candidate)] if fit is not None]
+        models = list(self.candidates(seasons, form))
+        fits = [fit for fit in (best, *(self._fit(model) for model in models[1:])) if fit is not None]
         if not fits:
             raise SolverError(f"no model of the series could be fitted: {self.failed[0].status}")
         scores = np.array([fit.score for fit in fits]) / TEMPERATURE
@@ -240,21 +277,23 @@ class SeriesSelection:
             fit.weight = weight
         return sorted(fits, key=lambda fit: -fit.score)
 
-    def _fit(self, name: str, candidate: Candidate) -> SeriesFit | None:
+    def _fit(self, model: "SeriesModel") -> SeriesFit | None:
         """Return a candidate that was fitted and scored, or None if that failed or time is over."""
+        name, candidate, fixed = model
         if self.plan.is_over() and self.has_fit:
             self.failed.append(Trial(name, candidate.gp_arguments, 0.0, 0.0, (), self.plan.deadline.reason))
             return None
         try:
             with self.plan.reporter.about(f"selection, {name}"):
                 begun = initial_state_for(self.state, candidate, self.rows, None)
-                state, report = fit_terms(begun, replace(self.plan, deadline=self.plan.deadline.part()))
+                plan = replace(self.plan, fixed=(*self.plan.fixed, *fixed), deadline=self.plan.deadline.part())
+                state, report = fit_terms(begun, plan)
                 log_probs = self._forecasts(state)
         except RfgpError as error:
             self.failed.append(Trial(name, candidate.gp_arguments, 0.0, 0.0, (), str(error)))
             return None
         self.has_fit = True
-        free = sum(state.hyperparameters.raw[one].numel() for one in state.hyperparameters.space.free(self.plan.fixed))
+        free = sum(state.hyperparameters.raw[one].numel() for one in state.hyperparameters.space.free(plan.fixed))
         score = report.log_marginal_likelihood - free + FORECAST_ROWS * self.score(log_probs, log_probs).value
         return SeriesFit(name, candidate, state, report, score, log_probs)
 
@@ -304,25 +343,23 @@ class SeriesSelection:
 
 
 def _approximation(factors: Sequence[Kernel]) -> Approximation:
-    """Return the approximation of a term: processes in time are filtered, the others have few weights."""
-    first = factors[0]
-    if len(factors) > 1 or isinstance(first, Matern | Wiener):
+    """Return the approximation of a term: processes in time are filtered or sparse, the others have few weights."""
+    if any(isinstance(factor, Matern | Wiener) for factor in factors):
         return SparsePrecision()
-    return RandomFeatures(NUM_FREQUENCIES) if isinstance(first, RBF) else Exact()
+    return RandomFeatures(NUM_FREQUENCIES) if isinstance(factors[0], RBF) else Exact()
 
 
-def fit_series(state: GPState, plan: Plan, horizon: int | None) -> tuple[GPState, FitReport]:
+def fit_series(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Select a model of a series, or an average, and condition it on all rows.
 
     Args:
         state: The state of the model before the fit (`is_series`).
         plan: The options of the fits.
-        horizon: The number of steps of a forecast. If None, a tenth of the steps.
 
     Returns:
         The state of the fitted model, and the report with the selection.
     """
-    fits, selection, report_of_selection = _selected(state, plan, horizon)
+    fits, selection, report_of_selection = _selected(state, plan)
     rows = state.require_rows(purpose="a fit")
     best, *others = [fit for fit in fits if fit.weight]
     fitted, report = best.state, best.report
@@ -334,22 +371,19 @@ def fit_series(state: GPState, plan: Plan, horizon: int | None) -> tuple[GPState
     return fitted, replace(report, selection=report_of_selection)
 
 
-def series_report(state: GPState, plan: Plan, horizon: int | None) -> SelectionReport:
+def series_report(state: GPState, plan: Plan) -> SelectionReport:
     """Return the report of the selection of a model of a series.
 
     Args:
         state: The state of the model before the fit (`is_series`).
         plan: The options of the fits.
-        horizon: The number of steps of a forecast. If None, a tenth of the steps.
     """
-    return _selected(state, plan, horizon)[2]
+    return _selected(state, plan)[2]
 
 
-def _selected(
-    state: GPState, plan: Plan, horizon: int | None
-) -> tuple[list[SeriesFit], SeriesSelection, SelectionReport]:
+def _selected(state: GPState, plan: Plan) -> tuple[list[SeriesFit], SeriesSelection, SelectionReport]:
     """Return the fits of the candidates, the best first, the selection, and its report."""
-    start_time, selection = time.monotonic(), SeriesSelection(state, plan, horizon)
+    start_time, selection = time.monotonic(), SeriesSelection(state, plan)
     fits = selection.run()
     return fits, selection, _report(selection, fits, time.monotonic() - start_time)
 

@@ -7,7 +7,6 @@ from scipy import stats
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.columns.calendar import Step
 
 LEVEL = k.Wiener("when", name="level")
 
@@ -38,20 +37,22 @@ FREQUENCIES = ["MS", "ME", "QS-FEB", "QE", "YS", "YE", "D", "B", "W-MON", "h", "
 @pytest.mark.parametrize("missing", [[], [5, 6, 11]], ids=["regular", "gaps"])
 def test_steps_are_those_of_pandas(frequency, missing):
     dates = pd.date_range("2019-03-01", periods=60, freq=frequency)
-    days = np.asarray((dates - dates[0]) / pd.Timedelta("1D"))
-    origin = (dates[0] - pd.Timestamp(0)) / pd.Timedelta("1D")
-    step = Step.of(np.delete(days[:40], missing), origin=origin)
-    assert step.is_regular
-    np.testing.assert_allclose(step.after(days[39], np.arange(1, 21), origin), days[40:], atol=1e-9)
-    assert step.count(days, days[0], origin).tolist() == list(range(60))
-    assert Step.read(frequency).unit.split()[0] == step.unit.split()[0]
+    known = np.delete(np.arange(40), missing)
+    gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition({"when": dates[known]}, np.sin(known))
+    assert gp.forecast(20)["when"].tolist() == list(dates[40:])
+    assert gp.forecast(20, frequency=frequency)["when"].tolist() == list(dates[40:])
+    assert gp.forecast(until=dates[50])["when"].tolist() == list(dates[40:51])
+    frame = gp.backtest(5, 2, refit=False).frame
+    assert frame["when"].tolist() == list(dates[30:40])
+    assert frame["lead"].tolist() == [1, 2, 3, 4, 5] * 2
 
 
 def test_irregular_rows_have_their_median_distance():
-    step = Step.of(np.cumsum(np.random.default_rng(0).exponential(1.0, 200)))
-    assert not step.is_regular
-    assert "irregular" in str(step)
-    assert 0.5 < step.size < 1.0
+    t = np.cumsum(np.random.default_rng(0).exponential(1.0, 201))
+    gp = rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition({"t": t}, np.sin(t))
+    frame = gp.forecast(1)
+    assert frame.attrs["frequency"].startswith("irregular")
+    assert frame["t"][0] - t[-1] == pytest.approx(np.median(np.diff(t)))
 
 
 # --- Forecasts --------------------------------------------------------------------------------------------------------
@@ -256,3 +257,67 @@ def test_ten_rows_have_a_plain_answer():
     frame = rfgp.GP(seed=0).fit(X, series(10)[1]).forecast(5)
     assert np.isfinite(frame[["mean", "lower", "upper"]].to_numpy()).all()
     assert (frame["upper"] - frame["lower"]).min() > 0.5
+
+
+def test_logarithms_are_forecast_in_the_unit_of_the_target():
+    X, y = series(60)
+    kernel = k.Wiener("t", name="level")
+    gp = rfgp.GP(kernel, seed=0).fit(X, np.log(10 + y - y.min()))
+    plain, frame = gp.forecast(4), gp.forecast(4, log=True)
+    for name in ("lower", "upper", "level"):
+        np.testing.assert_allclose(frame[name], np.exp(plain[name]))
+    variance = gp.predict({"t": plain["t"].to_numpy()}).observed().variance
+    np.testing.assert_allclose(frame["mean"], np.exp(plain["mean"] + variance / 2))
+    backtest = gp.backtest(5, 3, refit=False, log=True).frame
+    np.testing.assert_allclose(backtest["y"], (10 + y - y.min())[45:], rtol=1e-9)
+    gp.metadata["log"] = True
+    assert gp.forecast(4).equals(frame)
+
+
+# --- Several series ---------------------------------------------------------------------------------------------------
+
+
+def panel(num_series=6, n=90, ahead=14, seed=0):
+    """Return days of several stores that share a week and a level and have one each, and the days that follow."""
+    rng = np.random.default_rng(seed)
+    shared = np.cumsum(0.2 * rng.standard_normal(n + ahead)) + 3 * np.sin(np.arange(n + ahead) * 2 * np.pi / 7)
+    own = np.cumsum(0.2 * rng.standard_normal((num_series, n + ahead)), 1) + 5 * rng.standard_normal((num_series, 1))
+    y = shared + own + 0.5 * rng.standard_normal(own.shape)
+    days = pd.date_range("2024-01-01", periods=n + ahead)
+    table = pd.DataFrame(
+        {
+            "day": np.tile(days, num_series),
+            "store": np.repeat([f"s{i}" for i in range(num_series)], n + ahead),
+            "y": y.ravel(),
+        }
+    )
+    is_known = np.tile(np.arange(n + ahead) < n, num_series)
+    return table[is_known & (rng.random(len(table)) > 0.05)], table[~is_known]
+
+
+def test_series_share_a_level_and_a_week():
+    known, after = panel()
+    gp = rfgp.GP(seed=0).fit(known[["day", "store"]], known["y"], by="store", horizon=14)
+    assert {"week", "level", "store level"} <= set(gp.terms)
+    frame = gp.forecast(14, by="store")
+    assert frame[["store", "day"]].to_numpy().tolist() == after[["store", "day"]].to_numpy().tolist()
+    y = after["y"].to_numpy()
+    held = (frame["lower"].to_numpy() <= y) & (y <= frame["upper"].to_numpy())
+    assert held.mean() > 0.85
+    backtest = gp.backtest(14, 2, by="store", refit=False)
+    assert list(backtest.scores_by_series.index) == [f"s{i}" for i in range(6)]
+    assert backtest.scores.loc["all", "loss"] < backtest.scores.loc["all", "naive loss"]
+    values = known.set_index(["store", "day"])["y"].to_dict()
+    first = backtest.frame[backtest.frame["lead"] <= 7]
+    week = zip(first["store"], first["day"] - pd.Timedelta("7D"), first["naive"], strict=True)
+    repeated = [(values[store, day], naive) for store, day, naive in week if (store, day) in values]
+    assert len(repeated) > 70
+    np.testing.assert_allclose(*zip(*repeated, strict=True))
+
+
+def test_series_that_the_model_does_not_know_are_refused():
+    gp = rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition(*series())
+    with pytest.raises(rfgp.InvalidArgumentError, match="by must be a column"):
+        gp.forecast(2, by="store")
+    with pytest.raises(rfgp.InvalidArgumentError, match="by requires"):
+        gp.fit(*series(), by="t")
