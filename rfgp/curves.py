@@ -310,6 +310,59 @@ def prediction_band(x: NDArray[np.float64], mean: Any, sd: Any, observed_sd: Any
     return figure_of([*bands, line, *points], "", "")
 
 
+# --- Series ----------------------------------------------------------------------------------------------------------
+
+
+def texts_of(times: Any) -> Any:
+    """Return times (n,) of a pandas frame as texts if they are dates, and as numbers otherwise."""
+    if times.dtype.kind in "iuf":
+        return np.asarray(times, dtype=np.float64)
+    texts = [str(time)[:19] for time in times]
+    return [text[:10] for text in texts] if all(text.endswith("00:00:00") for text in texts) else texts
+
+
+def forecast(history: Any, frame: Any, time: str, target: str, level: float) -> Figure:
+    """Return the last rows of a series and its forecast with a band.
+
+    Args:
+        history: A pandas frame of the times and "y".
+        frame: The forecast, with the times, "mean", "lower" and "upper".
+        time: The name of the times.
+        target: The name of the target.
+        level: The level of the band.
+    """
+    known = history.tail(max(4 * len(frame), 200))
+    known, ahead = known.iloc[thin(len(known))], frame.iloc[thin(len(frame))]
+    x, low, high = texts_of(ahead[time]), np.asarray(ahead["lower"]), np.asarray(ahead["upper"])
+    points = scatter(texts_of(known[time]), np.asarray(known["y"]), "lines", line={**_INK_LINE}, name="known")
+    mean = scatter(x, np.asarray(ahead["mean"]), "lines", line={"color": COLORS[0]}, name="forecast")
+    area = band(x, low, high, f"{level:.0%} band of an observation", opacity=0.25)
+    return figure_of([points, area, mean], label(time), label(target))
+
+
+def component(times: Any, mean: NDArray[np.float64], sd: NDArray[np.float64], name: str, time: str) -> Figure:
+    """Return a term of a series along its times (n,), with a 95 % band."""
+    x = texts_of(times)
+    line = scatter(x, mean, "lines", line={"color": COLORS[0]}, name="mean")
+    return figure_of([band(x, mean - 1.96 * sd, mean + 1.96 * sd, "95 % band"), line], label(time), label(name))
+
+
+def by_lead(frame: Any, frequency: str) -> Figure:
+    """Return the mean absolute error of a backtest by lead time, beside that of the seasonal naive forecast.
+
+    Args:
+        frame: The frame of the backtest.
+        frequency: The step, as text.
+    """
+    traces = []
+    for i, (name, column) in enumerate({"forecast": "median", "seasonal naive": "naive"}.items()):
+        errors = (frame["y"] - frame[column]).abs().groupby(frame["lead"]).mean()
+        chosen = thin(len(errors))
+        x, y = np.asarray(errors.index, dtype=np.float64)[chosen], np.asarray(errors)[chosen]
+        traces.append(scatter(x, y, "lines", line={"color": COLORS[i], "dash": DASHES[i]}, name=name))
+    return figure_of(traces, f"steps ahead ({label(frequency)})", "mean absolute error")
+
+
 # --- A comparison with the exact process -----------------------------------------------------------------------------
 
 BY_SIZE = {"kl": "KL from the exact posterior (nats)", "kernel_error": "relative error of the kernel matrix"}

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from torch import Tensor
 
 from rfgp.columns import Table
 from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, requires_extra
@@ -85,7 +86,7 @@ def forecast(
     if backtest is not None:
         factor = backtest.widening(level, counts)
         low, high = middle - factor * (middle - low), middle + factor * (high - middle)
-    terms = _components(state, inputs, output_format)
+    terms = {name: mean for name, (mean, _) in components(state, inputs).items()}
     mean = _numbers((observed.exp() if log else observed).mean)
     if log:
         low, high, terms = np.exp(low), np.exp(high), {name: np.exp(term) for name, term in terms.items()}
@@ -100,13 +101,39 @@ def _numbers(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
-def _components(state: GPState, inputs: Any, output_format: Any) -> dict[str, Array]:
-    """Return the means of the terms (h,) by name, weighted means for an average of models."""
-    means = dict[str, Array]()
+def components(state: GPState, inputs: Tensor) -> dict[str, tuple[Array, Array]]:
+    """Return the means and standard deviations of the terms (h,) by name, of the mixture for an average of models.
+
+    Args:
+        state: The state of the model.
+        inputs: The standardized rows, (h, d).
+    """
+    moments = dict[str, list[Array]]()
     for share, member in parts_of_average(state):
-        for name, term in predicted(member, inputs, output_format._replace(is_numpy=True)).terms.items():
-            means[name] = means.get(name, 0.0) + share * _numbers(term.mean)
-    return means
+        terms = predicted(member, inputs, OutputFormat(True, inputs.new_empty(0))).terms
+        for name, term in terms.items():
+            mean, variance = _numbers(term.mean), _numbers(term.variance)
+            old = moments.get(name, [np.zeros(len(mean)), np.zeros(len(mean))])
+            moments[name] = [old[0] + share * mean, old[1] + share * (variance + mean**2)]
+    return {name: (mean, np.sqrt(np.maximum(square - mean**2, 0.0))) for name, (mean, square) in moments.items()}
+
+
+def history(state: GPState, by: Any = None, *, log: bool = False) -> Any:
+    """Return the rows of a series as a pandas frame of the times, the series and "y", in the order of the times.
+
+    Args:
+        state: The state of the model, with rows and one output.
+        by: The column of the series. If None, there is none.
+        log: Whether targets are logarithms. They are then shown in their own unit.
+    """
+    with requires_extra("tables"):
+        import pandas as pd
+    column, rows = TimeColumn.of(state), gathered(state.require_rows(purpose="a picture of a series"))
+    y = _numbers(state.scaling.targets.inverse(rows.targets[:, 0]))
+    times = times_of_rows(state, rows, column.index)
+    series = {} if by is None else {str(by): _series_of_rows(state, rows, by)}
+    frame = pd.DataFrame({column.name: column.shown(times), **series, "y": np.exp(y) if log else y})
+    return frame.iloc[np.argsort(times, kind="stable")].reset_index(drop=True)
 
 
 def _rows_to_forecast(

@@ -642,7 +642,7 @@ class GP:
             ... )
             >>> forecast = gp.forecast(14)
             >>> list(forecast), forecast.attrs["frequency"]
-            (['day', 'mean', 'lower', 'upper', 'level', 'week'], 'day')
+            (['day', 'mean', 'lower', 'upper', 'level', 'week'], '1 day')
         """
         log = bool(self.metadata.get("log")) if log is None else log
         return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest, by, log=log)

@@ -22,11 +22,13 @@ from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.fields.field import check_field
 from rfgp.files import write_atomically
+from rfgp.forecasts import history
 from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import counted
 from rfgp.models import Calibration
+from rfgp.models.series import TimeColumn
 from rfgp.palette import COLOR_MAPS, COLORS, color_range
 
 with requires_extra("plot"):
@@ -208,6 +210,33 @@ def plot_calibration(
         raise InvalidArgumentError("prediction must be given with observations, got None. Pass gp.predict(X).")
     curve = curves.coverage(counted(np.size(y), "observation"), y, prediction)
     return _draw(curves.calibration([curve], np.size(y)), axes)
+
+
+def plot_forecast(
+    gp: GP, forecast: Any, *, target: str = "y", series: tuple[str, Any] | None = None, axes: Axes | None = None
+) -> Axes:
+    """Plot the last rows of a series and its forecast with the band.
+
+    Args:
+        gp: The fitted model.
+        forecast: The result of `gp.forecast`.
+        target: The name of the target.
+        series: The column of the series, and the one to draw. If None, there is one series.
+        axes: The axes to draw on. If None, new ones.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp.plotting import plot_forecast
+        >>> t = np.arange(60.0)
+        >>> gp = rfgp.GP(rfgp.kernels.Wiener("t"), seed=0).fit({"t": t}, np.cumsum(np.cos(t)))
+        >>> axes = plot_forecast(gp, gp.forecast(10))
+    """
+    by = None if series is None else series[0]
+    known, time = history(gp.state, by, log=bool(gp.metadata.get("log"))), TimeColumn.of(gp.state).name
+    if series is not None:
+        known, forecast = (frame[frame[str(by)] == series[1]] for frame in (known, forecast))
+    return _draw(curves.forecast(known, forecast, time, target, forecast.attrs.get("level", 0.95)), axes)
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:

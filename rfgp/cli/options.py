@@ -111,10 +111,10 @@ def _for_typer(parameter: inspect.Parameter, text: str | None) -> inspect.Parame
     kind, *details = (
         get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
     )
-    if text is not None and parameter.default is parameter.empty:
+    has_flags = any(isinstance(each, str) for each in details)
+    if text is not None and parameter.default is parameter.empty and not has_flags:
         details = [typer.Argument(help=text)]
     elif text is not None:
-        has_flags = any(isinstance(each, str) for each in details)
         alone = [f"--{parameter.name.replace('_', '-')}"] if kind is bool and not has_flags else []
         details = [option(text, *alone, *details)]
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, *details] if details else kind)

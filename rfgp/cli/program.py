@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import compare, fields, predict, tables
+from rfgp.cli import compare, fields, forecast, predict, tables
 from rfgp.cli.common import console, fail, show_warning
 from rfgp.cli.options import command
 from rfgp.cli.speech import learn_options
@@ -75,6 +75,7 @@ for _command in (
     compare.demo,
     tables.Fit,
     predict.Predict,
+    forecast.Forecast,
     fields.Mesh,
     fields.Traffic,
     compare.Compare,

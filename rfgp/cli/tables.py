@@ -130,7 +130,7 @@ class Fit(Job, Reading, ModelRequest):
         if self.target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
         hints = self._hints(table)
-        table, rows = _in_logarithms(table) if self.log else table, {"rows": table.rows, **form}
+        table, rows = in_logarithms(table) if self.log else table, {"rows": table.rows, **form}
         values = {name: read_number_column(path, column, **rows) for name, column in self.row_columns.items()}
         return {table.target: _Data(table, gp, values, self._groups(path, rows), hints)}
 
@@ -256,8 +256,11 @@ def _save(gp: Any, table: Any, path: Path, with_data: bool, metadata: Mapping[st
     gp.save(path, data=with_data or _needs_rows(gp))
 
 
-def _in_logarithms(table: Any) -> Any:
+def in_logarithms(table: Any) -> Any:
     """Return a table with the logarithms of its targets.
+
+    Args:
+        table: The table.
 
     Raises:
         DataError: If a target is not positive.

@@ -34,7 +34,7 @@ class Step:
         >>> import numpy as np
         >>> step = Step.of(np.array([0.0, 31.0, 59.0]))  # January, February, March of 1970
         >>> str(step), step.after(59.0, np.array([1, 2])).tolist()
-        ('month', [90.0, 120.0])
+        ('1 month', [90.0, 120.0])
     """
 
     size: float
@@ -53,7 +53,7 @@ class Step:
         Examples:
             >>> import numpy as np
             >>> str(Step.of(np.array([0.0, 1.0, 2.0, 5.0])))
-            'day'
+            '1 day'
         """
         gaps = np.diff(times)
         if not len(gaps):
@@ -160,7 +160,7 @@ class Step:
             name, count = self.unit, self.size
         else:
             name, count = ("month", self.size) if self.size % 12 else ("year", self.size / 12)
-        return name if count == 1 else f"{count:.6g} {name}s"
+        return f"{count:.6g} {name}" + "s" * (count != 1)
 
 
 def _calendar_step(times: NDArray[np.float64], gaps: NDArray[np.float64]) -> Step | None:

@@ -59,6 +59,8 @@ MIN_ROWS = 10
 """The number of rows before the first window."""
 CHANGE = 10.0
 """The starting lengthscale of the change of a season, in periods."""
+WEEKDAYS, MAX_ROWS_WITH_WEEKDAYS = "weekdays", 20_000
+"""The season of days of different shapes, a product of a day and a week, and the most rows for which it is tried."""
 NUM_FREQUENCIES = 64
 """The frequencies of smooth effects of the other columns."""
 
@@ -169,7 +171,9 @@ class SeriesSelection:
         key, kernels = self.column.rule.key, list[Kernel]()
         for season in seasons:
             fixed = Harmonics(key, season.period, num_harmonics=season.num_harmonics, name=season.name)
-            if is_changing:
+            if season.name == WEEKDAYS:
+                kernels.append((Harmonics(key, 1.0, num_harmonics=4) * fixed).named(WEEKDAYS))
+            elif is_changing:
                 lengthscale = max(CHANGE * season.period, 60 * self.column.step.days)
                 kernels.append((fixed * Matern(key, nu=0.5, lengthscale=lengthscale)).named(season.name))
             else:
@@ -262,6 +266,10 @@ class SeriesSelection:
             trial = self._fit(next(self.candidates([*seasons, season], "")))
             if trial is not None and (best is None or trial.score > best.score):
                 seasons, best = [*seasons, season], trial
+        if {"day", "week"} <= {season.name for season in self.seasons} and len(self.block) <= MAX_ROWS_WITH_WEEKDAYS:
+            trial = self._fit(next(self.candidates([*seasons, Season(WEEKDAYS, 7.0, 3)], "")))
+            if trial is not None and (best is None or trial.score > best.score):
+                seasons, best = [*seasons, Season(WEEKDAYS, 7.0, 3)], trial
         for other in ["linear", "smooth"] if self._has_others else []:
             trial = self._fit(next(self.candidates(seasons, other)))
             if trial is not None and (best is None or trial.score > best.score):

@@ -65,7 +65,7 @@ def test_forecast_is_the_prediction_of_the_next_rows():
     frame, prediction = gp.forecast(48, level=0.9), gp.predict(after[["when"]])
     assert list(frame) == ["when", "mean", "lower", "upper", "level", "day"]
     assert (frame["when"].to_numpy() == after["when"].to_numpy()).all()
-    assert frame.attrs == {"level": 0.9, "frequency": "hour"}
+    assert frame.attrs == {"level": 0.9, "frequency": "1 hour"}
     low, high = prediction.observed().interval(0.9)
     for name, expected in {"mean": prediction.mean, "lower": low, "upper": high}.items():
         np.testing.assert_allclose(frame[name], expected, rtol=1e-9)
@@ -208,7 +208,7 @@ def test_a_series_is_selected_by_forecasts():
     selection = gp.selection
     assert selection.validation == "the last rows"
     assert selection.num_validation > 150
-    assert "48 steps of hour" in selection.reason
+    assert "48 steps of 1 hour" in selection.reason
     assert all("day" in frame for frame in [gp.forecast(2)])
     assert sum(selection.weights or (1.0,)) == pytest.approx(1.0)
     frame = gp.forecast(48)
