@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rfgp.approximations import Taylor as Taylor
     from rfgp.approximations import TruncatedSpectrum as TruncatedSpectrum
     from rfgp.approximations import Vecchia as Vecchia
+    from rfgp.forecasts import Backtest as Backtest
     from rfgp.gp import GP as GP
     from rfgp.graph_gp import GraphGP as GraphGP
     from rfgp.graph_gp import MeshGP as MeshGP
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "load": "rfgp.loading",
+    "Backtest": "rfgp.forecasts",
     "Chebyshev": "rfgp.approximations",
     "EquispacedFourier": "rfgp.approximations",
     "Exact": "rfgp.approximations",

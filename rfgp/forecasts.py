@@ -249,7 +249,8 @@ class Backtest:
         by: The column of the series, which is a column of the frame too. If None, there is one.
 
     Examples:
-        >>> import numpy as np, rfgp
+        >>> import numpy as np
+        >>> import rfgp
         >>> t = np.arange(60.0)
         >>> gp = rfgp.GP(rfgp.kernels.Wiener("t"), seed=0).fit({"t": t}, np.cumsum(np.cos(t)))
         >>> backtest = gp.backtest(horizon=6, folds=4)

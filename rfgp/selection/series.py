@@ -32,16 +32,15 @@ from rfgp.columns.rules import ColumnSchema
 from rfgp.errors import RfgpError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear, Matern, Wiener
-from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
-from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND
+from rfgp.models.report import FLOPS_PER_SECOND
 from rfgp.models.series import TimeColumn, times_of_rows
 from rfgp.models.state import averaged
 from rfgp.rows import Block, is_read_in_blocks, rows_in_memory
 from rfgp.selection.candidates import Candidate
-from rfgp.selection.groups import FORWARD, candidate_periods
-from rfgp.selection.validation import conditioned, initial_state_for, jacobian, scored, take_rows
+from rfgp.selection.groups import DATE_PERIODS, FORWARD, dominant_period
+from rfgp.selection.validation import conditioned, initial_state_for, scored, take_rows
 
 FORECAST_ROWS = 4.0
 """The weight of the mean forecast log density of a row in a score, in rows.
@@ -57,6 +56,10 @@ MAX_ROWS = {False: 50_000, True: 20_000}
 """The number of the last rows on which candidates are fitted and scored, by whether there are several series."""
 MIN_ROWS = 10
 """The number of rows before the first window."""
+MIN_STEPS = 3.9
+"""The number of steps of a season, a little less than the quarters of a year."""
+MAX_ROWS_OF_WAVE = 2000
+"""The number of the last rows in which a wave is searched."""
 CHANGE = 10.0
 """The starting lengthscale of the change of a season, in periods."""
 WEEKDAYS, MAX_ROWS_WITH_WEEKDAYS = "weekdays", 20_000
@@ -153,18 +156,19 @@ class SeriesSelection:
 
     @property
     def seasons(self) -> list[Season]:
-        """The seasons that the rows resolve and cover twice."""
-        gap = self.column.step.days
-        found = []
-        for key, period in candidate_periods(self.state):
-            if key == self.column.rule.key:
-                most = 6 if period < 2 or (period > 300 and gap > 20) else 4 if period > 300 else 3
-                if not self.column.rule.is_date:
-                    most = 6
-                names = {1.0: "day", 7.0: "week", 365.2425: "year"} if self.column.rule.is_date else {}
-                count = max(1, min(most, int(period / (2 * gap) + 1e-3)))
-                found.append(Season(names.get(period, f"season {period:g}"), period, count))
-        return found
+        """The seasons that the rows resolve and cover twice: of dates, or the strongest wave of numbers."""
+        column, gap = self.column, self.column.step.days
+        if not column.rule.is_date:
+            x = times_of_rows(self.state, self.block, column.index)
+            period = dominant_period(x[-MAX_ROWS_OF_WAVE:], self.block.targets[-MAX_ROWS_OF_WAVE:, 0].numpy())
+            return [] if period is None else [Season("season", period, _num_harmonics(period, gap, 6))]
+        extent, names = float(np.ptp(column.times)), ("day", "week", "year")
+        most = {"day": 6, "week": 3, "year": 6 if gap > 20 else 4}
+        return [
+            Season(name, period, _num_harmonics(period, gap, most[name]))
+            for name, period in zip(names, DATE_PERIODS, strict=True)
+            if MIN_STEPS * gap <= period <= extent / 2
+        ]
 
     def _kernels(self, seasons: Sequence[Season], *, is_changing: bool) -> list[Kernel]:
         """Return the terms of seasons."""
@@ -341,13 +345,10 @@ class SeriesSelection:
             len(self.block), float(means[:, 0].mean()), float(errors[0]), float(means[:, 1].mean()), float(errors[1])
         )
 
-    def constant(self) -> list[Tensor]:
-        """Return the log densities of forecasts by a constant, the mean of the rows before, (r,) each."""
-        log_probs = []
-        for known, after in self.windows:
-            y = known.targets[:, 0].double()
-            log_probs.append(normal_log_prob(after.targets[:, 0].double(), y.mean(), y.var().clamp_min(1e-30)))
-        return [log_prob + jacobian(self.state, self.block) for log_prob in log_probs]
+
+def _num_harmonics(period: float, gap: float, most: int) -> int:
+    """Return the number of harmonics that steps of a length resolve, at most `most`."""
+    return max(1, min(most, round(period / (2 * gap) - 0.4)))
 
 
 def _approximation(factors: Sequence[Kernel]) -> Approximation:
@@ -432,7 +433,6 @@ def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: floa
         num_validation=sum(map(len, mixture)),
         validation="the last rows",
         rate=FLOPS_PER_SECOND,
-        baselines={CONSTANT: selection.score(selection.constant(), mixture)} if mixture else {},
         weights=(*(fit.weight for fit in fits), *[0.0] * len(selection.failed)) if len(chosen) > 1 else (),
         seconds=seconds,
     )

@@ -399,3 +399,49 @@ def test_datasets_are_listed_and_checked(tmp_path):
     (tmp_path / "uci").mkdir()
     (tmp_path / "uci" / "airfoil.csv.gz").write_bytes(b"wrong")
     assert "sha256" in command("datasets airfoil --folder .", tmp_path, 1).err
+
+
+# --- forecasts -------------------------------------------------------------------------------------------------------
+
+
+def sales(count=60):
+    """Return days of two stores with a week, and the holidays of 67 days."""
+    rng = np.random.default_rng(0)
+    day = pd.date_range("2024-01-01", periods=count)
+    common = 100 + np.cumsum(rng.standard_normal(count)) + 10 * np.sin(np.arange(count) * 2 * np.pi / 7)
+    stores = {name: common + shift + rng.standard_normal(count) for name, shift in (("a", 0.0), ("b", 20.0))}
+    table = {"day": np.tile(day, 2), "store": np.repeat(["a", "b"], count), "sales": np.concatenate([*stores.values()])}
+    return table, {"day": pd.date_range("2024-01-01", periods=count + 7), "open": np.arange(count + 7) % 7 != 6}
+
+
+def test_a_series_is_forecast_with_a_report(tmp_path):
+    table, _ = sales()
+    write(tmp_path, day=table["day"][:60], sales=table["sales"][:60])
+    answer = command("forecast t.csv --horizon 7 --origins 3 --log --json --out o", tmp_path)
+    found = json.loads(answer.out)
+    assert (found["rows"], found["steps"], found["frequency"]) == (60, 7, "1 day")
+    gp, frame = rfgp.load(tmp_path / MODEL), pd.read_csv(tmp_path / "o" / "forecast.csv", parse_dates=["day"])
+    again = gp.forecast(7)
+    assert frame["day"].tolist() == list(pd.date_range("2024-03-01", periods=7))
+    assert_columns(frame, **{name: again[name] for name in ("mean", "lower", "upper")})
+    assert (frame["lower"] > 50).all()
+    backtest = pd.read_csv(tmp_path / "o" / "backtest.csv")
+    np.testing.assert_allclose(backtest["y"].unique(), table["sales"][39:60], rtol=1e-9)
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    for title in ("Forecast", "Components", "Backtest", "Model selection", "How it was made"):
+        assert f">{title}</h2>" in page
+
+
+def test_series_and_known_columns_are_forecast(tmp_path):
+    table, calendar = sales()
+    write(tmp_path, **table)
+    command("forecast t.csv --horizon 7 --by store --origins 0 --target sales --out o", tmp_path)
+    frame = pd.read_csv(tmp_path / "o" / "forecast.csv")
+    assert frame["store"].tolist() == ["a"] * 7 + ["b"] * 7
+    difference = frame["mean"][7:].to_numpy() - frame["mean"][:7].to_numpy()
+    np.testing.assert_allclose(difference, 20, atol=3)
+    is_open = calendar["open"]
+    write(tmp_path, "open.csv", day=table["day"][:60], open=is_open[:60], sales=table["sales"][:60] + 50 * is_open[:60])
+    write(tmp_path, "later.csv", day=calendar["day"][60:], open=np.ones(7, bool))
+    command("forecast open.csv --horizon 7 --future later.csv --origins 0 --out p", tmp_path)
+    assert pd.read_csv(tmp_path / "p" / "forecast.csv")["mean"].min() > 120
