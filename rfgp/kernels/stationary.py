@@ -398,16 +398,16 @@ class Harmonics(Periodic):
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         angles = 2 * math.pi * (a - b.mT) / values["period"]
-        size = self._amplitudes(values).square()
+        size = self.shares(values)
         return sum(((size[j] * (j * angles).cos()) for j in range(1, len(size))), start=size[0].expand(angles.shape))
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, 1)."""
-        return self._amplitudes(values).square().sum().expand(len(a))
+        return self.shares(values).sum().expand(len(a))
 
     def chain(self, columns: ColumnSummary) -> Callable[[Values], StateModel]:
         """Return the constant, cosines and sines as a process."""
-        return lambda values: harmonics(values["period"].double(), self._amplitudes(values).square())
+        return lambda values: harmonics(values["period"].double(), self.shares(values))
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the 2 J + 1 cosines and sines."""
@@ -429,6 +429,18 @@ class Harmonics(Periodic):
         """Return the amplitudes of cosines and sines, (2 J + 1,)."""
         amplitude = self._amplitudes(values)
         return torch.cat([amplitude, amplitude[1:]])
+
+    def series(self, values: Values) -> "Harmonics":
+        """Return the kernel itself."""
+        return self
+
+    def shares(self, values: Values) -> Tensor:
+        """Return the shares c_j of the constant and of each harmonic in the variance, (J + 1,).
+
+        Args:
+            values: The hyperparameters.
+        """
+        return self._amplitudes(values).square()
 
     def _amplitudes(self, values: Values) -> Tensor:
         """Return the roots of the shares c_j, (J + 1,)."""

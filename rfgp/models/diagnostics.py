@@ -25,7 +25,7 @@ from rfgp.approximations import (
 )
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, arguments
-from rfgp.kernels import Kernel, Sum
+from rfgp.kernels import Kernel, Periodic, Sum
 from rfgp.kernels.role import label_of
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted, listed, short_repr
@@ -60,6 +60,11 @@ DISPERSED = 7.0
 For at least 50 counts whose rates are known to 50 % it is exceeded with a probability below 1e-4 in simulations."""
 DOMINATED = 1e3
 """The ratio of the mean to the median of a count, far from the rows, above which a fit warns."""
+UNSEEN = 3.0
+"""The ratio of a period to the extent of its column above which a fit is refused."""
+SAME_WAVE, SAME_SHARE = 1e-3, 0.01
+"""The relative difference up to which two waves are the same, and the share of the variance of both seasons from which
+a fit warns of it."""
 GIVEN_UP = 0.01
 """The lengthscale above which a column is called irrelevant, relative to the upper bound."""
 
@@ -76,6 +81,7 @@ def warnings_of(state: GPState, report: FitReport | None = None, fixed: tuple[st
     if report is not None:
         yield from _warnings_of_search(state, report, fixed)
     yield from _warnings_of_terms(state)
+    yield from _warnings_of_waves(state)
     if rows is not None and not is_read_in_blocks(rows):
         yield from _warnings_of_places(state.spec, rows)
     if report is not None:
@@ -143,6 +149,57 @@ def _warnings_of_terms(state: GPState) -> Iterator[Warning]:
                 yield errors.TermWarning(
                     f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be "
                     "separated from noise. Leave the term out, or fix its variance."
+                )
+
+
+def check_periods(state: GPState) -> None:
+    """Check that rows show the seasons that a fit is to learn.
+
+    Args:
+        state: The state of the model before the fit.
+
+    Raises:
+        DataError: If a period is much longer than the extent of its column.
+    """
+    columns, values = state.spec.columns, state.hyperparameters
+    for term, factor, indices, path in _seasons(state) if len(columns.sample) else ():
+        extent = float((columns.select(indices).extent * columns.select(indices).scale).max())
+        period = float(values.standardized(path)) * float(columns.select(indices).scale[0])
+        if period > UNSEEN * extent:
+            raise errors.DataError(
+                f"The rows must cover the season of {label_of(factor)} in the term {term.name!r}, got an extent of "
+                f"{extent:.4g} for a period of {period:.4g}. Leave the term out, or condition(X, y) at values that "
+                "are known from other data."
+            )
+
+
+def _seasons(state: GPState) -> Iterator[tuple[Any, Any, list[int], str]]:
+    """Yield the term, the factor, the indices of its column and the path of the period of each season."""
+    for term in state.spec.terms_with_noise:
+        for factor, indices, prefix in term.parts():
+            if f"{prefix}period" in state.hyperparameters.space.quantities:
+                yield term, factor, indices, f"{prefix}period"
+
+
+def _warnings_of_waves(state: GPState) -> Iterator[Warning]:
+    """Yield a warning for each two seasons of one column that both have a wave of a period."""
+    values, seasons = state.hyperparameters, []
+    for term, factor, indices, path in _seasons(state):
+        if len(term.parts()) == 1 and isinstance(factor, Periodic):
+            own = {name: values.standardized(path.removesuffix("period") + name) for name in ("period", "lengthscale")}
+            amplitudes = factor.series(own).shares(own).detach()
+            seasons.append((term.name, indices, float(own["period"]), amplitudes / amplitudes.sum()))
+    for i, (name, indices, period, shares) in enumerate(seasons):
+        for other, others, longer, shares_of_other in seasons[:i] + seasons[i + 1 :]:
+            ratio = round(longer / period)
+            is_multiple = indices == others and longer >= period and abs(longer / period - ratio) < SAME_WAVE * ratio
+            if not is_multiple or ratio >= len(shares_of_other) or (ratio == 1 and name > other):
+                continue
+            if min(float(shares_of_other[ratio]), float(shares[1])) > SAME_SHARE:
+                yield errors.TermWarning(
+                    f"The terms {name!r} and {other!r} both have a wave of the period of {name!r}, so that rows "
+                    f"cannot tell how much of it is in each. Give {other!r} fewer than {ratio} harmonics "
+                    "(k.Harmonics), or leave one of the terms out."
                 )
 
 
@@ -489,8 +546,9 @@ class TermReport:
         kernel: The kernel of the term, with the current hyperparameters as starting values.
         approximation: The approximation of the term.
         cost: The number of features and the memory of the approximation.
-        share: The variance over rows of the term's posterior mean, divided by the sum over all terms. None without
-            rows, for terms of the noise, and if the posterior is not known by terms.
+        share: The variance over rows of the term's posterior mean, divided by that of the sum of all terms. Shares of
+            terms that overlap, such as a trend and a year, do not add up to 1: the rest is twice the covariances
+            between terms. None without rows, for terms of the noise, and if the posterior is not known by terms.
         degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term. K_t is its prior covariance,
             K that of the sum and D that of the noise. None without rows, and if the likelihood is not Gaussian.
 
@@ -541,9 +599,9 @@ def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Appro
 
 
 def _shares(state: GPState, points: Tensor) -> dict[str, float]:
-    """Return the share of each term's mean in the variance over rows (n, D)."""
+    """Return the share of each term's mean in the variance of their sum over rows (n, D)."""
     latent = state.latent(points)
     with torch.no_grad():
-        sizes = {name: float(latent.of(name).mean().var(0).mean()) for name in latent.terms}
-    total = sum(sizes.values()) or 1.0
-    return {name: size / total for name, size in sizes.items()}
+        means = {name: latent.of(name).mean() for name in latent.terms}
+        total = float(sum(means.values(), start=torch.zeros(())).var(0).mean()) or 1.0
+        return {name: float(mean.var(0).mean()) / total for name, mean in means.items()}

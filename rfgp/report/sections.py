@@ -312,6 +312,9 @@ def terms_grid(model: GP) -> Grid:
         freedom = _MISSING if term.degrees_of_freedom is None else number(term.degrees_of_freedom)
         shown = [plain(text, 200) for text in (repr(term.kernel), repr(term.approximation), term.cost.note)]
         rows.append([plain(name, 60), share, freedom, *shown])
+    shares = [term.share for term in model.terms.values() if term.share is not None]
+    if len(shares) > 1:
+        rows.append(["covariance between terms", f"{100 * (1 - sum(shares)):.1f} %", *[_MISSING] * 4])
     header = ["term", "share of variance", "degrees of freedom", "kernel", "approximation", "computed with"]
     return Grid(header, rows, sentence("terms"), texts=(3, 4, 5))
 

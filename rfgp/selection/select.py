@@ -16,6 +16,7 @@ from rfgp.fitting.last_stage import with_posterior
 from rfgp.fitting.neighbors import MAX_ROWS_SHARED_NEIGHBORS, finished
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
+from rfgp.models.diagnostics import check_periods
 from rfgp.models.report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.models.state import at_starting_values, averaged
 from rfgp.rows import SourceRows, gathered, rows_in_memory
@@ -129,6 +130,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         The state of the fitted model, and the report with the selection if there was one.
     """
     check_integrated(state)
+    check_periods(state)
     own_plan = _with_fixed_mean(state, plan)
     if state.spec.options.search_space is None:
         fitted, report = with_integrated(*fit_kernels(state, own_plan), own_plan)

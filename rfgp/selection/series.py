@@ -95,6 +95,7 @@ class SeriesFit:
     report: FitReport
     score: float
     log_probs: list[Tensor]
+    fixed: tuple[str, ...] = ()
     weight: float = 0.0
 
 
@@ -307,7 +308,7 @@ class SeriesSelection:
         self.has_fit = True
         free = sum(state.hyperparameters.raw[one].numel() for one in state.hyperparameters.space.free(plan.fixed))
         score = report.log_marginal_likelihood - free + FORECAST_ROWS * self.score(log_probs, log_probs).value
-        return SeriesFit(name, candidate, state, report, score, log_probs)
+        return SeriesFit(name, candidate, state, report, score, log_probs, fixed)
 
     @cached_property
     def windows(self) -> list[tuple[Block, Block]]:
@@ -374,7 +375,8 @@ def fit_series(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     fitted, report = best.state, best.report
     if len(selection.block) < len(rows):
         begun = conditioned(best.state, rows)
-        fitted, report = fit_terms(begun, replace(plan, is_continued=True, iteration_limit=MAX_ITERATIONS))
+        plan = replace(plan, fixed=(*plan.fixed, *best.fixed), is_continued=True, iteration_limit=MAX_ITERATIONS)
+        fitted, report = fit_terms(begun, plan)
     if others:
         fitted = averaged(fitted, best.weight, [(one.weight, one.state) for one in others])
     return fitted, replace(report, selection=report_of_selection)

@@ -1,5 +1,7 @@
 """Forecasts, backtests and the selection of models of series: what a user with a column of dates does."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -321,3 +323,37 @@ def test_series_that_the_model_does_not_know_are_refused():
         gp.forecast(2, by="store")
     with pytest.raises(rfgp.InvalidArgumentError, match="by requires"):
         gp.fit(*series(), by="t")
+
+
+# --- Terms that overlap -----------------------------------------------------------------------------------------------
+
+
+def test_a_year_of_two_months_is_refused():
+    X = {"when": pd.date_range("2024-01-01", periods=60)}
+    kernel = k.Wiener("when") + k.Harmonics("when", 365.2425, num_harmonics=2, name="year")
+    with pytest.raises(rfgp.DataError, match="'year'"):
+        rfgp.GP(kernel, seed=0).fit(X, series(60)[1])
+    with pytest.warns(rfgp.TermWarning, match="longer than the data"):
+        rfgp.GP(kernel, start={"noise": 0.1}, seed=0).condition(X, series(60)[1])
+    assert "year" not in rfgp.GP(seed=0).fit(X, series(60)[1]).terms
+
+
+@pytest.mark.parametrize(("num_harmonics", "lengthscale", "warns"), [(6, 0.2, False), (7, 0.2, True), (7, 3.0, False)])
+def test_a_wave_of_two_terms_is_named(num_harmonics, lengthscale, warns):
+    t = np.arange(300) / 24
+    week = k.Harmonics("t", 7.0, num_harmonics=num_harmonics, lengthscale=lengthscale, name="week")
+    gp = rfgp.GP(week + k.Harmonics("t", 1.0, num_harmonics=3, name="day"), start={"noise": 0.1}, seed=0)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        gp.condition({"t": t}, np.sin(2 * np.pi * t))
+    assert any("both have a wave" in str(each.message) for each in found) == warns
+
+
+def test_shares_of_terms_that_overlap_leave_a_covariance():
+    t = np.linspace(0.0, 1.0, 120)
+    gp = rfgp.GP(k.Linear("t", name="line") + k.RBF("t", name="trend"), start={"noise": 0.01}, seed=0)
+    terms = gp.condition({"t": t}, 3 * t + 0.3 * np.sin(4 * t)).terms
+    p = gp.predict({"t": t}).terms
+    parts = [np.asarray(p[name].mean) for name in terms]
+    rest = 2 * np.cov(*parts, ddof=1)[0, 1] / np.var(parts[0] + parts[1], ddof=1)
+    assert 1 - sum(term.share for term in terms.values()) == pytest.approx(rest, abs=1e-6)
