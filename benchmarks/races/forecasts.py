@@ -357,7 +357,7 @@ def run(name: str, series: dict[str, Series], limit: float, out: Path) -> None:
     package, method = METHODS[name]
     module = import_module(package)
     version = getattr(import_module(module.__name__.partition(".")[0]), "__version__", "")
-    if package == "statsforecast.models":  # compile before the clock starts
+    if package in ("rfgp", "statsforecast.models"):  # compile before the clock starts
         times = np.datetime64("2000-01-01", "s") + np.arange(48) * np.timedelta64(86400, "s")
         method(times[:36], np.sin(np.arange(36.0) ** 2), times[36:], 7)
     known = {(row["series"], row["origin"]): row for row in processes.lines(out) if row["method"] == name}
