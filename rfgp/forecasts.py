@@ -31,7 +31,7 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import check_level
 from rfgp.messages import check_count, counted, listed
 from rfgp.models import GPState
-from rfgp.models.series import Array, TimeColumn, time_index, times_of_rows
+from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, times_of_rows
 from rfgp.models.state import averaged, parts_of_average, predicted
 from rfgp.rows import gathered
 from rfgp.rows.sources import OutputFormat
@@ -77,6 +77,8 @@ def forecast(
     with requires_extra("tables"):
         import pandas as pd
     level = check_level(level)
+    if state.scaling.targets.scale.ndim:
+        raise InvalidArgumentError("A forecast requires one output, got several. Fit a model for each.")
     is_known = backtest is None  # how far rows are from the last one matters to bands that are widened
     rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, by, needs_counts=not is_known)
     inputs, output_format = state.points(rows)
@@ -174,6 +176,8 @@ def _rows_to_forecast(
     elif steps is None and num_rows is None:
         raise InvalidArgumentError("steps must be the number of steps, or until the last time, got neither.")
     size = check_count("steps", num_rows if steps is None else steps)
+    if size > MAX_STEPS:
+        raise InvalidArgumentError(f"steps must be at most {MAX_STEPS:,}, got {size:,}.")
     if num_rows is not None and num_rows != size:
         raise DataError(f"future= must have one row for each step, got {num_rows} for {counted(size, 'step')}.")
     times, _ = column.following(size)
@@ -204,7 +208,7 @@ def _levels(state: GPState, by: Any) -> list[Any]:
     if schema.columns[index].levels:
         return list(schema.columns[index].levels)
     rows = state.require_rows(purpose="a forecast by series")
-    return list(np.unique(np.round(times_of_rows(state, rows, index), 9)).tolist())
+    return sorted(set(_plain(times_of_rows(state, rows, index))))
 
 
 def _series_of_rows(state: GPState, rows: Any, by: Any) -> list[Any]:
@@ -216,7 +220,13 @@ def _series_of_rows(state: GPState, rows: Any, by: Any) -> list[Any]:
     index = schema.keys.index(by)
     if schema.columns[index].levels:
         return schema.labels(index, inputs[:, index].tolist())
-    return list(np.round(times_of_rows(state, rows, index), 9).tolist())
+    return _plain(times_of_rows(state, rows, index))
+
+
+def _plain(numbers: Array) -> list[Any]:
+    """Return numbers (n,) without rounding errors, integers if all are."""
+    rounded = np.round(numbers, 9)
+    return list((rounded.astype(np.int64) if (rounded == np.round(rounded)).all() else rounded).tolist())
 
 
 def _user_times(state: GPState, inputs: Any, index: int) -> Array:

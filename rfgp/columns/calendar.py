@@ -98,8 +98,8 @@ class Step:
             size = np.timedelta64(frequency) / np.timedelta64(1, "D") if is_duration else frequency
             if isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < math.inf:
                 return cls(float(size), "day" if is_date else "")
-        form = '"h", "15min", "D", "W", "B", "MS", "QS" or "YS"' if is_date else "a positive number"
-        raise InvalidArgumentError(f"frequency must be such as {form}, got {short_repr(frequency)}.")
+        form = 'a text such as "h", "15min", "D", "W", "B", "MS", "QS" or "YS"' if is_date else "a positive number"
+        raise InvalidArgumentError(f"frequency must be {form}, got {short_repr(frequency)}.")
 
     def after(self, time: float, counts: NDArray[np.int64], origin: float = 0.0) -> NDArray[np.float64]:
         """Return the times some steps after another one, (h,).

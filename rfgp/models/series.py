@@ -18,6 +18,8 @@ from rfgp.models.state import GPState
 from rfgp.rows import Rows, gathered
 
 Array = NDArray[np.float64]
+MAX_STEPS = 10**6
+"""The maximum number of steps of a forecast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +105,21 @@ class TimeColumn:
         Raises:
             DataError: If it is before the first step, or is not a time.
         """
-        if self.rule.is_date and isinstance(until, str):
-            try:
-                until = np.datetime64(until.strip().replace(" ", "T"))
-            except ValueError as error:
-                raise DataError(f"until must be a date such as 2024-12-31, got {until!r}.") from error
-        cells = Table.of({"until": [until]}).cells("until", "until")
-        target = float(self.rule.read(cells)[0])
+        with requires_extra("tables"):
+            import pandas as pd
+        form = "a date such as 2024-12-31" if self.rule.is_date else "a number"
+        try:
+            end = pd.Timestamp(until) if self.rule.is_date and not isinstance(until, int | float) else until
+            has_zone = getattr(end, "tzinfo", None) is not None and not self.rule.zone
+            target = 0.0 if has_zone else float(self.rule.read(Table.of({"until": [end]}).cells("until", "until"))[0])
+        except (TypeError, ValueError) as error:
+            raise DataError(f"until must be {form}, got {until!r}.") from error
+        if has_zone:
+            raise DataError(f"until must have no time zone, as the rows, got {until!r}.")
+        if not target - self.times[-1] < MAX_STEPS * self.step.days:
+            raise DataError(
+                f"until must be at most {MAX_STEPS:,} steps ({self.step}) after the last row, got {until!r}."
+            )
         guess = max(1, math.ceil((target - self.times[-1]) / self.step.days * 1.5) + 2)
         steps = int((self.following(guess)[1] <= target + 1e-9).sum())
         if not steps:

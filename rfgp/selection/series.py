@@ -29,7 +29,7 @@ from torch import Tensor
 from rfgp.approximations import Approximation, Exact, RandomFeatures, SparsePrecision
 from rfgp.columns import ColumnKind
 from rfgp.columns.rules import ColumnSchema
-from rfgp.errors import RfgpError, SolverError
+from rfgp.errors import DataError, RfgpError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear, Matern, Wiener
 from rfgp.messages import counted
@@ -55,7 +55,7 @@ MIN_WEIGHT = 0.02
 MAX_ROWS = {False: 50_000, True: 20_000}
 """The number of the last rows on which candidates are fitted and scored, by whether there are several series."""
 MIN_ROWS = 10
-"""The number of rows before the first window."""
+"""The number of rows from which models of a series are compared. Half of them come before the first window."""
 MIN_STEPS = 3.9
 """The number of steps of a season, a little less than the quarters of a year."""
 MAX_ROWS_OF_WAVE = 2000
@@ -108,19 +108,22 @@ def is_series(state: GPState, plan: Plan) -> bool:
     Args:
         state: The state of the model before the fit.
         plan: The options of the fit, with the horizon and the column of the series if the user gave them.
+
+    Raises:
+        DataError: If the user gave them, and there are fewer than `MIN_ROWS` rows.
     """
     options, rows = state.spec.options, state.require_rows(purpose="a fit")
     space, columns = options.search_space, state.spec.schema.columns
+    is_asked = plan.horizon is not None or plan.by is not None
+    if is_asked and len(rows) < MIN_ROWS:
+        raise DataError(f"A series must have at least {MIN_ROWS} rows, got {len(rows)}. Give the kernel too.")
     is_plain = state.spec.is_gaussian and options.approximations == "auto" and not is_read_in_blocks(rows)
-    if (
-        not is_plain
-        or rows_in_memory(rows).num_outputs > 1
-        or len(rows) < MIN_ROWS
-        or space.validate not in (None, FORWARD)
-    ):
+    if not is_plain or space.validate not in (None, FORWARD):
+        return False
+    if rows_in_memory(rows).num_outputs > 1 or len(rows) < MIN_ROWS:
         return False
     dates = [i for i, column in enumerate(columns) if column.is_date]
-    if plan.horizon is not None or plan.by is not None or space.validate == FORWARD:
+    if is_asked or space.validate == FORWARD:
         numbers = [column for column in columns if column.kind is ColumnKind.NUMBER]
         return len(dates) == 1 or len(numbers) == 1
     if len(dates) != 1:

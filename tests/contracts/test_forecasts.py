@@ -101,6 +101,12 @@ def test_saved_models_forecast_the_same(tmp_path):
     assert rfgp.load(tmp_path / "model.safetensors").forecast(5).equals(gp.forecast(5))
 
 
+def dated():
+    """Return a model of days."""
+    days = pd.date_range("2024-01-01", periods=60)
+    return rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition({"when": days}, series()[1])
+
+
 REFUSALS = {
     "no steps": (lambda gp: gp.forecast(), "steps"),
     "zero steps": (lambda gp: gp.forecast(0), "steps"),
@@ -111,6 +117,18 @@ REFUSALS = {
     "rows": (lambda gp: gp.forecast(3, future={"x": [1.0]}), "one row for each step"),
     "times": (lambda gp: gp.forecast(2, future={"t": [60.0, 61.0]}), "must be None"),
     "horizon": (lambda gp: gp.backtest(31), "at most half"),
+    "many steps": (lambda gp: gp.forecast(10**7), "at most 1,000,000"),
+    "far": (lambda gp: gp.forecast(until=1e12), "at most 1,000,000 steps"),
+    "no date": (lambda gp: dated().forecast(until="soon"), "a date such as"),
+    "a number": (lambda gp: dated().forecast(until=70), "a date such as"),
+    "a zone": (lambda gp: dated().forecast(until="2024-03-03T00:00Z"), "no time zone"),
+    "two outputs": (
+        lambda gp: (
+            rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition(series()[0], np.eye(60)[:, :2]).forecast(2)
+        ),
+        "one output",
+    ),
+    "nine rows": (lambda gp: rfgp.GP(seed=0).fit({"t": np.arange(9.0)}, np.arange(9.0), horizon=2), "at least 10 rows"),
     "no horizon": (lambda gp: gp.backtest(0), "horizon"),
     "other level": (
         lambda gp: gp.forecast(2, backtest=gp.backtest(2, 3, refit=False), level=0.5),
