@@ -17,8 +17,8 @@ import rfgp
 from rfgp.palette import COLORS
 from rfgp.plotting import plot_forecast
 
-folder = next(path for path in (Path.cwd(), *Path.cwd().parents) if (path / "data" / "passengers.csv").exists())
-table = pd.read_csv(folder / "data" / "passengers.csv", parse_dates=["month"])
+places = (Path("passengers.csv"), Path("../passengers.csv"), Path("examples/passengers.csv"))  # in the repository
+table = pd.read_csv(next(place for place in places if place.exists()), parse_dates=["month"])
 gp = rfgp.GP(seed=0).fit(table[["month"]], np.log(table["passengers"]), horizon=24)
 gp.metadata["log"] = True  # targets are logarithms
 print(gp.selection.reason)

@@ -380,7 +380,7 @@ def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> 
         yield errors.ForecastWarning(
             f"All rows to predict are later than the training rows in column {short_repr(key)}, but the kernel "
             "was selected by rows left out among the others, which says nothing of a forecast. Intervals may be far "
-            'off. Select by forecasts with validate="forward".'
+            "off. Select by forecasts with fit(..., horizon=)."
         )
 
 
