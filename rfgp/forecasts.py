@@ -13,7 +13,8 @@ other.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,14 +27,14 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from rfgp.columns import Table
-from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, requires_extra
+from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, NotFittedError, requires_extra
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import check_level
 from rfgp.messages import check_count, counted, listed
-from rfgp.models import GPState
-from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, times_of_rows
+from rfgp.models import FitReport, GPState
+from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, times_of_inputs, times_of_rows
 from rfgp.models.state import averaged, parts_of_average, predicted
-from rfgp.rows import gathered
+from rfgp.rows import Block, gathered
 from rfgp.rows.sources import OutputFormat
 
 LEAST_ORIGINS = 10
@@ -79,12 +80,15 @@ def forecast(
     level = check_level(level)
     if state.scaling.targets.scale.ndim:
         raise InvalidArgumentError("A forecast requires one output, got several. Fit a model for each.")
-    is_known = backtest is None  # how far rows are from the last one matters to bands that are widened
-    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, by, needs_counts=not is_known)
+    if backtest is not None and (backtest.by, backtest.log) != (by, log):
+        raise InvalidArgumentError(f"by and log must be those of the backtest, {backtest.by!r} and {backtest.log}.")
+    needs_counts = backtest is not None
+    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, by, needs_counts=needs_counts)
     inputs, output_format = state.points(rows)
     prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
     observed = prediction.observed()
     low, middle, high = (_numbers(values) for values in observed.quantile([(1 - level) / 2, 0.5, (1 + level) / 2]))
+    factor = np.ones(1)
     if backtest is not None:
         factor = backtest.widening(level, counts)
         low, high = middle - factor * (middle - low), middle + factor * (high - middle)
@@ -92,14 +96,28 @@ def forecast(
     mean = _numbers((observed.exp() if log else observed).mean)
     if log:
         low, high, terms = np.exp(low), np.exp(high), {name: np.exp(term) for name, term in terms.items()}
-    parts = {"mean": mean, "lower": low, "upper": high, **terms}
-    frame = pd.DataFrame({**shown, **{name if name not in shown else f"{name} (term)": v for name, v in parts.items()}})
-    step = TimeColumn.of(state, frequency).step if future is None or frequency is not None else None
-    frame.attrs = {"level": level} | ({} if step is None else {"frequency": str(step)})
+    parts = {"mean": mean, "lower": low, "upper": high}
+    _check_names(shown, parts)
+    own = {f"{name} (term)" if name in (*shown, *parts) else name: term for name, term in terms.items()}
+    frame = pd.DataFrame({**shown, **parts, **own})
+    frame.attrs = {"level": level, "log": log, "widening": float(factor.max())}
+    with suppress(NotFittedError):  # a model without rows
+        frame.attrs["frequency"] = str(TimeColumn.of(state, frequency).step)
     return frame
 
 
+def _check_names(columns: Iterable[str], results: Iterable[str]) -> None:
+    """Raise if a column of the user has the name of a result.
+
+    Raises:
+        InvalidArgumentError: If one has.
+    """
+    for name in set(columns) & set(results):
+        raise InvalidArgumentError(f"{name!r} must not be the name of a column, since a result has it. Rename it.")
+
+
 def _numbers(values: Any) -> Array:
+    """Return values as an array of float64."""
     return np.asarray(values, dtype=np.float64)
 
 
@@ -147,24 +165,34 @@ def _rows_to_forecast(
     sources = {f"{source}={level}": source for source, levels in indicators.items() for level in levels}
     others = list(dict.fromkeys(sources.get(str(one), one) for one in schema.keys if one != key))
     columns = {} if future is None else _columns_of(future)
+    if steps is not None:
+        check_count("steps", steps)
     _check_series(by, others)
     levels = _levels(state, by) if others == [by] and by not in columns else []
     missing = [] if levels else [one for one in others if one not in columns]
     if missing:
+        known = {column.key for column in schema.columns if column.levels} | {*indicators}
+        hint = f", or by={others[0]!r} for each of its levels" if len(others) == 1 and others[0] in known else ""
         raise DataError(
             f"The model reads {listed([repr(one) for one in missing])}, whose future values are not known. Give them "
-            f"by future=, a table with the rows to forecast."
+            f"by future=, a table with the rows to forecast{hint}."
         )
+    if by in columns and key not in columns:
+        raise DataError(f"future= must have the times {key!r} too if it has the series of its rows.")
     num_rows = len(next(iter(columns.values()))) if columns and not levels else None
     name = key if isinstance(key, str) else "time"
     if key in columns:
-        if steps is not None or until is not None:
-            raise InvalidArgumentError("steps and until must be None if future= has the times of the forecast.")
+        size = len(columns[key]) // (len(set(map(str, columns[by]))) if by in columns else 1)
+        if until is not None or steps not in (None, size):
+            given = f"until={until!r}" if steps is None else f"steps={steps!r}"
+            raise InvalidArgumentError(
+                f"steps and until must be None if future= has the times of the forecast ({counted(size, 'step')}), got "
+                f"{given}."
+            )
         counts = np.zeros(0, np.int64)
         if needs_counts:
             column = TimeColumn.of(state, frequency)
-            inputs, _ = state.points(columns)
-            times = _user_times(state, inputs, index)
+            times = times_of_inputs(state, state.points(columns)[0], index)
             counts = column.positions(times) - column.positions(column.times[-1:])
         shown = {name: columns[key], **{str(one): columns[one] for one in others}}
         return columns, shown, counts
@@ -229,11 +257,6 @@ def _plain(numbers: Array) -> list[Any]:
     return list((rounded.astype(np.int64) if (rounded == np.round(rounded)).all() else rounded).tolist())
 
 
-def _user_times(state: GPState, inputs: Any, index: int) -> Array:
-    maps = state.scaling.inputs
-    return np.asarray((inputs if maps is None else maps.inverse(inputs.double()))[:, index].cpu(), dtype=np.float64)
-
-
 def _columns_of(future: Any) -> dict[Any, Any]:
     """Return the columns of a table by key."""
     table = Table.of(future)
@@ -257,6 +280,7 @@ class Backtest:
         season: The number of steps of the season that the naive forecast repeats.
         origins: The number of origins.
         by: The column of the series, which is a column of the frame too. If None, there is one.
+        log: Whether the model is one of the logarithm of the target, in whose unit the frame is.
 
     Examples:
         >>> import numpy as np
@@ -275,13 +299,19 @@ class Backtest:
     season: int
     origins: int
     by: Any = None
+    log: bool = False
+
+    @property
+    def _ends(self) -> list[int]:
+        """The ends of the thirds of the horizon, or of the lead times if there are fewer than three."""
+        parts = min(3, self.horizon)
+        return [round(self.horizon * part / parts) for part in range(parts + 1)]
 
     @property
     def _thirds(self) -> dict[str, NDArray[np.bool_]]:
-        """The rows of the frame by thirds of the horizon, or by lead time if there are fewer than three."""
-        leads, parts = np.asarray(self.frame["lead"]), min(3, self.horizon)
-        ends = [round(self.horizon * part / parts) for part in range(parts + 1)]
-        return {f"{a + 1} to {b}" if b > a + 1 else f"{b}": (leads > a) & (leads <= b) for a, b in pairwise(ends)}
+        """The rows of the frame by thirds of the horizon."""
+        leads, ends = np.asarray(self.frame["lead"]), pairwise(self._ends)
+        return {f"{a + 1} to {b}" if b > a + 1 else f"{b}": (leads > a) & (leads <= b) for a, b in ends}
 
     @cached_property
     def scores(self) -> Any:
@@ -320,7 +350,8 @@ class Backtest:
 
         Args:
             level: The level of the band.
-            leads: The steps after the last row, (h,). Beyond the horizon the factor is that of its end.
+            leads: The steps after the last row, (h,). Beyond the horizon the factor is that of its end. Distances are
+                those of logarithms if the model is one of logarithms.
 
         Raises:
             InvalidArgumentError: If the level is not that of the backtest.
@@ -339,15 +370,16 @@ class Backtest:
                 stacklevel=4,
             )
             return np.ones(len(leads))
-        y, middle, low, high = (np.asarray(self.frame[name]) for name in ("y", "median", "lower", "upper"))
+        columns = (np.asarray(self.frame[name]) for name in ("y", "median", "lower", "upper"))
+        y, middle, low, high = map(np.log, columns) if self.log else columns
         ratios = np.abs(y - middle) / np.maximum(np.where(y < middle, middle - low, high - middle), 1e-300)
         by_third = []
         for chosen in self._thirds.values():
             near = np.sort(ratios[chosen])
             rank = min(math.ceil((len(near) + 1) * level), len(near))
             by_third.append(max(1.0, float(near[rank - 1])) if rank else 1.0)
-        third = np.ceil(leads * len(by_third) / self.horizon).astype(np.int64)
-        return np.asarray(by_third)[np.clip(third, 1, len(by_third)) - 1]
+        third = np.searchsorted(self._ends[1:], leads)
+        return np.asarray(by_third)[np.minimum(third, len(by_third) - 1)]
 
     def __repr__(self) -> str:
         return f"Backtest({counted(self.origins, 'origin')}, {counted(self.horizon, 'step')} of {self.frequency})"
@@ -373,6 +405,7 @@ def backtest(
     horizon: int,
     folds: int = LEAST_ORIGINS,
     level: float = 0.95,
+    report: FitReport | None = None,
     *,
     refit: bool = True,
     frequency: Any = None,
@@ -386,6 +419,7 @@ def backtest(
         horizon: The number of steps of each forecast.
         folds: The number of origins.
         level: The level of the bands.
+        report: The report of the fit. If None, there was none.
         refit: Whether hyperparameters are searched again at each origin.
         frequency: The step between rows.
         by: The column of the series.
@@ -399,22 +433,25 @@ def backtest(
     horizon, folds, level = check_count("horizon", horizon), check_count("folds", folds), check_level(level)
     column = TimeColumn.of(state, frequency)
     rows = gathered(state.require_rows(purpose="a backtest"))
-    if rows.num_outputs > 1:
-        raise InvalidArgumentError(f"A backtest requires one output, got {rows.num_outputs}. Fit a model for each.")
+    _check_backtest(state, rows, column.name, by)
     row_times = times_of_rows(state, rows, column.index)
     y = np.asarray(state.scaling.targets.inverse(rows.targets[:, 0]).double().cpu())
     positions = column.positions(row_times)
     labels = [None] * len(y) if by is None else _series_of_rows(state, rows, by)
     series = np.unique(np.array([str(label) for label in labels]), return_inverse=True)[1]
-    plan, frames = Plan(is_continued=True), list[dict[str, Any]]()
+    if report is not None and report.hyperparameter_posterior is not None:
+        refit = False  # values that are integrated over
+    fixed, frames = () if report is None else report.fixed, list[dict[str, Any]]()
     for origin in _origins(positions, horizon, folds):
-        is_known, is_next = positions <= origin, (positions > origin) & (positions <= origin + horizon)
+        is_known = positions <= origin
+        is_next = (positions > origin) & (positions <= origin + horizon) & np.isin(series, series[is_known])
         given, after = (rows.take(torch.from_numpy(np.flatnonzero(chosen))) for chosen in (is_known, is_next))
         if not len(after):
             continue  # a gap
         begun = state.replace(rows=given, num_observations=len(given))
-        fitted = _refitted(begun, plan) if refit else begun
-        observed = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0))).observed()
+        fitted = _refitted(begun, fixed) if refit else begun
+        prediction = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0)))
+        observed = prediction.observed(after.fixed_noise if state.has_exposures else None)
         naive = _naive(positions, y, is_known, is_next, series, column.season)
         last, next_times = float(row_times[is_known].max()), row_times[is_next]
         frames.append(
@@ -429,7 +466,24 @@ def backtest(
             }
         )
     joined = pd.concat(map(pd.DataFrame, frames), ignore_index=True)
-    return Backtest(joined, horizon, level, str(column.step), column.season, len(frames), by)
+    return Backtest(joined, horizon, level, str(column.step), column.season, len(frames), by, log)
+
+
+def _check_backtest(state: GPState, rows: Block, time: str, by: Any) -> None:
+    """Check that a backtest can score rows.
+
+    Raises:
+        InvalidArgumentError: If there are several outputs, known noise, or no column of the series, or a column has
+            the name of a result.
+    """
+    if rows.num_outputs > 1:
+        raise InvalidArgumentError(f"A backtest requires one output, got {rows.num_outputs}. Fit a model for each.")
+    if rows.has_fixed_noise and not state.has_exposures:
+        raise InvalidArgumentError("A backtest requires rows without known noise, which later rows would need too.")
+    keys, indicators = state.spec.schema.keys, state.spec.options.indicators
+    _check_series(by, [*keys, *indicators])
+    results = ("origin", "lead", "y", "mean", "median", "lower", "upper", "loss", "naive", "naive loss")
+    _check_names([time, *([] if by is None else [str(by)])], results)
 
 
 def _origins(positions: NDArray[np.int64], horizon: int, folds: int) -> list[int]:
@@ -454,12 +508,24 @@ def _origins(positions: NDArray[np.int64], horizon: int, folds: int) -> list[int
             f"{counted(horizon, 'step')}. Forecast fewer steps, or give more rows."
         )
     stride = horizon if (folds - 1) * horizon <= room else max(room // max(folds - 1, 1), 1)
-    return [last - stride * fold for fold in range(folds - 1, -1, -1) if stride * fold <= room]
+    wanted = [last - stride * fold for fold in range(folds - 1, -1, -1) if stride * fold <= room]
+    places = np.searchsorted(known, wanted, side="right") - 1  # the last known times, if an origin is in a gap
+    return list(dict.fromkeys(known[places].tolist()))
 
 
-def _refitted(state: GPState, plan: Plan) -> GPState:
-    """Return a state whose hyperparameters, those of each member of an average, are searched from their values."""
-    (share, first), *others = [(share, fit_terms(member, plan)[0]) for share, member in parts_of_average(state)]
+def _refitted(state: GPState, fixed: Sequence[str]) -> GPState:
+    """Return a state whose hyperparameters, those of each member of an average, are searched from their values.
+
+    Args:
+        state: The state.
+        fixed: The names of hyperparameters that keep their values.
+    """
+    members = list[tuple[float, GPState]]()
+    for share, member in parts_of_average(state):
+        names = member.hyperparameters.space.names if "*" in fixed else fixed
+        known = tuple(name for name in names if name in member.hyperparameters.space.names)
+        members.append((share, fit_terms(member, Plan(known, is_continued=True))[0]))
+    (share, first), *others = members
     return averaged(first, share, others) if others else first
 
 
@@ -496,9 +562,6 @@ def _naive(
     for number in np.unique(series[is_next]):
         mine = series == number
         known, after = mine & is_known, mine & is_next
-        if not known.any():  # a new series
-            means[after], deviations[after] = y[is_known].mean(), max(float(np.std(y[is_known])), 1e-300)
-            continue
         steps, inverse = np.unique(positions[known], return_inverse=True)
         values = np.bincount(inverse, y[known]) / np.bincount(inverse)
         at = dict(zip(steps.tolist(), values.tolist(), strict=True))

@@ -358,7 +358,8 @@ class GP:
                 require a likelihood of counts or positive values. If None, ones.
             horizon: The number of steps that will be forecast, for kernel="auto" and a column of times. Candidates are
                 then levels, slopes and seasons in time, and are scored by forecasts of so many steps. If None, they are
-                so if dates are the only input or there is one row a step, and a tenth of the steps is forecast.
+                so if dates are the only input or there is one row a step, or with validate="forward", and a tenth of
+                the steps is forecast.
             by: The key of a column that names the series of each row, for kernel="auto" and a column of times.
                 Candidates then have a level and seasons that all series share, and a level of each. If None, there is
                 one series.
@@ -400,11 +401,12 @@ class GP:
         begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
-        record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations, horizon, by))
         with in_one_thread(begun.num_observations <= limits().small_rows):
             with Reporter(callback, progress) as reporter:
                 plan = Plan(names, max_iterations, reporter, record, horizon=horizon, by=by, deadline=deadline)
                 state, report = fit_model(begun, plan)
+            report = replace(report, fixed=tuple(dict.fromkeys([*names, *report.fixed])), by=by)
             self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
         for warning in found:
@@ -618,7 +620,7 @@ class GP:
                 the rows, of which some may be missing.
             backtest: A backtest of at least ten origins. Bands become wider where its bands were too narrow (see
                 `rfgp.forecasts`). If None, bands are those of the model.
-            by: The key of the column of the series, as for `fit`: each of the known series is forecast.
+            by: The key of the column of the series, of which each is forecast. If None, that of `fit`.
             log: Whether the targets are logarithms. The mean and the ends of bands are then in the unit of the target
                 itself, and terms are factors. If None, as `metadata["log"]` says, which `rfgp fit --log` sets.
 
@@ -644,6 +646,7 @@ class GP:
             >>> list(forecast), forecast.attrs["frequency"]
             (['day', 'mean', 'lower', 'upper', 'level', 'week'], '1 day')
         """
+        by = self.fit_report.by if by is None and self.fit_report is not None else by
         log = bool(self.metadata.get("log")) if log is None else log
         return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest, by, log=log)
 
@@ -661,17 +664,19 @@ class GP:
     ) -> Backtest:
         """Return forecasts from several origins in the past, compared with the rows that followed.
 
-        Origins are `horizon` steps apart, or less if the second half of the times has too few. A selected kernel is
-        kept.
+        Origins are `horizon` steps apart, or less if the second half of the times has too few. A selected kernel and
+        the weights of an average are kept. They were chosen by all rows, so scores are a little optimistic.
 
         Args:
             horizon: The number of steps of each forecast.
             folds: The number of origins.
             level: The level of the bands.
-            refit: Whether hyperparameters are searched again at each origin, from their values, without later rows. If
-                not, they are known from all rows, which is faster and optimistic.
+            refit: Whether hyperparameters are searched again at each origin, from their values, without later rows.
+                Those that the fit kept fixed, or integrated over, keep their values. If not, all keep their values,
+                which is faster, and optimistic since they are those of all rows.
             frequency: The step between rows, as for `forecast`.
-            by: The key of the column of the series, as for `forecast`. Origins are times of all series.
+            by: The key of the column of the series, as for `forecast`. Origins are times of all series. Series that
+                begin after an origin are left out there.
             log: As for `forecast`.
 
         Returns:
@@ -691,8 +696,11 @@ class GP:
             >>> gp.backtest(horizon=6, folds=4)
             Backtest(4 origins, 6 steps of 1)
         """
+        by = self.fit_report.by if by is None and self.fit_report is not None else by
         options = {"by": by, "log": bool(self.metadata.get("log")) if log is None else log}
-        return forecasts.backtest(self.state, horizon, folds, level, refit=refit, frequency=frequency, **options)
+        return forecasts.backtest(
+            self.state, horizon, folds, level, self.fit_report, refit=refit, frequency=frequency, **options
+        )
 
     @computed
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
@@ -795,6 +803,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        horizon: int | None = None,
+        by: Any = None,
         progress: bool | Callable[[Progress], None] = False,
     ) -> SelectionReport:
         """Select a kernel and approximations as `fit` does, without changing the model.
@@ -805,6 +815,8 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            horizon: As for `fit`.
+            by: As for `fit`.
             progress: As for `fit`.
 
         Returns:
@@ -825,9 +837,10 @@ class GP:
         if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
-        begun = begin(self._spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
+        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
         with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
-            return run_selection(begun, Plan(reporter=reporter, deadline=deadline))
+            return run_selection(begun, Plan(reporter=reporter, horizon=horizon, by=by, deadline=deadline))
 
     @computed
     def with_approximation(self, approximation: Any) -> Self:

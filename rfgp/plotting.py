@@ -233,7 +233,7 @@ def plot_forecast(
         >>> axes = plot_forecast(gp, gp.forecast(10))
     """
     by = None if series is None else series[0]
-    known, time = history(gp.state, by, log=bool(gp.metadata.get("log"))), TimeColumn.of(gp.state).name
+    known, time = history(gp.state, by, log=bool(forecast.attrs.get("log"))), TimeColumn.of(gp.state).name
     if series is not None:
         known, forecast = (frame[frame[str(by)] == series[1]] for frame in (known, forecast))
     return _draw(curves.forecast(known, forecast, time, target, forecast.attrs.get("level", 0.95)), axes)

@@ -26,7 +26,7 @@ class Forecast(Reading):
         file: A table (.csv, .tsv, .txt, .parquet, ...) with a column of times.
         horizon: The number of steps to forecast. The step is inferred from the times.
         out: The folder for forecast, backtest, model and report. [default: NAME-forecast]
-        time: The column of times: dates or numbers. [default: the first]
+        time: The column of times: dates or numbers. [default: the first of the others]
         target: The target column, by name or position. [default: the last]
         by: The column that names the series of each row, for several series in one table.
         log: Forecast the logarithm of a positive target, whose seasons are then factors. Bands are in its own unit.
@@ -60,8 +60,6 @@ class Forecast(Reading):
             report("Reading", 0, 0)
             table, future = self._read(source.path(report))
             import rfgp
-            from rfgp.files import made_folder, write_atomically
-            from rfgp.report import forecast_report
 
             def show(now: Any) -> None:
                 report(now.stage, now.iteration, now.iterations)
@@ -76,30 +74,43 @@ class Forecast(Reading):
                 backtest = gp.backtest(self.horizon, self.origins, level=self.level, by=self.by)
             widens = backtest is not None and backtest.origins >= rfgp.forecasts.LEAST_ORIGINS
             used = {"backtest": backtest if widens else None, "level": self.level, "by": self.by, "future": future}
-            forecast = gp.forecast(self.horizon if future is None else None, **used)
+            forecast = gp.forecast(self.horizon, **used)
             report("Writing", 0, 0)
-            settings = {each.name: getattr(self, each.name) for each in fields(self)}
-            settings = {name: value for name, value in settings.items() if value not in (None, (), [])}
-            target = table.target if not self.log else table.target.removeprefix("log of ")
-            options = {"title": f"{source.name.name}, forecast of {target}", "target": target, "by": self.by}
-            page = forecast_report(gp, forecast, backtest, settings=settings, command=command_line(), **options)
-            with made_folder(folder):
-                write_atomically(folder / FORECAST, forecast.to_csv(index=False).encode())
-                if backtest is not None:
-                    write_atomically(folder / BACKTEST, backtest.frame.to_csv(index=False).encode())
-                gp.save(folder / MODEL, data=True)
-                write_atomically(folder / REPORT, page.encode())
-        files = {name.partition(".")[0]: str(folder / name) for name in names}
+            files = self._write(folder, gp, forecast, backtest, table)
         if self.as_json:
             scores = {} if backtest is None else backtest.scores.loc["all"].to_dict()
-            rows = {"rows": gp.num_observations, "steps": len(forecast), "frequency": forecast.attrs.get("frequency")}
+            steps = len(forecast) if self.by is None else len(forecast) // max(forecast[self.by].nunique(), 1)
+            attributes = {name: forecast.attrs.get(name) for name in ("frequency", "widening")}
+            rows = {"rows": gp.num_observations, "steps": steps, **attributes}
             print_json({**rows, "backtest": scores, "selection": gp.selection.reason, "files": files})
             return
         say(gp.selection.reason)
         if backtest is not None:
             say(str(backtest))
-        say(f"{counted(len(forecast), 'row')} of {target}: {files['forecast']}")
+            if forecast.attrs["widening"] > 1:
+                factor = f"{forecast.attrs['widening']:.3g}"
+                say(f"The bands of the forecast are wider than these, by a factor of up to {factor}.")
+        say(f"{counted(len(forecast), 'row')} of the forecast: {files['forecast']}")
         say(f"Report: {files['report']}")
+
+    def _write(self, folder: Path, gp: Any, forecast: Any, backtest: Any, table: Any) -> dict[str, str]:
+        """Write the results to a folder, and return the paths of the files by name."""
+        from rfgp.files import made_folder, write_atomically
+        from rfgp.report import forecast_report
+
+        settings = {each.name: getattr(self, each.name) for each in fields(self)}
+        settings = {name: value for name, value in settings.items() if value not in (None, (), [])}
+        target = table.target.removeprefix("log of ") if self.log else table.target
+        options = {"title": f"{self.file.name}, forecast of {target}", "target": target, "by": self.by}
+        page = forecast_report(gp, forecast, backtest, settings=settings, command=command_line(), **options)
+        contents = {FORECAST: forecast.to_csv(index=False), REPORT: page}
+        if backtest is not None:
+            contents[BACKTEST] = backtest.frame.to_csv(index=False)
+        with made_folder(folder):
+            for name, content in contents.items():
+                write_atomically(folder / name, content.encode())
+            gp.save(folder / MODEL, data=True)
+        return {name.partition(".")[0]: str(folder / name) for name in (*contents, MODEL)}
 
     def _read(self, path: Path) -> tuple[Any, Any]:
         """Return the table of times, series and known columns, and the table of their later values, if any."""
@@ -108,7 +119,9 @@ class Forecast(Reading):
         form = self.options()
         known = read_names(path, **form)
         target = known[-1] if self.target is None else self.target
-        time = next((name for name in known if name != target), target) if self.time is None else self.time
+        time = (
+            next((name for name in known if name not in (target, self.by)), target) if self.time is None else self.time
+        )
         columns = [time, *([] if self.by is None else [self.by])]
         if self.future is not None:
             later = read_names(self.future, **form)
@@ -116,6 +129,12 @@ class Forecast(Reading):
         for name in columns:
             if name not in known:
                 raise DataError(f"The table has no column {name!r}. It has {', '.join(map(repr, known))}.")
+        left_out = [name for name in known if name not in (*columns, target)]
+        if left_out:
+            say(
+                f"Left out: {', '.join(left_out)}. --future gives later values of columns, --by names series.",
+                as_json=True,
+            )
         levels = {"levels": (self.by,)} if self.by is not None else {}
         options = {**form, "columns": tuple(columns), "dates": "days", "categories": "levels", **levels}
         table = read_table(path, self.target, **options)

@@ -2,7 +2,9 @@
 
 import datetime
 import math
+import numbers
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,13 +92,16 @@ class Step:
             if count and unit in _UNITS:
                 return cls(count * _UNITS[unit])
             if count and unit in _MONTHS:
-                return cls(count * _MONTHS[unit], "month end" if unit.endswith("E") else "month")
+                return cls(count * _MONTHS[unit], "month" if unit.endswith("S") else "month end")
             if count and unit == "B":
                 return cls(count, "business day")
         else:
             is_duration = isinstance(frequency, datetime.timedelta | np.timedelta64)
-            size = np.timedelta64(frequency) / np.timedelta64(1, "D") if is_duration else frequency
-            if isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < math.inf:
+            size = frequency
+            if is_duration:
+                with suppress(TypeError):  # months have no length
+                    size = np.timedelta64(frequency) / np.timedelta64(1, "D")
+            if isinstance(size, numbers.Real) and not isinstance(size, bool) and 0 < float(size) < math.inf:
                 return cls(float(size), "day" if is_date else "")
         form = 'a text such as "h", "15min", "D", "W", "B", "MS", "QS" or "YS"' if is_date else "a positive number"
         raise InvalidArgumentError(f"frequency must be {form}, got {short_repr(frequency)}.")
@@ -111,7 +116,7 @@ class Step:
         """
         if self.unit in ("", "day"):
             return np.asarray(time + counts * self.size, dtype=np.float64)
-        day = math.floor(time + origin)
+        day = math.floor(time + origin + _ROUNDING)
         rest = time - day
         if self.unit in ("month", "month end"):
             month = np.datetime64(day, "D").astype("datetime64[M]")
@@ -134,13 +139,13 @@ class Step:
         """
         if self.unit in ("", "day"):
             return np.round((times - first) / self.size).astype(np.int64)
-        days = np.floor(np.append(times, first) + origin).astype(np.int64).astype("datetime64[D]")
+        days = np.floor(np.append(times, first) + origin + _ROUNDING).astype(np.int64).astype("datetime64[D]")
         if self.unit == "business day":
-            numbers = np.busday_count(days[-1], days[:-1]).astype(np.float64)
+            steps = np.busday_count(days[-1], days[:-1]).astype(np.float64)
         else:
             months = days.astype("datetime64[M]").astype(np.int64)
-            numbers = (months[:-1] - months[-1]).astype(np.float64)
-        return np.round(numbers / self.size).astype(np.int64)
+            steps = (months[:-1] - months[-1]).astype(np.float64)
+        return np.round(steps / self.size).astype(np.int64)
 
     @property
     def days(self) -> float:
@@ -165,7 +170,7 @@ class Step:
 
 def _calendar_step(times: NDArray[np.float64], gaps: NDArray[np.float64]) -> Step | None:
     """Return the step of months or business days between days, or None."""
-    whole = np.floor(times)
+    whole = np.floor(times + _ROUNDING)
     if (np.abs(times - whole - (times[0] - whole[0])) > _ROUNDING).any():
         return None
     days = whole.astype(np.int64).astype("datetime64[D]")

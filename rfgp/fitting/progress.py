@@ -362,7 +362,7 @@ def open_checkpoint(path: str | Path | None, identity: Callable[[], str]) -> Che
     return Checkpoint() if path is None else Checkpoint(Path(path), identity())
 
 
-def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None, *others: object) -> str:
     """Return a hash of all inputs of a fit, such as data, starts and options.
 
     Hyperpriors enter by their density at the starting values.
@@ -371,6 +371,7 @@ def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | No
         state: The state at its starting values.
         fixed: The names of fixed hyperparameters.
         max_iterations: The maximum number of iterations. If None, the default.
+        *others: Further options of the fit.
 
     Examples:
         >>> import rfgp
@@ -382,7 +383,14 @@ def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | No
         log_hyperprior = float(state.hyperparameters.log_hyperprior().detach())
     except InvalidArgumentError:  # the starting values have none
         log_hyperprior = -math.inf
-    header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__, str(log_hyperprior)]
+    header = [
+        version("rfgp"),
+        str(sorted(fixed)),
+        str(max_iterations),
+        repr(others),
+        torch.__version__,
+        str(log_hyperprior),
+    ]
     digest = hashlib.sha256("\n".join(header).encode())
     for part in _parts(state):
         if isinstance(part, str):

@@ -330,6 +330,8 @@ class FitReport:
         selection: The report of the selection of a kernel or of approximations, if any.
         hyperparameter_posterior: The posterior of the integrated hyperparameters, with those that stay at the mode.
             None for a point fit. Other figures of this report are those of the point fit.
+        fixed: The names of the hyperparameters that the fit did not change.
+        by: The column that names the series of each row. None if the user named none.
 
     Examples:
         >>> import numpy as np, rfgp
@@ -357,6 +359,8 @@ class FitReport:
     outliers: tuple[int, ...] = ()
     dispersion_zscore: float | None = None
     hyperparameter_posterior: HyperparameterPosterior | None = None
+    fixed: tuple[str, ...] = ()
+    by: str | int | None = None
 
     def __repr__(self) -> str:
         bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""

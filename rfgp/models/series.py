@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rfgp.columns import ColumnKind, Table
 from rfgp.columns.calendar import Step
@@ -55,6 +56,7 @@ class TimeColumn:
         rule = schema.columns[index]
         rows = state.require_rows(purpose="a forecast without future=")
         times = np.unique(times_of_rows(state, rows, index))
+        _check_no_dates(rule, times)
         is_date = rule.is_date
         step = (
             Step.of(times, is_date=is_date, origin=rule.origin / ATTOSECONDS)
@@ -116,12 +118,19 @@ class TimeColumn:
             raise DataError(f"until must be {form}, got {until!r}.") from error
         if has_zone:
             raise DataError(f"until must have no time zone, as the rows, got {until!r}.")
+        if math.isnan(target):
+            raise DataError(f"until must be {form}, got {until!r}.")
         if not target - self.times[-1] < MAX_STEPS * self.step.days:
             raise DataError(
                 f"until must be at most {MAX_STEPS:,} steps ({self.step}) after the last row, got {until!r}."
             )
         guess = max(1, math.ceil((target - self.times[-1]) / self.step.days * 1.5) + 2)
-        steps = int((self.following(guess)[1] <= target + 1e-9).sum())
+        shown, times = self.following(guess)
+        if self.rule.is_date and shown.dtype.kind == "M" and getattr(shown, "tz", None) is not None:
+            end = end.tz_localize(shown.tz, ambiguous=False, nonexistent="shift_forward") if end.tz is None else end
+            steps = int((shown <= end).sum())
+        else:
+            steps = int((times <= target + 1e-9).sum())
         if not steps:
             raise DataError(f"until must be after the last row and at least one step ({self.step}), got {until!r}.")
         return steps
@@ -144,6 +153,23 @@ class TimeColumn:
         return next((round(p / days) for p in periods if p >= 1.5 * days and extent >= 2 * p), 1)
 
 
+def _check_no_dates(rule: ColumnSchema, times: Array) -> None:
+    """Raise if numbers are dates such as 20241231, whose distances are not those of days.
+
+    Raises:
+        DataError: If they are.
+    """
+    whole = np.round(times)
+    if rule.is_date or not ((whole > 1.8e7) & (whole < 2.2e7)).all() or np.abs(times - whole).max() > 1e-3:
+        return
+    month, day = whole // 100 % 100, whole % 100
+    if ((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all() and len(times) > 1:
+        raise DataError(
+            f"Column {rule.key!r} holds dates as numbers, such as {int(whole[0])}. Convert it with "
+            'pandas.to_datetime(..., format="%Y%m%d").'
+        )
+
+
 def times_of_rows(state: GPState, rows: Rows, index: int) -> Array:
     """Return the times of rows (n,), days since the origin of the column or numbers.
 
@@ -152,7 +178,18 @@ def times_of_rows(state: GPState, rows: Rows, index: int) -> Array:
         rows: The rows.
         index: The index of the column of times.
     """
-    inputs, maps = gathered(rows).inputs.double(), state.scaling.inputs
+    return times_of_inputs(state, gathered(rows).inputs, index)
+
+
+def times_of_inputs(state: GPState, inputs: Tensor, index: int) -> Array:
+    """Return the times of standardized inputs (n,), days since the origin of the column or numbers.
+
+    Args:
+        state: The state of the model.
+        inputs: The standardized inputs, (n, d).
+        index: The index of the column of times.
+    """
+    maps, inputs = state.scaling.inputs, inputs.double()
     return np.asarray((inputs if maps is None else maps.inverse(inputs))[:, index].cpu(), dtype=np.float64)
 
 
@@ -167,6 +204,8 @@ def time_index(state: GPState) -> int:
     """
     columns = state.spec.schema.columns
     numbers = [i for i, column in enumerate(columns) if column.kind is ColumnKind.NUMBER]
+    levels = {column.key for column in columns if column.kind is ColumnKind.LEVEL}
+    numbers = [i for i in numbers if columns[i].key not in levels]  # numbers that name series
     dates = [i for i in numbers if columns[i].is_date]
     parts = [part for term in state.spec.terms for part in term.parts()]
     used = {i for part in parts if isinstance(part.factor, Periodic | Wiener) for i in part.indices}

@@ -53,7 +53,8 @@ def forecast_report(
         >>> forecast_report(gp, gp.forecast(5), None, title="A walk", target="y").startswith("<!doctype html>")
         True
     """
-    step, log = TimeColumn.of(gp.state), bool(gp.metadata.get("log"))
+    step, log = TimeColumn.of(gp.state), bool(forecast.attrs.get("log"))
+    widening = forecast.attrs.get("widening", 1.0)
     names = [] if by is None else list(dict.fromkeys(forecast[by]))
     size = len(forecast) // max(len(names), 1)
     lead = (
@@ -61,10 +62,11 @@ def forecast_report(
         f"{counted(size, 'step')} of {step.step} follow"
         + (f", for each of {counted(len(names), 'series')}. " if names else ". ")
         + "A band holds an observation with the probability stated, if the model is right."
+        + (f" A backtest widened bands, by a factor of up to {widening:.2g}." if widening > 1 else "")
     )
     parts = [
         Section("Forecast", list(_forecasts(gp, forecast, names, target, by, log=log))),
-        *_components(gp, by, names, step),
+        *_components(gp, by, names, step, log=log),
         *_backtests(backtest),
         *sections.selections(gp),
         _making(gp, settings or {}, command),
@@ -86,7 +88,8 @@ def _cards(
             (
                 f"Coverage of {backtest.level:.0%} bands",
                 f"{100 * scores['coverage']:.1f} %",
-                f"of {len(backtest.frame):,} rows that followed {counted(backtest.origins, 'origin')}",
+                "before they were widened, " * (forecast.attrs.get("widening", 1.0) > 1)
+                + f"of {len(backtest.frame):,} rows that followed {counted(backtest.origins, 'origin')}",
             ),
             (
                 "Error in the backtest",
@@ -121,7 +124,7 @@ def _forecasts(
     yield Grid(columns, rows, caption, texts=(1,) if by else ())
 
 
-def _components(gp: GP, by: str | None, names: Sequence[Any], column: TimeColumn) -> Iterator[Section]:
+def _components(gp: GP, by: str | None, names: Sequence[Any], column: TimeColumn, *, log: bool) -> Iterator[Section]:
     """Yield the section of the terms along known and later times, if there are no other columns."""
     keys = [key for key in gp.spec.schema.keys if key != column.rule.key]
     if any(key != by for key in keys) or (len(names) > 1 and by not in keys):
@@ -131,21 +134,15 @@ def _components(gp: GP, by: str | None, names: Sequence[Any], column: TimeColumn
     times = np.concatenate([np.linspace(column.times[0], column.times[-1], _POINTS), later[curves.thin(ahead, 100)]])
     rows = {column.rule.key: column.shown(times)} | ({by: [names[0]] * len(times)} if by in keys else {})
     inputs, _ = gp.state.points(rows)
-    shown = history_times(column, times)
     blocks: list[Block] = []
     for name, (mean, sd) in components(gp.state, inputs).items():
-        blocks.append(Plot(curves.component(shown, mean, sd, name, column.name), f"The term {plain(name)}."))
+        blocks.append(
+            Plot(curves.component(rows[column.rule.key], mean, sd, name, column.name), f"The term {plain(name)}.")
+        )
     which = f" The series is {plain(names[0])}." if names else ""
-    more = " Terms are logarithms of factors." if gp.metadata.get("log") else ""
+    more = " Terms are logarithms of factors." if log else ""
     text = Text(f"The forecast is the sum of these terms and of a constant.{which}{more}")
     yield Section("Components", [text, *blocks])
-
-
-def history_times(column: TimeColumn, times: Any) -> Any:
-    """Return times (n,) as a series of pandas."""
-    import pandas as pd
-
-    return pd.Series(column.shown(times))
 
 
 def _backtests(backtest: Backtest | None) -> Iterator[Section]:
@@ -153,7 +150,7 @@ def _backtests(backtest: Backtest | None) -> Iterator[Section]:
     if backtest is None:
         return
     text = Text(
-        f"From {counted(backtest.origins, 'origin')} in the past, the model was fitted to the rows before, and "
+        f"From {counted(backtest.origins, 'origin')} in the past, the selected model was fitted to the rows before. It "
         f"forecast {counted(backtest.horizon, 'step')}. The naive forecast repeats the last "
         f"{counted(backtest.season, 'step')}. A loss is the mean quantile loss at 5, 10, ..., 95 %, times 2."
     )

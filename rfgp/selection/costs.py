@@ -16,7 +16,7 @@ EVALUATIONS = 100.0
 """The number of evaluations of a search for hyperparameters, or of steps that learn frequencies."""
 GRID_FEATURES = {1: 200.0, 2: 1000.0, 3: 1500.0}
 """A typical number of features of a term on an equispaced Fourier grid, by the number of columns."""
-_EVALUATION_FLOPS = 4e7
+EVALUATION_FLOPS = 4e7
 """The operations of an evaluation apart from its matrices."""
 _ENTRY_FLOPS = 350.0
 """The operations of an entry of a covariance or feature matrix with its gradient, apart from products."""
@@ -71,5 +71,5 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, ma
         a_row = 3 * k**3 + 5 * k**2 * columns + 6 * size * k + 5 * size**2 + _ROW_FLOPS
         per_neighbor = _NUMBERS_PER_NEIGHBOR["latent" if neighbors.condition_on == "latent" else "responses"]
         evaluation, last, numbers = searched * a_row, rows * (a_row + 2e6), rows * (_NUMBERS * size + per_neighbor * k)
-    flops = EVALUATIONS * (evaluation + _EVALUATION_FLOPS) + last
+    flops = EVALUATIONS * (evaluation + EVALUATION_FLOPS) + last
     return Cost(flops / FLOPS_PER_SECOND, 8.0 * numbers + 16.0 * rows * (columns + outputs))

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.approximations import Approximation, Exact, RandomFeatures, SparsePrecision
 from rfgp.columns import ColumnKind
 from rfgp.columns.rules import ColumnSchema
-from rfgp.errors import DataError, RfgpError, SolverError
+from rfgp.errors import DataError, InvalidArgumentError, RfgpError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear, Matern, Wiener
 from rfgp.messages import counted
@@ -39,6 +40,7 @@ from rfgp.models.series import TimeColumn, times_of_rows
 from rfgp.models.state import averaged
 from rfgp.rows import Block, is_read_in_blocks, rows_in_memory
 from rfgp.selection.candidates import Candidate
+from rfgp.selection.costs import EVALUATION_FLOPS, EVALUATIONS
 from rfgp.selection.groups import DATE_PERIODS, FORWARD, dominant_period
 from rfgp.selection.validation import conditioned, initial_state_for, scored, take_rows
 
@@ -56,13 +58,15 @@ MAX_ROWS = {False: 50_000, True: 20_000}
 """The number of the last rows on which candidates are fitted and scored, by whether there are several series."""
 MIN_ROWS = 10
 """The number of rows from which models of a series are compared. Half of them come before the first window."""
+SEASONS = "day", "week", "year", "season", "weekdays"
+"""The names of seasons."""
 MIN_STEPS = 3.9
 """The number of steps of a season, a little less than the quarters of a year."""
 MAX_ROWS_OF_WAVE = 2000
 """The number of the last rows in which a wave is searched."""
 CHANGE = 10.0
 """The starting lengthscale of the change of a season, in periods."""
-WEEKDAYS, MAX_ROWS_WITH_WEEKDAYS = "weekdays", 20_000
+WEEKDAYS, MAX_ROWS_WITH_WEEKDAYS = SEASONS[-1], 20_000
 """The season of days of different shapes, a product of a day and a week, and the most rows for which it is tried."""
 NUM_FREQUENCIES = 64
 """The frequencies of smooth effects of the other columns."""
@@ -111,20 +115,37 @@ def is_series(state: GPState, plan: Plan) -> bool:
 
     Raises:
         DataError: If the user gave them, and there are fewer than `MIN_ROWS` rows.
+        InvalidArgumentError: If the user gave them, and there is no column of times, or other options contradict.
     """
     options, rows = state.spec.options, state.require_rows(purpose="a fit")
     space, columns = options.search_space, state.spec.schema.columns
     is_asked = plan.horizon is not None or plan.by is not None
     if is_asked and len(rows) < MIN_ROWS:
-        raise DataError(f"A series must have at least {MIN_ROWS} rows, got {len(rows)}. Give the kernel too.")
+        raise DataError(
+            f"A series must have at least {MIN_ROWS} rows, got {len(rows)}. With fewer, give the kernel too."
+        )
+    if is_asked and space.validate not in (None, FORWARD):
+        raise InvalidArgumentError(
+            f"validate must be None if horizon or by is given, got {space.validate!r}. Forecasts are then scored."
+        )
     is_plain = state.spec.is_gaussian and options.approximations == "auto" and not is_read_in_blocks(rows)
-    if not is_plain or space.validate not in (None, FORWARD):
-        return False
-    if rows_in_memory(rows).num_outputs > 1 or len(rows) < MIN_ROWS:
+    is_plain = is_plain and rows_in_memory(rows).num_outputs == 1
+    if plan.by is not None and not is_plain:
+        raise InvalidArgumentError(
+            "by requires the Gaussian likelihood, one output, automatic approximations, and rows in memory. Give the "
+            "kernel too, with k.Group."
+        )
+    if not is_plain or space.validate not in (None, FORWARD) or len(rows) < MIN_ROWS:
         return False
     dates = [i for i, column in enumerate(columns) if column.is_date]
     if is_asked or space.validate == FORWARD:
-        numbers = [column for column in columns if column.kind is ColumnKind.NUMBER]
+        levels = {column.key for column in columns if column.kind is ColumnKind.LEVEL}
+        numbers = [c for c in columns if c.kind is ColumnKind.NUMBER and c.key not in levels]
+        if is_asked and len(dates) != 1 and len(numbers) != 1:
+            raise InvalidArgumentError(
+                f"horizon and by require one column of dates, or a single column of numbers, got {len(dates)} of dates "
+                f"and {len(numbers)} of numbers. Convert the times to dates, or give the kernel too."
+            )
         return len(dates) == 1 or len(numbers) == 1
     if len(dates) != 1:
         return False
@@ -146,15 +167,35 @@ class SeriesSelection:
         rows = rows_in_memory(state.require_rows(purpose="a fit"))
         times = times_of_rows(state, rows, self.column.index)
         order = np.argsort(times, kind="stable")[-MAX_ROWS[plan.by is not None] :]
+        first = _first_of_copies(rows, order)
+        self.num_copies, order = len(order) - len(first), order[first]
         self.rows: Any = state.require_rows(purpose="a fit")
         if len(order) < len(rows):
             self.rows = rows = take_rows(rows, torch.from_numpy(np.sort(order)))
         self.block: Block = rows_in_memory(self.rows)
-        self.positions = self.column.positions(times_of_rows(state, self.block, self.column.index))
+        self.times = times_of_rows(state, self.block, self.column.index)
+        self.positions = self.column.positions(self.times)
         steps = int(self.positions.max() - self.positions.min())
         self.horizon = max(1, min(plan.horizon or max(steps // 10, 1), steps // 6))
-        self.failed = list[Trial]()
+        self.failed, self.lost = list[Trial](), list[SeriesFit]()
         self.has_fit = False
+
+    @property
+    def note(self) -> str:
+        """A sentence about a horizon that the rows do not allow, and about rows that no candidate was fitted to."""
+        note, wanted = "", self.plan.horizon
+        if wanted is not None and wanted > self.horizon:
+            note += f" There are too few rows for forecasts of {wanted} steps."
+        if self.num_copies:
+            note += (
+                f" {counted(self.num_copies, 'exact copy', 'exact copies')} of rows were left out of the comparison."
+            )
+        if len(self.block) + self.num_copies < len(self.state.require_rows(purpose="a fit")):
+            note += f" Candidates were compared on the last {len(self.block):,} rows."
+        repeated = len(self.times) - len(np.unique(self.times))
+        if self.plan.by is None and repeated > len(self.times) / 4:
+            note += " Times have several rows: if they are those of several series, name their column with by=."
+        return note
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -163,10 +204,10 @@ class SeriesSelection:
         """The seasons that the rows resolve and cover twice: of dates, or the strongest wave of numbers."""
         column, gap = self.column, self.column.step.days
         if not column.rule.is_date:
-            x = times_of_rows(self.state, self.block, column.index)
-            period = dominant_period(x[-MAX_ROWS_OF_WAVE:], self.block.targets[-MAX_ROWS_OF_WAVE:, 0].numpy())
+            last = np.argsort(self.times, kind="stable")[-MAX_ROWS_OF_WAVE:]
+            period = dominant_period(self.times[last], self.block.targets[torch.from_numpy(last), 0].numpy())
             return [] if period is None else [Season("season", period, _num_harmonics(period, gap, 6))]
-        extent, names = float(np.ptp(column.times)), ("day", "week", "year")
+        extent, names = float(np.ptp(self.times)), ("day", "week", "year")
         most = {"day": 6, "week": 3, "year": 6 if gap > 20 else 4}
         return [
             Season(name, period, _num_harmonics(period, gap, most[name]))
@@ -203,11 +244,6 @@ class SeriesSelection:
         """Return whether a column is neither that of times nor that of the series."""
         return column.key not in (self.column.rule.key, self.plan.by)
 
-    @property
-    def _has_others(self) -> bool:
-        """Whether there are columns beside those of times and series."""
-        return any(map(self._is_other, self.state.spec.schema.columns))
-
     def candidates(self, seasons: Sequence[Season], form: str) -> Iterator["SeriesModel"]:
         """Yield the candidates, that of the search for seasons first.
 
@@ -216,7 +252,9 @@ class SeriesSelection:
             form: The form of the other columns: "", "linear" or "smooth".
         """
         key, others = self.column.rule.key, self._regressors(form)
-        line, level, slope = Linear(key, name="line"), Wiener(key, name="level"), IntegratedWiener(key, name="slope")
+        origin = float(self.column.times[0])  # of all rows, of which the last are fitted
+        line, level = Linear(key, name="line"), Wiener(key, origin=origin, name="level")
+        slope = IntegratedWiener(key, origin=origin, name="slope")
         rough, smooth = (Matern(key, nu=nu, name="deviation") for nu in (0.5, 1.5))
         fixed, changing = (self._kernels(seasons, is_changing=is_changing) for is_changing in (False, True))
         if self.plan.by is not None:
@@ -255,8 +293,10 @@ class SeriesSelection:
             )
 
     def _model(self, name: str, kernels: Sequence[Kernel], fixed: Sequence[str] = ()) -> "SeriesModel":
-        """Return a candidate."""
+        """Return a candidate, whose name lists its seasons and effects."""
         kernel = reduce(add, kernels)
+        more = [term.name for term in kernel.summands if term.name in (*SEASONS, "effects", "smooth effects")]
+        name = " + ".join([name, *map(str, more)])
         used = {str(term.name): _approximation(term.factors) for term in kernel.terms()}
         options = self.state.spec.options.changed(kernel=kernel, approximations=used, search_space=None)
         return SeriesModel(name, Candidate(options), tuple(fixed))
@@ -269,19 +309,16 @@ class SeriesSelection:
         Raises:
             RfgpError: If no candidate could be fitted.
         """
-        seasons, form, best = list[Season](), "", self._fit(next(self.candidates([], "")))
-        for season in self.seasons:
-            trial = self._fit(next(self.candidates([*seasons, season], "")))
+        seasons, form = list[Season](), ""
+        best = self._fit(next(self.candidates(seasons, form)))
+        for season, other in self._additions():
+            proposal = [*seasons, *season], other or form
+            trial = self._fit(next(self.candidates(*proposal)))
             if trial is not None and (best is None or trial.score > best.score):
-                seasons, best = [*seasons, season], trial
-        if {"day", "week"} <= {season.name for season in self.seasons} and len(self.block) <= MAX_ROWS_WITH_WEEKDAYS:
-            trial = self._fit(next(self.candidates([*seasons, Season(WEEKDAYS, 7.0, 3)], "")))
-            if trial is not None and (best is None or trial.score > best.score):
-                seasons, best = [*seasons, Season(WEEKDAYS, 7.0, 3)], trial
-        for other in ["linear", "smooth"] if self._has_others else []:
-            trial = self._fit(next(self.candidates(seasons, other)))
-            if trial is not None and (best is None or trial.score > best.score):
-                form, best = other, trial
+                self.lost += [] if best is None else [best]
+                (seasons, form), best = proposal, trial
+            elif trial is not None:
+                self.lost.append(trial)
         models = list(self.candidates(seasons, form))
         fits = [fit for fit in (best, *(self._fit(model) for model in models[1:])) if fit is not None]
         if not fits:
@@ -291,7 +328,17 @@ class SeriesSelection:
         weights = np.where(weights / weights.sum() >= MIN_WEIGHT, weights, 0.0)
         for fit, weight in zip(fits, (weights / weights.sum()).tolist(), strict=True):
             fit.weight = weight
-        return sorted(fits, key=lambda fit: -fit.score)
+        return sorted([*fits, *self.lost], key=lambda fit: -fit.score)
+
+    def _additions(self) -> Iterator[tuple[list[Season], str]]:
+        """Yield seasons and forms of the other columns, which are kept if they improve the first candidate."""
+        for season in self.seasons:
+            yield [season], ""
+        if {"day", "week"} <= {season.name for season in self.seasons} and len(self.block) <= MAX_ROWS_WITH_WEEKDAYS:
+            yield [Season(WEEKDAYS, 7.0, 3)], ""
+        if any(map(self._is_other, self.state.spec.schema.columns)):
+            for form in ("linear", "smooth"):
+                yield [], form
 
     def _fit(self, model: "SeriesModel") -> SeriesFit | None:
         """Return a candidate that was fitted and scored, or None if that failed or time is over."""
@@ -350,6 +397,17 @@ class SeriesSelection:
         )
 
 
+def _first_of_copies(rows: Block, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of rows without exact copies before them, which would say that there is no noise.
+
+    Args:
+        rows: The rows.
+        order: The numbers of some rows, (m,).
+    """
+    cells = torch.cat([rows.inputs, rows.targets.to(rows.inputs)], dim=1)[torch.from_numpy(order)].cpu().numpy()
+    return np.sort(np.unique(cells, axis=0, return_index=True)[1])
+
+
 def _num_harmonics(period: float, gap: float, most: int) -> int:
     """Return the number of harmonics that steps of a length resolve, at most `most`."""
     return max(1, min(most, round(period / (2 * gap) - 0.4)))
@@ -377,12 +435,15 @@ def fit_series(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     best, *others = [fit for fit in fits if fit.weight]
     fitted, report = best.state, best.report
     if len(selection.block) < len(rows):
-        begun = conditioned(best.state, rows)
+        fitted = begun = conditioned(best.state, rows)
+    if len(selection.block) + selection.num_copies < len(rows):
         plan = replace(plan, fixed=(*plan.fixed, *best.fixed), is_continued=True, iteration_limit=MAX_ITERATIONS)
         fitted, report = fit_terms(begun, plan)
+        report = replace(report, converged=report.converged or best.report.converged)  # from values of many rows
     if others:
         fitted = averaged(fitted, best.weight, [(one.weight, one.state) for one in others])
-    return fitted, replace(report, selection=report_of_selection)
+    fixed = tuple(dict.fromkeys(name for one in (best, *others) for name in one.fixed))
+    return fitted, replace(report, selection=report_of_selection, fixed=fixed)
 
 
 def series_report(state: GPState, plan: Plan) -> SelectionReport:
@@ -402,6 +463,15 @@ def _selected(state: GPState, plan: Plan) -> tuple[list[SeriesFit], SeriesSelect
     return fits, selection, _report(selection, fits, time.monotonic() - start_time)
 
 
+def _cost(state: GPState) -> tuple[float, float]:
+    """Return the predicted seconds and bytes of a search, by the numbers of states and weights."""
+    prior = state.prior()
+    states = sum(sum(block.process.sizes) for block in prior.chains) + 2 * len(prior.precisions)
+    of_row = 30.0 * states**2 + 4 * states * prior.num_features + 2 * prior.num_features**2
+    seconds = EVALUATIONS * (state.num_observations * of_row + EVALUATION_FLOPS) / FLOPS_PER_SECOND
+    return seconds, 8.0 * state.num_observations * (4 + 2 * prior.num_features)
+
+
 MAX_ITERATIONS = 20
 """The maximum number of iterations on all rows, from the values found on the last ones."""
 
@@ -419,8 +489,7 @@ def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: floa
         Trial(
             fit.name,
             fit.candidate.gp_arguments,
-            0.0,
-            0.0,
+            *_cost(fit.state),
             (selection.score(fit.log_probs, mixture),),
             "" if fit.weight else f"its score is {best.score - fit.score:.2g} nats below the best",
         )
@@ -433,7 +502,7 @@ def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: floa
             f"{best.name if len(chosen) == 1 else f'The average of {names}'}: log density {of_mixture.value:.3f} of a "
             f"row in {counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')} of "
             f"{selection.column.step} (standard error {of_mixture.error:.2g}). Rows are in time, so candidates are "
-            "scored by their likelihoods and by these forecasts."
+            f"scored by their likelihoods and by these forecasts.{selection.note}"
         ),
         num_validation=sum(map(len, mixture)),
         validation="the last rows",

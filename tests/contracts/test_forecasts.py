@@ -49,6 +49,26 @@ def test_steps_are_those_of_pandas(frequency, missing):
     assert frame["lead"].tolist() == [1, 2, 3, 4, 5] * 2
 
 
+@pytest.mark.parametrize("frequency", ["MS", "ME", "QS", "B"])
+def test_steps_do_not_depend_on_the_first_date(frequency):
+    """Standardized times have rounding errors, by which a day may begin too early."""
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        start = pd.Timestamp("1970-01-01") + pd.Timedelta(int(rng.integers(0, 15_000)), unit="D")
+        dates = pd.date_range(start, periods=int(rng.integers(20, 200)), freq=frequency)
+        gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition(
+            {"when": dates[:-1]}, np.sin(np.arange(len(dates) - 1))
+        )
+        assert gp.forecast(1)["when"][0] == dates[-1]
+
+
+@pytest.mark.parametrize(("until", "hours"), [("2022-10-31 00:00", 25), ("2022-10-30 12:00", 13)])
+def test_ends_are_those_of_the_clock(until, hours):
+    dates = pd.date_range("2022-10-29", periods=24, freq="h", tz="Europe/Berlin")
+    gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition(pd.DataFrame({"when": dates}), np.arange(24.0))
+    assert len(gp.forecast(until=until)) == hours + 1
+
+
 def test_irregular_rows_have_their_median_distance():
     t = np.cumsum(np.random.default_rng(0).exponential(1.0, 201))
     gp = rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition({"t": t}, np.sin(t))
@@ -67,7 +87,7 @@ def test_forecast_is_the_prediction_of_the_next_rows():
     frame, prediction = gp.forecast(48, level=0.9), gp.predict(after[["when"]])
     assert list(frame) == ["when", "mean", "lower", "upper", "level", "day"]
     assert (frame["when"].to_numpy() == after["when"].to_numpy()).all()
-    assert frame.attrs == {"level": 0.9, "frequency": "1 hour"}
+    assert frame.attrs == {"level": 0.9, "frequency": "1 hour", "log": False, "widening": 1.0}
     low, high = prediction.observed().interval(0.9)
     for name, expected in {"mean": prediction.mean, "lower": low, "upper": high}.items():
         np.testing.assert_allclose(frame[name], expected, rtol=1e-9)
@@ -115,7 +135,7 @@ REFUSALS = {
     "level": (lambda gp: gp.forecast(2, level=2.0), "level"),
     "frequency": (lambda gp: gp.forecast(2, frequency="D"), "frequency"),
     "rows": (lambda gp: gp.forecast(3, future={"x": [1.0]}), "one row for each step"),
-    "times": (lambda gp: gp.forecast(2, future={"t": [60.0, 61.0]}), "must be None"),
+    "times": (lambda gp: gp.forecast(3, future={"t": [60.0, 61.0]}), "must be None"),
     "horizon": (lambda gp: gp.backtest(31), "at most half"),
     "many steps": (lambda gp: gp.forecast(10**7), "at most 1,000,000"),
     "far": (lambda gp: gp.forecast(until=1e12), "at most 1,000,000 steps"),
@@ -220,6 +240,71 @@ def test_backtests_widen_bands_that_did_not_hold():
 
 
 # --- Selection --------------------------------------------------------------------------------------------------------
+
+
+def test_thirds_of_scores_and_of_factors_are_the_same():
+    X, y = series(100)
+    for horizon in (2, 4, 5, 7):
+        gp = rfgp.GP(k.Wiener("t"), start={"wiener(t).variance": 0.1, "noise": 1e-2}, seed=0).condition(X, y)
+        backtest = gp.backtest(horizon, 10, refit=False)
+        factors = backtest.widening(0.95, np.arange(1, horizon + 1))
+        first = [int(name.split(" to ")[0]) for name in backtest.scores.index[:-1]]
+        changes = 1 + np.flatnonzero(np.diff(factors)) + 1
+        assert set(changes.tolist()) <= set(first)
+
+
+def test_factors_of_logarithms_are_those_of_the_model():
+    X, y = series(100)
+    gp = rfgp.GP(k.Wiener("t"), start={"wiener(t).variance": 1e-3, "noise": 1e-2}, seed=0).condition(X, y)
+    leads = np.arange(1, 7)
+    expected = gp.backtest(6, refit=False).widening(0.95, leads)
+    backtest = gp.backtest(6, refit=False, log=True)
+    np.testing.assert_allclose(backtest.widening(0.95, leads), expected, rtol=1e-6)
+    with pytest.raises(rfgp.InvalidArgumentError, match="by and log"):
+        gp.forecast(6, backtest=backtest)
+    wide, plain = gp.forecast(6, log=True, backtest=backtest), gp.forecast(6)
+    np.testing.assert_allclose(
+        np.log(wide["upper"]) - plain["mean"], expected * (plain["upper"] - plain["mean"]), rtol=1e-6
+    )
+
+
+def test_refits_keep_what_the_fit_kept():
+    X, y = series(60)
+    gp = rfgp.GP(k.Wiener("t"), start={"noise": 4.0}, seed=0).fit(X, y, fixed="noise")
+    assert gp.fit_report.fixed == ("noise",)
+    known, all_rows = (gp.backtest(3, 2, refit=refit).frame for refit in (True, False))
+    assert (known["upper"] - known["lower"]).min() > 7.8
+    np.testing.assert_allclose(known["upper"] - known["lower"], all_rows["upper"] - all_rows["lower"], rtol=0.2)
+
+
+def test_exposures_of_later_rows_are_used_and_known_noise_is_refused():
+    t = {"t": np.arange(80.0)}
+    exposure = np.where(np.arange(80) < 60, 1.0, 50.0)
+    y = np.random.default_rng(0).poisson(3 * exposure).astype(float)
+    gp = rfgp.GP(k.Matern("t", nu=0.5), "poisson", seed=0).condition(t, y, exposure=exposure)
+    assert gp.backtest(5, 2, refit=False).scores.loc["all", "coverage"] > 0.7
+    gp = rfgp.GP(k.Matern("t", nu=0.5), start={"noise": 0.1}, seed=0).condition(t, np.sin(t["t"]), noise=np.ones(80))
+    with pytest.raises(rfgp.InvalidArgumentError, match="known noise"):
+        gp.backtest(5, 2)
+
+
+def test_origins_are_known_times():
+    dates = pd.date_range("2024-01-01", periods=90)
+    known = np.r_[0:40, 60:90]
+    gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition({"when": dates[known]}, np.sin(known))
+    frame = gp.backtest(4, 8, refit=False).frame
+    lead = (frame["when"] - frame["origin"]) / pd.Timedelta("1D")
+    assert frame["lead"].tolist() == lead.tolist()
+
+
+@pytest.mark.parametrize("name", ["mean", "lead"])
+def test_names_of_results_are_not_replaced(name):
+    X, y = series(name=name)
+    gp = rfgp.GP(k.Wiener(name), start={"noise": 0.1}, seed=0).condition(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="must not be the name of a column"):
+        _ = gp.forecast(2), gp.backtest(2, refit=False)
+    gp = rfgp.GP(k.Wiener("t", name="mean"), start={"noise": 0.1}, seed=0).condition({"t": X[name]}, y)
+    assert list(gp.forecast(1)) == ["t", "mean", "lower", "upper", "mean (term)"]
 
 
 def test_a_series_is_selected_by_forecasts():
@@ -335,12 +420,67 @@ def test_series_share_a_level_and_a_week():
     np.testing.assert_allclose(*zip(*repeated, strict=True))
 
 
+def test_series_may_be_numbers_at_numbers():
+    known, _ = panel(3, 40)
+    X = {
+        "day": (known["day"] - known["day"].min()).dt.days.to_numpy(float),
+        "store": known["store"].str[1:].astype(int),
+    }
+    gp = rfgp.GP(seed=0).fit(X, known["y"], by="store", horizon=5)
+    frame = gp.forecast(5)  # of the series that the fit named
+    assert frame["store"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert frame.equals(gp.forecast(5, by="store"))
+    assert gp.backtest(3, 2, refit=False).by == "store"
+
+
+def test_exact_copies_are_not_a_sign_of_no_noise():
+    rng, n = np.random.default_rng(2), 120
+    y = 50 + np.cumsum(0.3 * rng.normal(size=n)) + 4 * np.sin(2 * np.pi * np.arange(n) / 7) + rng.normal(size=n)
+    table = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=n), "y": y})
+    plain, copied = (
+        rfgp.GP(seed=0).fit(rows[["day"]], rows["y"], horizon=7) for rows in (table, pd.concat([table, table[30:50]]))
+    )
+    assert "20 exact copies" in copied.selection.reason
+    assert list(copied.terms) == list(plain.terms)
+    np.testing.assert_allclose(copied.forecast(7)["mean"], plain.forecast(7)["mean"], atol=0.5)
+
+
+def test_dates_as_numbers_are_named():
+    with pytest.raises(rfgp.DataError, match="dates as numbers"):
+        rfgp.GP(seed=0).fit({"t": 20240101 + np.arange(31)}, series(31)[1], horizon=3)
+
+
+def test_mixed_series_are_mentioned():
+    X, y = series(40)
+    gp = rfgp.GP(seed=0).fit({"t": np.tile(X["t"], 2)}, np.concatenate([y, y + 30]), horizon=3)
+    assert "name their column with by=" in gp.selection.reason
+
+
+@pytest.mark.parametrize("with_series", [False, True])
+def test_models_of_the_last_rows_are_conditioned_on_all(with_series, monkeypatch):
+    monkeypatch.setattr("rfgp.selection.series.MAX_ROWS", {False: 80, True: 80})
+    known, _ = panel(2, 70)
+    known = known if with_series else known[known["store"] == "s0"].iloc[:66].assign(store="s0")
+    X, options = (known[["day", "store"]], {"by": "store"}) if with_series else (hourly(10)[0][["when"]], {})
+    y = known["y"] if with_series else hourly(10)[0]["y"]
+    gp = rfgp.GP(seed=0).fit(X, y, horizon=5, **options)
+    assert "on the last 80 rows" in gp.selection.reason
+    assert gp.num_observations == len(y)
+    assert np.isfinite(gp.forecast(3, **options)["mean"]).all()
+
+
 def test_series_that_the_model_does_not_know_are_refused():
     gp = rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition(*series())
     with pytest.raises(rfgp.InvalidArgumentError, match="by must be a column"):
         gp.forecast(2, by="store")
+    with pytest.raises(rfgp.InvalidArgumentError, match="by must be a column"):
+        gp.backtest(2, by="store")
     with pytest.raises(rfgp.InvalidArgumentError, match="by requires"):
         gp.fit(*series(), by="t")
+    X = {"t": np.arange(60.0), "store": ["a", "b"] * 30}
+    for options, word in (({"likelihood": "poisson"}, "by requires"), ({"validate": "store"}, "validate must be None")):
+        with pytest.raises(rfgp.InvalidArgumentError, match=word):
+            rfgp.GP(seed=0, **options).fit(X, np.ones(60).cumsum(), by="store")
 
 
 # --- Terms that overlap -----------------------------------------------------------------------------------------------

@@ -434,7 +434,7 @@ def test_a_series_is_forecast_with_a_report(tmp_path):
 
 def test_series_and_known_columns_are_forecast(tmp_path):
     table, calendar = sales()
-    write(tmp_path, **table)
+    write(tmp_path, **{name: table[name] for name in ("store", "day", "sales")})
     command("forecast t.csv --horizon 7 --by store --origins 0 --target sales --out o", tmp_path)
     frame = pd.read_csv(tmp_path / "o" / "forecast.csv")
     assert frame["store"].tolist() == ["a"] * 7 + ["b"] * 7
