@@ -124,7 +124,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         "num_observations": state.num_observations,
         "has_exposures": state.has_exposures,
         "scales": None if scales is None else {"df": Encoder().encode(scales.df), "floor": scales.floor},
-        "fit_report": None if saved.report is None else asdict(saved.report),
+        "fit_report": None if saved.report is None else _written(saved.report),
         "metadata": metadata,
         "data": None if given is None else ("numpy" if given.as_numpy else "tensor"),
     }
@@ -453,6 +453,12 @@ def _scales(described: Mapping[str, Any], tensors: Tensors, num_rows: int, input
     assert weights is not None
     assert covariance is not None
     return ScaleModel(basis, weights, covariance, df, floor, row_weights, row_nodes)
+
+
+def _written(report: FitReport) -> dict[str, Any]:
+    """Return the fields of a report. Those that few fits have are left out at their defaults."""
+    content = asdict(report)
+    return {name: value for name, value in content.items() if value or name not in ("fixed", "by")}
 
 
 def _report(content: Any) -> FitReport | None:
