@@ -121,18 +121,21 @@ def _numbers(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
-def components(state: GPState, inputs: Tensor) -> dict[str, tuple[Array, Array]]:
+def components(state: GPState, inputs: Tensor, *, centered: bool = False) -> dict[str, tuple[Array, Array]]:
     """Return the means and standard deviations of the terms (h,) by name, of the mixture for an average of models.
 
     Args:
         state: The state of the model.
         inputs: The standardized rows, (h, d).
+        centered: Whether the mean of each term over the rows is subtracted, so that a constant that terms share does
+            not count.
     """
     moments = dict[str, list[Array]]()
     for share, member in parts_of_average(state):
         terms = predicted(member, inputs, OutputFormat(True, inputs.new_empty(0))).terms
         for name, term in terms.items():
-            mean, variance = _numbers(term.mean), _numbers(term.variance)
+            shown = term.centered() if centered else term
+            mean, variance = _numbers(shown.mean), _numbers(shown.variance)
             old = moments.get(name, [np.zeros(len(mean)), np.zeros(len(mean))])
             moments[name] = [old[0] + share * mean, old[1] + share * (variance + mean**2)]
     return {name: (mean, np.sqrt(np.maximum(square - mean**2, 0.0))) for name, (mean, square) in moments.items()}

@@ -135,13 +135,16 @@ def _components(gp: GP, by: str | None, names: Sequence[Any], column: TimeColumn
     rows = {column.rule.key: column.shown(times)} | ({by: [names[0]] * len(times)} if by in keys else {})
     inputs, _ = gp.state.points(rows)
     blocks: list[Block] = []
-    for name, (mean, sd) in components(gp.state, inputs).items():
+    for name, (mean, sd) in components(gp.state, inputs, centered=True).items():
         blocks.append(
             Plot(curves.component(rows[column.rule.key], mean, sd, name, column.name), f"The term {plain(name)}.")
         )
     which = f" The series is {plain(names[0])}." if names else ""
     more = " Terms are logarithms of factors." if log else ""
-    text = Text(f"The forecast is the sum of these terms and of a constant.{which}{more}")
+    text = Text(
+        f"The forecast is the sum of these terms and of a constant. Each is shown minus its mean over these times."
+        f"{which}{more}"
+    )
     yield Section("Components", [text, *blocks])
 
 

@@ -185,7 +185,7 @@ class SeriesSelection:
         """A sentence about a horizon that the rows do not allow, and about rows that no candidate was fitted to."""
         note, wanted = "", self.plan.horizon
         if wanted is not None and wanted > self.horizon:
-            note += f" There are too few rows for forecasts of {wanted} steps."
+            note += f" There are too few rows to score forecasts of {wanted:,} steps."
         if self.num_copies:
             note += (
                 f" {counted(self.num_copies, 'exact copy', 'exact copies')} of rows were left out of the comparison."
