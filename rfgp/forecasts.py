@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from rfgp.columns import Table
+from rfgp.columns import InputTable
 from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, NotFittedError, requires_extra
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import check_level
@@ -262,7 +262,7 @@ def _plain(numbers: Array) -> list[Any]:
 
 def _columns_of(future: Any) -> dict[Any, Any]:
     """Return the columns of a table by key."""
-    table = Table.of(future)
+    table = InputTable.of(future)
     return {key: future[key] if hasattr(future, "keys") else table.cells(key, "future").values for key in table.keys}
 
 

@@ -13,5 +13,5 @@ from rfgp.columns.rules import ColumnKind as ColumnKind
 from rfgp.columns.rules import ColumnRequest as ColumnRequest
 from rfgp.columns.rules import ColumnSchema as ColumnSchema
 from rfgp.columns.rules import NodeTable as NodeTable
-from rfgp.columns.schema import Schema as Schema
-from rfgp.columns.table import Table as Table
+from rfgp.columns.schema import InputSchema as InputSchema
+from rfgp.columns.table import InputTable as InputTable

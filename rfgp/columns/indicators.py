@@ -10,7 +10,7 @@ import numpy as np
 from rfgp.columns.cells import CellType, Column, Level, objects
 from rfgp.columns.problems import cell_errors, join_errors, numbers_as_text
 from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
-from rfgp.columns.table import Table, warn_of_levels
+from rfgp.columns.table import InputTable, warn_of_levels
 from rfgp.errors import DataError
 from rfgp.messages import MISSING_LABEL, counted, short_repr
 from rfgp.number_texts import MAX_LEVELS, is_date, is_identifier, number_of
@@ -113,7 +113,7 @@ class LevelCounts:
         return bool(self.levels) and all(isinstance(level, str) and is_date(level) for level in self.levels)
 
 
-def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key, LevelCounts]:
+def count_levels(table: InputTable, keys: Collection[Key] | None = None) -> dict[Key, LevelCounts]:
     """Return the levels of the columns of text, categories and booleans of a table, by key.
 
     Args:
@@ -124,9 +124,9 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
         DataError: If one of these columns has no levels.
 
     Examples:
-        >>> from rfgp.columns import Table
+        >>> from rfgp.columns import InputTable
         >>> from rfgp.columns.indicators import count_levels
-        >>> count_levels(Table.of({"t": [0.5, 1.5], "store": ["south", "north"]}))["store"].levels
+        >>> count_levels(InputTable.of({"t": [0.5, 1.5], "store": ["south", "north"]}))["store"].levels
         ('north', 'south')
     """
     if table.source not in ("dataframe", "dict"):
@@ -149,7 +149,7 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
 
 
 def learn_indicators(
-    table: Table, counts: Mapping[Key, LevelCounts], others: Collection[Key] = ()
+    table: InputTable, counts: Mapping[Key, LevelCounts], others: Collection[Key] = ()
 ) -> dict[Key, tuple[Level, ...]]:
     """Return the levels of columns that are read as indicators, by key.
 
@@ -163,9 +163,9 @@ def learn_indicators(
             all columns.
 
     Examples:
-        >>> from rfgp.columns import Table
+        >>> from rfgp.columns import InputTable
         >>> from rfgp.columns.indicators import count_levels, learn_indicators
-        >>> table = Table.of({"t": [0.5, 1.5, 2.5], "store": ["south", "north", "south"]})
+        >>> table = InputTable.of({"t": [0.5, 1.5, 2.5], "store": ["south", "north", "south"]})
         >>> learn_indicators(table, count_levels(table))
         {'store': ('north', 'south')}
     """
@@ -189,9 +189,9 @@ def keys_of_many_levels(counts: Mapping[Key, LevelCounts]) -> list[Key]:
         counts: The levels of the training data.
 
     Examples:
-        >>> from rfgp.columns import Table
+        >>> from rfgp.columns import InputTable
         >>> from rfgp.columns.indicators import count_levels, keys_of_many_levels
-        >>> table = Table.of({"t": [0.5] * 120, "store": [f"s{i // 2}" for i in range(120)]})
+        >>> table = InputTable.of({"t": [0.5] * 120, "store": [f"s{i // 2}" for i in range(120)]})
         >>> keys_of_many_levels(count_levels(table))
         ['store']
     """
@@ -231,7 +231,7 @@ def _problems(key: Key, column: LevelCounts) -> list[str]:
     return problems
 
 
-def with_indicators(table: Table, indicators: Indicators) -> Table:
+def with_indicators(table: InputTable, indicators: Indicators) -> InputTable:
     """Return a table with columns "key=level" of 0 and 1 for levels.
 
     A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
@@ -248,9 +248,9 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
         NewLevelWarning: If a column has levels that are not in the training data.
 
     Examples:
-        >>> from rfgp.columns import Table
+        >>> from rfgp.columns import InputTable
         >>> from rfgp.columns.indicators import with_indicators
-        >>> with_indicators(Table.of({"t": [0.5, 1.5], "store": ["b", "a"]}), {"store": ("a", "b")}).keys
+        >>> with_indicators(InputTable.of({"t": [0.5, 1.5], "store": ["b", "a"]}), {"store": ("a", "b")}).keys
         ('t', 'store=a', 'store=b')
     """
     if not indicators:

@@ -135,7 +135,7 @@ def check_nodes(kind: ColumnKind, nodes: Any) -> None:
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column of the matrix that `Schema.read` returns.
+    """One column of the matrix that `InputSchema.read` returns.
 
     The methods take cells without problems (`problems.cell_errors` and `problems.type_errors`).
 

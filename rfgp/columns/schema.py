@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.columns.cells import Column, Level
 from rfgp.columns.problems import cell_errors, collect_errors, join_errors, type_errors
 from rfgp.columns.rules import ColumnKind, ColumnRequest, ColumnSchema, Key, NodeTable, check_nodes
-from rfgp.columns.table import Table
+from rfgp.columns.table import InputTable
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.files import from_json, not_usable
 from rfgp.messages import counted, short_repr
@@ -29,20 +29,20 @@ _MAX_ORIGIN = 10**40
 
 
 @dataclass(frozen=True)
-class Schema:
+class InputSchema:
     """The D columns that a kernel reads, with the levels of the training data.
 
     Attributes:
         columns: The D columns, one for each distinct requested key, kind and graph.
 
     Examples:
-        >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
-        >>> table = Table.of({"t": [0.5, 1.5], "store": ["south", "north"]})
+        >>> from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
+        >>> table = InputTable.of({"t": [0.5, 1.5], "store": ["south", "north"]})
         >>> wanted = [
         ...     ColumnRequest("t", ColumnKind.NUMBER, "rbf(t)"),
         ...     ColumnRequest("store", ColumnKind.LEVEL, "group(store)"),
         ... ]
-        >>> schema = Schema.fit(wanted, table)
+        >>> schema = InputSchema.fit(wanted, table)
         >>> schema.read(table).tolist()
         [[0.5, 1.0], [1.5, 0.0]]
     """
@@ -50,7 +50,7 @@ class Schema:
     columns: tuple[ColumnSchema, ...]
 
     @classmethod
-    def fit(cls, requests: Iterable[ColumnRequest], table: Table) -> "Schema":
+    def fit(cls, requests: Iterable[ColumnRequest], table: InputTable) -> "InputSchema":
         """Return the schema of the requested columns of the training data (n rows).
 
         Args:
@@ -62,9 +62,9 @@ class Schema:
                 all columns.
 
         Examples:
-            >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
-            >>> table = Table.of({"store": ["south", "north"]})
-            >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
+            >>> from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
+            >>> table = InputTable.of({"store": ["south", "north"]})
+            >>> InputSchema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
         columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
@@ -78,7 +78,7 @@ class Schema:
             schema if schema._floats(table) is not None else cls(schema._each(table, ColumnSchema.fitted, is_new=True))
         )
 
-    def extended(self, table: Table) -> "Schema":
+    def extended(self, table: InputTable) -> "InputSchema":
         """Return the schema extended by the new levels of a table.
 
         Args:
@@ -88,14 +88,14 @@ class Schema:
             DataError: As for `read`.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema, Table
-            >>> schema = Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("b",)),))
-            >>> schema.extended(Table.of({"store": ["c", "a", "b"]})).columns[0].levels
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema, InputTable
+            >>> schema = InputSchema((ColumnSchema("store", ColumnKind.LEVEL, levels=("b",)),))
+            >>> schema.extended(InputTable.of({"store": ["c", "a", "b"]})).columns[0].levels
             ('b', 'c', 'a')
         """
-        return Schema(self._each(table, ColumnSchema.extended))
+        return InputSchema(self._each(table, ColumnSchema.extended))
 
-    def read(self, table: Table) -> Tensor:
+    def read(self, table: InputTable) -> Tensor:
         """Return the columns of a table as a matrix (n, D) of numbers.
 
         New levels get the codes num_levels, num_levels + 1, ... in order of first appearance. The matrix has the dtype
@@ -108,9 +108,9 @@ class Schema:
             DataError: As for `fit`, or if a column differs in type from the training data.
 
         Examples:
-            >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
-            >>> train, new = Table.of({"store": ["a", "b"]}), Table.of({"store": ["b", "c", "d", "c"]})
-            >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], train).read(new).squeeze(
+            >>> from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
+            >>> train, new = InputTable.of({"store": ["a", "b"]}), InputTable.of({"store": ["b", "c", "d", "c"]})
+            >>> InputSchema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], train).read(new).squeeze(
             ...     1
             ... ).tolist()
             [1.0, 2.0, 3.0, 2.0]
@@ -123,14 +123,16 @@ class Schema:
         dtype = functools.reduce(torch.promote_types, (column.dtype for column in columns))
         return torch.stack([column.to(like.device, dtype) for column in columns], dim=1)
 
-    def _floats(self, table: Table) -> Tensor | None:
+    def _floats(self, table: InputTable) -> Tensor | None:
         """Return the matrix (n, D) of a table that is an array of finite numbers, or None if columns need checks."""
         is_plain = all(
             column.kind is ColumnKind.NUMBER and not column.is_date and not column.origin for column in self.columns
         )
         return table.floats(self.keys) if self.columns and is_plain else None
 
-    def _each(self, table: Table, step: Callable[[ColumnSchema, Column], T], *, is_new: bool = False) -> tuple[T, ...]:
+    def _each(
+        self, table: InputTable, step: Callable[[ColumnSchema, Column], T], *, is_new: bool = False
+    ) -> tuple[T, ...]:
         """Return the results of a step for each column and its cells (n,).
 
         Args:
@@ -184,8 +186,8 @@ class Schema:
             InvalidArgumentError: If there is no such column, or several graphs read it.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> schema = Schema(
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema
+            >>> schema = InputSchema(
             ...     (ColumnSchema("t", ColumnKind.NUMBER), ColumnSchema("t", ColumnKind.LEVEL, levels=(1, 2)))
             ... )
             >>> schema.column_of("t", ColumnKind.LEVEL)
@@ -220,8 +222,8 @@ class Schema:
             InvalidArgumentError: If the column has no levels.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema
+            >>> InputSchema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
             ['b', None]
         """
         column = self.columns[index]
@@ -236,8 +238,8 @@ class Schema:
             index: The index of the column in the matrix.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> Schema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True, zone="Europe/Berlin"),)).describe(0)
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema
+            >>> InputSchema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True, zone="Europe/Berlin"),)).describe(0)
             "column 'day', a date (days on the clock of Europe/Berlin)"
         """
         column = self.columns[index]
@@ -252,14 +254,14 @@ class Schema:
         """Return the schema as JSON-compatible values, without graphs.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> Schema((ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)),)).to_dict()["version"]
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema
+            >>> InputSchema((ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)),)).to_dict()["version"]
             1
         """
         return {"version": _VERSION, "columns": [_encoded(column) for column in self.columns]}
 
     @classmethod
-    def from_dict(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
+    def from_dict(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "InputSchema":
         """Return the schema that `to_dict` wrote, with every field checked.
 
         Args:
@@ -271,9 +273,9 @@ class Schema:
             InvalidArgumentError: If there are more or fewer graphs than columns of ColumnKind.NODE.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
-            >>> schema = Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),))
-            >>> Schema.from_dict(schema.to_dict()) == schema
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, InputSchema
+            >>> schema = InputSchema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),))
+            >>> InputSchema.from_dict(schema.to_dict()) == schema
             True
         """
         if type(content) is not dict or set(content) != {"version", "columns"}:

@@ -32,10 +32,8 @@ class OutputFormat(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table:
-    """The inputs of a model, as columns with keys. Build it with `Table.of`.
-
-    In contrast, `rfgp.tables.Table` is an encoded table with a target.
+class InputTable:
+    """The inputs of a model, as columns with keys. Build it with `InputTable.of`.
 
     Attributes:
         keys: The names of the columns, or their numbers in an array.
@@ -46,9 +44,9 @@ class Table:
         array: The array or tensor (n, d) with the columns of `keys`. If None, the table was made of something else.
 
     Examples:
-        >>> from rfgp.columns import Table
-        >>> Table.of({"t": [0.5, 1.5], "store": ["north", "south"]})
-        Table(2 rows, 2 columns: t, store)
+        >>> from rfgp.columns import InputTable
+        >>> InputTable.of({"t": [0.5, 1.5], "store": ["north", "south"]})
+        InputTable(2 rows, 2 columns: t, store)
     """
 
     keys: tuple[Key, ...]
@@ -59,12 +57,13 @@ class Table:
     array: Any = None
 
     @classmethod
-    def of(cls, X: Any, target: Key | None = None) -> "Table":
+    def of(cls, X: Any, target: Key | None = None) -> "InputTable":
         """Return a dataframe, dict, array (n, d) or sequence (n,) as a table.
 
         Args:
-            X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or a Table. An array,
-                tensor or list of rows (n, d) has keys 0 to d - 1. A sequence (n,) of labels has the key "node" or 0.
+            X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or an InputTable. An
+                array, tensor or list of rows (n, d) has keys 0 to d - 1. A sequence (n,) of labels has the key "node"
+                or 0.
             target: The key of a column that is left out. If None, all columns are kept.
 
         Raises:
@@ -72,14 +71,14 @@ class Table:
                 are no rows or columns. Also if the target is not a column.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).keys
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).keys
             (0, 1)
-            >>> Table.of({"t": [0.5, 1.5], "units": [3, 4]}, target="units").keys
+            >>> InputTable.of({"t": [0.5, 1.5], "units": [3, 4]}, target="units").keys
             ('t',)
         """
         try:
-            table = X if isinstance(X, Table) else _read(X)
+            table = X if isinstance(X, InputTable) else _read(X)
         except (DataError, MemoryError):
             raise
         except Exception as error:  # from a user's class
@@ -105,8 +104,8 @@ class Table:
             DataError: If there is no such column. The message lists the columns.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of({"t": [0.5, 1.5]}).column("t")
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of({"t": [0.5, 1.5]}).column("t")
             [0.5, 1.5]
         """
         if isinstance(key, str | int | np.integer) and not isinstance(key, bool) and key in self.columns:
@@ -122,8 +121,8 @@ class Table:
             keys: The keys of the columns.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of(np.array([[0.5, 1.0, 2.0]])).floats([0, 2]).tolist()
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of(np.array([[0.5, 1.0, 2.0]])).floats([0, 2]).tolist()
             [[0.5, 2.0]]
         """
         array, places = self.array, {key: place for place, key in enumerate(self.keys)}
@@ -149,8 +148,8 @@ class Table:
             DataError: If there is no such column, or it cannot be read.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
         column = self.column(key, term_name)
@@ -164,7 +163,7 @@ class Table:
             reason = f"cannot be read: {one_line(error).removesuffix('.')}. Convert it to a numpy array."
             raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {reason}") from error
 
-    def without(self, target: Key) -> "Table":
+    def without(self, target: Key) -> "InputTable":
         """Return the table without the column of the target.
 
         Args:
@@ -174,15 +173,15 @@ class Table:
             DataError: If there is no such column.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of({"t": [0.5, 1.5], "units": [3, 4]}).without("units").keys
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of({"t": [0.5, 1.5], "units": [3, 4]}).without("units").keys
             ('t',)
         """
         self.column(target)
         others = {key: column for key, column in self.columns.items() if key != target}
         return replace(self, keys=tuple(key for key in self.keys if key != target), columns=others)
 
-    def split(self, y: Any) -> tuple["Table", Any]:
+    def split(self, y: Any) -> tuple["InputTable", Any]:
         """Return the table without its targets, and the targets (n,) or (n, k).
 
         Args:
@@ -192,8 +191,10 @@ class Table:
             DataError: If there is no such column.
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> table, y = Table.of({"t": [0.5, 1.5], "units": [3, 4], "returns": [0, 1]}).split(["units", "returns"])
+            >>> from rfgp.columns import InputTable
+            >>> table, y = InputTable.of({"t": [0.5, 1.5], "units": [3, 4], "returns": [0, 1]}).split(
+            ...     ["units", "returns"]
+            ... )
             >>> table.keys, y.tolist()
             (('t',), [[3, 0], [4, 1]])
         """
@@ -205,7 +206,7 @@ class Table:
         columns = [self.column(key) for key in y]
         are_tensors = all(isinstance(column, Tensor) for column in columns)
         targets: Any = torch.stack(columns, 1) if are_tensors else np.stack([np.asarray(c) for c in columns], axis=1)
-        return functools.reduce(Table.without, y, self), targets
+        return functools.reduce(InputTable.without, y, self), targets
 
     def check_labels(self) -> None:
         """Check that the table is no sequence (n,) of numbers or dates.
@@ -214,8 +215,8 @@ class Table:
             DataError: If X is a sequence instead of a matrix (n, d).
 
         Examples:
-            >>> from rfgp.columns import Table
-            >>> Table.of(["a", "b"]).check_labels()
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of(["a", "b"]).check_labels()
         """
         if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, *IN_TIME):
             raise DataError(
@@ -243,7 +244,7 @@ class Table:
 
     def __repr__(self) -> str:
         sizes = f"{counted(self.num_rows, 'row')}, {counted(len(self.keys), 'column')}"
-        return f"Table({sizes}: {listed([str(key) for key in self.keys])})"
+        return f"InputTable({sizes}: {listed([str(key) for key in self.keys])})"
 
 
 def _read_by(term_name: str) -> str:
@@ -257,7 +258,7 @@ def _floating_type(column: Any) -> torch.dtype:
     return torch.float32 if getattr(column, "dtype", None) == np.dtype(np.float32) else torch.float64
 
 
-def _read(X: Any) -> Table:
+def _read(X: Any) -> InputTable:
     """Return the table of X.
 
     Raises:
@@ -306,7 +307,7 @@ def _usable(x: Tensor) -> Tensor:  # (...)
     return x
 
 
-def _of_array(x: Any) -> Table:  # (n, d) or (n,)
+def _of_array(x: Any) -> InputTable:  # (n, d) or (n,)
     if x.ndim == 1:
         return _of_sequence(x)
     if x.ndim != 2 or x.shape[1] == 0:
@@ -316,7 +317,7 @@ def _of_array(x: Any) -> Table:  # (n, d) or (n,)
     return table if isinstance(x, np.ma.MaskedArray) else replace(table, array=x)
 
 
-def _of_list(rows: list[Any]) -> Table:
+def _of_list(rows: list[Any]) -> InputTable:
     """Return the table of a list of rows (n, d) or labels (n,). Tuples can be either."""
     cells = objects(rows)
     kinds = set(map(type, rows))
@@ -334,12 +335,12 @@ def _of_list(rows: list[Any]) -> Table:
     return replace(table, columns={**columns, NODE_KEY: cells}) if kinds == {tuple} else table
 
 
-def _of_sequence(labels: Any) -> Table:
+def _of_sequence(labels: Any) -> InputTable:
     table = _table({NODE_KEY: labels}, "sequence")
     return replace(table, columns={NODE_KEY: labels, 0: labels})
 
 
-def _of_frame(frame: Any) -> Table:
+def _of_frame(frame: Any) -> InputTable:
     """Return the table of a dataframe of pandas, polars or Arrow."""
     columns: dict[Key, Any] = {}
     for index, label in enumerate(labels_of(frame)):
@@ -351,7 +352,7 @@ def _of_frame(frame: Any) -> Table:
         columns[int(label) if is_number else label] = taken(frame, label, index)
     levels = _index(frame)
     if not columns and levels:
-        return Table((), len(frame.index), levels, "dataframe")
+        return InputTable((), len(frame.index), levels, "dataframe")
     return replace(_table(columns, "dataframe"), columns={**levels, **columns})
 
 
@@ -390,7 +391,7 @@ def taken(frame: Any, label: Any, index: int) -> Any:
     return frame.column(index) if hasattr(frame, "column") else frame[label]
 
 
-def _of_dict(columns: Mapping[Any, Any]) -> Table:
+def _of_dict(columns: Mapping[Any, Any]) -> InputTable:
     checked: dict[Key, Any] = {}
     for key, column in columns.items():
         if not isinstance(key, str | int | np.integer) or isinstance(key, bool):
@@ -419,7 +420,7 @@ def _one_dimensional(key: Any, column: Any) -> Any:
     return column
 
 
-def _table(columns: dict[Key, Any], source: str) -> Table:
+def _table(columns: dict[Key, Any], source: str) -> InputTable:
     """Return the table of columns by key.
 
     Raises:
@@ -440,7 +441,7 @@ def _table(columns: dict[Key, Any], source: str) -> Table:
     devices = {str(column.device) for column in columns.values() if isinstance(column, Tensor)}
     if len(devices) > 1:
         raise DataError(f"The columns of X must be on one device, got {', '.join(sorted(devices))}.")
-    return Table(tuple(columns), num_rows, columns, source)
+    return InputTable(tuple(columns), num_rows, columns, source)
 
 
 # --- Names of the columns of dataframes, and columns that are an index ------------------------------------------------

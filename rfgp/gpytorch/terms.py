@@ -21,7 +21,7 @@ from rfgp.approximations import Exact
 from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
 from rfgp.blocks import Prior
-from rfgp.columns import ColumnKind, Table
+from rfgp.columns import ColumnKind, InputTable
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import PriorKernel, decode, encode
 from rfgp.kernels import Kernel
@@ -249,9 +249,9 @@ class DrawnTerms:
         return self
 
 
-def _table(rows: Tensor, nodes: Iterable[Key]) -> Table:
+def _table(rows: Tensor, nodes: Iterable[Key]) -> InputTable:
     """Return the table of rows (n, d), with whole numbers as integers in the columns of nodes."""
-    table = Table.of(rows)
+    table = InputTable.of(rows)
     known = {key: table.columns[key] for key in nodes if key in table.columns}
     whole = {key: column.long() for key, column in known.items() if bool((column == column.round()).all())}
     return replace(table, columns={**table.columns, **whole})

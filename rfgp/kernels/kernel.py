@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.columns import Table
+from rfgp.columns import InputTable
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import (
     BoundTerm,
@@ -95,9 +95,9 @@ class Kernel(Factor):
             DataError: If a column is missing or of another kind.
             InvalidArgumentError: If a hyperparameter has no value, or a name is unknown.
         """
-        left = Table.of(A)
+        left = InputTable.of(A)
         kernel = transformed(self, lambda factor: factor.expanded(left.keys))
-        return covariance_matrix(kernel.terms(), left, None if B is None else Table.of(B), values or {})
+        return covariance_matrix(kernel.terms(), left, None if B is None else InputTable.of(B), values or {})
 
     # --- composition ------------------------------------------------------------------------------
 

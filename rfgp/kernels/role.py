@@ -16,7 +16,7 @@ from torch import Tensor
 from graphs.checks import check_fits
 from rfgp.autograd import Array
 from rfgp.chains import StateModel
-from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
+from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.messages import brief_repr
@@ -817,7 +817,7 @@ COPIES = 8
 Measured at 5,000 points: 3 to 6 for covariances and draws, 7 for log-normal covariances and 8 for divergences."""
 
 
-def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: Mapping[str, Any]) -> Tensor:
+def covariance_matrix(terms: Sequence[Term], A: InputTable, B: InputTable | None, values: Mapping[str, Any]) -> Tensor:
     """Return the covariance (n, m) of the rows of two tables, or of one.
 
     Args:
@@ -830,7 +830,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
     Raises:
         InvalidArgumentError: If a value has the name of no hyperparameter, or one is missing.
     """
-    schema = Schema.fit(requests_of(terms), A)
+    schema = InputSchema.fit(requests_of(terms), A)
     bound = bind(terms, schema.column_of)
     left = schema.read(A)
     right = left if B is None else schema.read(B)

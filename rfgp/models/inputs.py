@@ -15,7 +15,7 @@ from rfgp import random
 from rfgp.approximations import Approximation
 from rfgp.approximations.role import TermData
 from rfgp.blocks import Prior
-from rfgp.columns import ColumnKind, Schema, Table
+from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, with_indicators
 from rfgp.columns.table import without_index
 from rfgp.errors import DataError, InvalidArgumentError
@@ -92,7 +92,7 @@ def over_parts(source: RowSource, function: Callable[[RowSource, int], T], combi
 
 def tables_of(
     source: RowSource, keys: Collection[str | int] | None = None, first: int = 0
-) -> Iterator[tuple[Table, Chunk]]:
+) -> Iterator[tuple[InputTable, Chunk]]:
     """Yield the tables of a source's inputs, each with its rows.
 
     Args:
@@ -105,12 +105,12 @@ def tables_of(
         if chunk.names is not None and isinstance(X, np.ndarray | Tensor):
             X = {name: X[:, index] for index, name in enumerate(chunk.names)}
         if len(next(iter(X.values()), ()) if isinstance(X, Mapping) else X):
-            table = replace(Table.of(X), first=first)
+            table = replace(InputTable.of(X), first=first)
             first += table.num_rows
             yield table, chunk
 
 
-def first_table(source: RowSource) -> Table:
+def first_table(source: RowSource) -> InputTable:
     """Return the first table of a source.
 
     Args:
@@ -125,7 +125,7 @@ def first_table(source: RowSource) -> Table:
 
 
 def levels_of_source(
-    source: RowSource, first: Table, others: Collection[str | int] = ()
+    source: RowSource, first: InputTable, others: Collection[str | int] = ()
 ) -> dict[str | int, LevelCounts]:
     """Return the levels of columns of text, categories and booleans of a source.
 
@@ -160,7 +160,7 @@ def _merged_counts(
     return first | {key: first[key].merged(column, key) if key in first else column for key, column in second.items()}
 
 
-def with_all_levels(schema: Schema, source: RowSource, indicators: Indicators, *, is_new: bool) -> Schema:
+def with_all_levels(schema: InputSchema, source: RowSource, indicators: Indicators, *, is_new: bool) -> InputSchema:
     """Return a schema with the levels of all rows of a source.
 
     The rows are read if a column has levels.
@@ -178,26 +178,26 @@ def with_all_levels(schema: Schema, source: RowSource, indicators: Indicators, *
     level_indices = [index for index, column in enumerate(schema.columns) if column.kind is ColumnKind.LEVEL]
     if not level_indices:
         return schema
-    begun = Schema(tuple(schema.columns[index] for index in level_indices))
+    begun = InputSchema(tuple(schema.columns[index] for index in level_indices))
     booleans = {column.key: () for column in begun.columns if indicators.get(column.key) == ()}
     known = over_parts(source, partial(_levels_of_part, begun, booleans), _merged)
     columns = list(schema.columns)
     for index, column in zip(level_indices, known.columns, strict=True):
         columns[index] = replace(column, levels=tuple(sorted(column.levels))) if is_new else column
-    return Schema(tuple(columns))
+    return InputSchema(tuple(columns))
 
 
-def _levels_of_part(schema: Schema, booleans: Indicators, source: RowSource, first: int) -> Schema:
+def _levels_of_part(schema: InputSchema, booleans: Indicators, source: RowSource, first: int) -> InputSchema:
     """Return a schema extended by new levels of a part of a source."""
     for table, _ in tables_of(source, [column.key for column in schema.columns], first):
         schema = schema.extended(with_indicators(table, booleans))
     return schema
 
 
-def _merged(first: Schema, second: Schema) -> Schema:
+def _merged(first: InputSchema, second: InputSchema) -> InputSchema:
     """Return a schema extended by new levels of another."""
     pairs = zip(first.columns, second.columns, strict=True)
-    return Schema(tuple(replace(a, levels=tuple(dict.fromkeys([*a.levels, *b.levels]))) for a, b in pairs))
+    return InputSchema(tuple(replace(a, levels=tuple(dict.fromkeys([*a.levels, *b.levels]))) for a, b in pairs))
 
 
 def _of_one_type(X: Tensor, y: Any) -> tuple[Tensor, Any]:
@@ -235,7 +235,7 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                 factor.check_rows(inputs[:, indices])
 
 
-def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
+def check_near(schema: InputSchema, columns: ColumnSummary, inputs: Tensor) -> None:
     """Check that numbers in rows are not too far from the training data.
 
     Args:
@@ -260,7 +260,7 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
             )
 
 
-def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
+def open_keys(table: InputTable, kernel: Kernel) -> tuple[str | int, ...]:
     """Return the keys of the columns that a kernel reads by default.
 
     These are all columns except the index of a dataframe and texts that another kernel reads as levels.
@@ -296,7 +296,7 @@ def keys_of_levels(kernel: Kernel) -> set[str | int]:
     return {key for factor in factors_of(kernel) if factor.kind is ColumnKind.LEVEL for key in factor.columns or ()}
 
 
-def _without_index(table: Table) -> tuple[str | int, ...]:
+def _without_index(table: InputTable) -> tuple[str | int, ...]:
     """Return the keys of the columns of a table without the index of a dataframe."""
     return without_index(table.keys, table.column) if table.source == "dataframe" else table.keys
 
@@ -311,7 +311,7 @@ def graph_of(kernel: Kernel) -> graphs.Graph | None:
     return nodes.pop() if len(nodes) == 1 else None
 
 
-def table_of(X: Any, graph: graphs.Graph | None) -> Table:
+def table_of(X: Any, graph: graphs.Graph | None) -> InputTable:
     """Return inputs as a table.
 
     If a kernel reads only nodes of a graph, labels may be tuples.
@@ -326,8 +326,8 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
         if isinstance(rows, list | tuple) and any(isinstance(row, list | tuple) and len(row) == size for row in rows):
             labels = np.empty(len(rows), dtype=object)
             labels[:] = [tuple(row) if isinstance(row, list) else row for row in rows]
-            return Table.of(labels)
-    return Table.of(X)
+            return InputTable.of(labels)
+    return InputTable.of(X)
 
 
 def without_missing(given: Chunk, kernel: Kernel) -> Chunk:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns import ColumnKind, Table
+from rfgp.columns import ColumnKind, InputTable
 from rfgp.columns.calendar import Step
 from rfgp.columns.days import ATTOSECONDS, dates_of
 from rfgp.columns.rules import ColumnSchema
@@ -113,7 +113,9 @@ class TimeColumn:
         try:
             end = pd.Timestamp(until) if self.rule.is_date and not isinstance(until, int | float) else until
             has_zone = getattr(end, "tzinfo", None) is not None and not self.rule.zone
-            target = 0.0 if has_zone else float(self.rule.read(Table.of({"until": [end]}).cells("until", "until"))[0])
+            target = (
+                0.0 if has_zone else float(self.rule.read(InputTable.of({"until": [end]}).cells("until", "until"))[0])
+            )
         except (TypeError, ValueError) as error:
             raise DataError(f"until must be {form}, got {until!r}.") from error
         if has_zone:

@@ -25,7 +25,7 @@ from rfgp.approximations.planning import (
 )
 from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
-from rfgp.columns import ColumnKind, Schema, Table
+from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
@@ -314,7 +314,7 @@ class ModelSpec:
     """
 
     options: ModelOptions
-    schema: Schema = _UNKNOWN
+    schema: InputSchema = _UNKNOWN
     kernel: Kernel = _UNKNOWN
     terms: tuple[BoundTerm, ...] = ()
     columns: ColumnSummary = _UNKNOWN
@@ -444,11 +444,11 @@ class ModelSpec:
             check_near(self.schema, self.columns, cells.detach())
         return cells, OutputFormat(table.output_format.is_numpy, cells.new_empty(0))
 
-    def _table(self, inputs: Any) -> Table:
+    def _table(self, inputs: Any) -> InputTable:
         """Return inputs as a table, with indicators of levels."""
         return with_indicators(table_of(inputs, graph_of(self.options.kernel)), self.options.indicators)
 
-    def named(self, table: Table) -> Table:
+    def named(self, table: InputTable) -> InputTable:
         """Return a table with the training column names if one of the two has no names.
 
         That is only possible if the first term reads all columns in order.
@@ -561,7 +561,7 @@ class ModelSpec:
         table = spec.named(with_indicators(table, spec.options.indicators))
         return spec._with_columns(table), data._replace(X=table, y=y)
 
-    def _with_indicators_of(self, table: Table, source: RowSource | None = None) -> Self:
+    def _with_indicators_of(self, table: InputTable, source: RowSource | None = None) -> Self:
         """Return the specification of a model that reads levels as indicators, learned from the first data.
 
         It does so if its kernel reads all columns. If the kernel is selected, it has a `Group` for each column with too
@@ -577,7 +577,7 @@ class ModelSpec:
         indicators = learn_indicators(table, counts, keys_of_levels(options.kernel))
         return replace(self, options=options.changed(indicators=indicators))
 
-    def _with_columns(self, table: Table, source: RowSource | None = None) -> Self:
+    def _with_columns(self, table: InputTable, source: RowSource | None = None) -> Self:
         """Return the specification with the schema of a table, or of the first one of a source, or with new levels."""
         known, levels = self.schema, self.options.indicators
         if known is not None:
@@ -587,13 +587,13 @@ class ModelSpec:
         kernel = transformed(self.options.kernel, lambda factor: factor.expanded(keys))
         of_noise = noise_kernel(self.options.likelihood, kernel, keys)
         terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
-        schema = Schema.fit(requests_of(terms), table)
+        schema = InputSchema.fit(requests_of(terms), table)
         if source is not None:
             schema = with_all_levels(schema, source, levels, is_new=True)
         spec = replace(self, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
         return replace(spec, noise_process=_noise_spec(spec, of_noise))
 
-    def _with_levels(self, schema: Schema) -> Self:
+    def _with_levels(self, schema: InputSchema) -> Self:
         """Return the specification with more levels.
 
         Raises:
@@ -843,7 +843,7 @@ def _noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
 
 
 def restored_spec(
-    options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
+    options: ModelOptions, schema: InputSchema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
 ) -> ModelSpec:
     """Return the specification of a resolved kernel, for a file.
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations import Approximation, TermData
-from rfgp.columns import ColumnKind, Schema
+from rfgp.columns import ColumnKind, InputSchema
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import prefixed, saved_shapes, saved_tensors
 from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel
@@ -214,7 +214,7 @@ class _Columns(NamedTuple):
         decoder: The decoder of values.
     """
 
-    schema: Schema
+    schema: InputSchema
     summary: ColumnSummary
     scaling: Scaling
     decoder: Decoder
@@ -308,7 +308,7 @@ def _decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scalin
     """Return the specification, with the other models of its average."""
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.graph(number) for number in described["nodes"]]
-    schema = Schema.from_dict(described["schema"], nodes)
+    schema = InputSchema.from_dict(described["schema"], nodes)
     columns = _Columns(schema, _summary(schema, tensors["columns.spread"], scaling.inputs), scaling, decoder)
     spec, average = _model(described, tensors, columns), described.get("average")
     if average is None:
@@ -328,7 +328,7 @@ def _decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scalin
     return replace(spec, weight=average["weight"], other_members=tuple(others))
 
 
-def _summary(schema: Schema, spread: Tensor, maps: Affine) -> ColumnSummary:
+def _summary(schema: InputSchema, spread: Tensor, maps: Affine) -> ColumnSummary:
     """Return the summary of the columns without rows, given their standard deviations (D,)."""
     fits = maps.scale.shape == spread.shape == (len(schema.columns),) and spread.dtype == maps.scale.dtype
     check(fits, "the scaling must have the columns of the kernel")

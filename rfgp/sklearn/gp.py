@@ -11,7 +11,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from rfgp.columns import Table
+from rfgp.columns import InputTable
 from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.gp import GP
@@ -120,7 +120,7 @@ class GPOptions:
             if len(y) < 2:
                 raise DataError(f"X must have at least two rows, got {counted(len(y), 'sample')}.")
             X = self._without_index(X, names)
-            columns = [np.asarray(column) for column in Table.of(X).columns.values()]
+            columns = [np.asarray(column) for column in InputTable.of(X).columns.values()]
         if read_targets is None:
             y = y.astype(_common_float(X, y), copy=False)
             X = X.astype(y.dtype, copy=False) if names is None else X
@@ -140,7 +140,7 @@ class GPOptions:
         factors = () if isinstance(self.kernel, str) else [one for t in self.kernel.terms() for one in t.factors]
         if factors and all(factor.columns is not None for factor in factors):
             return X
-        kept = without_index(names, Table.of(X).column, warns_of_inputs=False)
+        kept = without_index(names, InputTable.of(X).column, warns_of_inputs=False)
         if len(kept) == len(names):
             return X
         self._used_columns = [names.index(name) for name in kept]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.cells import REAL, CellType, Column
-from rfgp.columns.table import Table, without_index
+from rfgp.columns.table import InputTable, without_index
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.limits import limits
 from rfgp.messages import listed, one_line, quoted
@@ -465,7 +465,7 @@ class Batches:
             if not _has_names(block):
                 yield self._rows(block)
                 continue
-            table = Table.of(self._columns(block))
+            table = InputTable.of(self._columns(block))
             names = map(str, table.keys)
             numbers = {name: _numbers("A batch", name, table.cells(name), TextFormat(), 0) for name in names}
             yield self._roles.matrix(numbers, self._inputs or ())
@@ -531,7 +531,7 @@ class Batches:
         """
         if self._position is not None:
             raise InvalidArgumentError("target must be a name, since the columns of the batches have names.")
-        table = Table.of(block)
+        table = InputTable.of(block)
         columns = {str(key): table.columns[key] for key in table.keys}
         if self._inputs is None:
             inputs = self._roles.inputs(list(columns), "A batch")

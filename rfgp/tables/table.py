@@ -62,8 +62,6 @@ class ColumnRule:
 class Schema:
     """The encoding of a table from a file, as numbers, dates, levels or one-hot columns.
 
-    In contrast, `rfgp.columns.Schema` has the columns that a kernel reads from the inputs of a model.
-
     Attributes:
         inputs: The encodings of the input columns, in the order of the file.
         output: The encoding of the target column. Levels of a category are the classes.
@@ -219,8 +217,6 @@ def _check(schema: Schema) -> None:
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A table from a file with a target column, encoded as numbers.
-
-    In contrast, `rfgp.columns.Table` has the unencoded inputs of a model.
 
     Attributes:
         X: Inputs (n, d), float64.
