@@ -1,5 +1,6 @@
 """Forecasts, backtests and the selection of models of series: what a user with a column of dates does."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -192,6 +193,8 @@ def test_backtest_forecasts_from_rows_before_each_origin():
         np.testing.assert_allclose(part["mean"], alone.mean, rtol=1e-6)
         np.testing.assert_allclose(part["upper"], alone.interval(0.9)[1], rtol=1e-6)
         np.testing.assert_allclose(part["naive"], y[int(origin)])  # the last value
+        deviation = np.sqrt(np.mean(np.diff(y[: int(origin) + 1]) ** 2) * part["lead"])
+        np.testing.assert_allclose(part["naive upper"] - part["naive"], stats.norm.ppf(0.95) * deviation)
         probabilities = np.arange(1, 20) / 20
         error = part["y"].to_numpy() - alone.quantile(probabilities)
         loss = 2 * np.maximum(probabilities[:, None] * error, (probabilities[:, None] - 1) * error).mean(0)
@@ -251,6 +254,19 @@ def test_thirds_of_scores_and_of_factors_are_the_same():
         first = [int(name.split(" to ")[0]) for name in backtest.scores.index[:-1]]
         changes = 1 + np.flatnonzero(np.diff(factors)) + 1
         assert set(changes.tolist()) <= set(first)
+
+
+def test_bands_that_held_stay():
+    X, y = series(100)
+    gp = rfgp.GP(k.Wiener("t"), start={"wiener(t).variance": 1.0, "noise": 100.0}, seed=0).condition(X, y)
+    assert gp.backtest(6, refit=False).widening(0.95, np.arange(1, 9)).tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(("days", "season"), [(10, 24), (20, 168), (1, 1)])
+def test_naive_season_is_one_that_the_rows_cover_twice(days, season):
+    hours = pd.date_range("2024-01-01", periods=24 * days, freq="h")
+    gp = rfgp.GP(LEVEL, start={"noise": 0.1}, seed=0).condition({"when": hours}, np.sin(np.arange(24 * days)))
+    assert gp.backtest(3, 2, refit=False).season == season
 
 
 def test_factors_of_logarithms_are_those_of_the_model():
@@ -317,10 +333,26 @@ def test_a_series_is_selected_by_forecasts():
     assert all("day" in frame for frame in [gp.forecast(2)])
     assert sum(selection.weights or (1.0,)) == pytest.approx(1.0)
     frame = gp.forecast(48)
+    parts = [(share, member.forecast(48)) for share, member in gp.members] or [(1.0, frame)]
+    for name in frame.columns[4:]:
+        whole = sum(share * part[name].to_numpy() for share, part in parts if name in part)
+        np.testing.assert_allclose(frame[name], whole, rtol=1e-6, atol=1e-9)
     error = frame["mean"].to_numpy() - after["y"].to_numpy()
     assert np.sqrt(np.mean(error**2)) < 2.0  # the deviation of the noise is 1
     held = (frame["lower"].to_numpy() <= after["y"].to_numpy()) & (after["y"].to_numpy() <= frame["upper"].to_numpy())
     assert held.mean() > 0.8
+
+
+def test_scores_are_those_of_forecasts_from_the_rows_before():
+    X, y = series(80)
+    gp = rfgp.GP(seed=0).fit(X, y, horizon=6)
+    model, values = gp.members[0][1] if gp.members else gp, []
+    for origin in (55, 61, 67, 73):
+        known, after = X["t"] <= origin, (X["t"] > origin) & (X["t"] <= origin + 6)
+        forecast = copy.copy(model).condition({"t": X["t"][known]}, y[known]).predict({"t": X["t"][after]}).observed()
+        values.append(forecast.log_prob(y[after]).mean())
+    assert gp.selection.chosen.last.value == pytest.approx(np.mean(values), abs=1e-6)
+    assert gp.selection.chosen.last.error == pytest.approx(np.std(values, ddof=1) / 2, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +372,7 @@ def test_rows_in_time_are_selected_forward(columns, is_forward):
     assert (selection.validation == "the last rows") == is_forward
 
 
+@pytest.mark.slow
 def test_covariates_of_a_series_are_terms():
     rng, n = np.random.default_rng(0), 150
     X = {
@@ -456,7 +489,7 @@ def test_mixed_series_are_mentioned():
     assert "name their column with by=" in gp.selection.reason
 
 
-@pytest.mark.parametrize("with_series", [False, True])
+@pytest.mark.parametrize("with_series", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_models_of_the_last_rows_are_conditioned_on_all(with_series, monkeypatch):
     monkeypatch.setattr("rfgp.selection.series.MAX_ROWS", {False: 80, True: 80})
     known, _ = panel(2, 70)
