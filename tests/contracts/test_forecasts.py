@@ -466,6 +466,19 @@ def test_series_may_be_numbers_at_numbers():
     assert gp.backtest(3, 2, refit=False).by == "store"
 
 
+def test_quarters_show_a_year():
+    rng, n = np.random.default_rng(0), 80
+    X = {"when": pd.date_range("1972-04-01", periods=n, freq="QS")}
+    y = (
+        3 * np.sin(np.arange(n) * np.pi / 2 + 1)
+        + np.cumsum(0.2 * rng.standard_normal(n))
+        + 0.3 * rng.standard_normal(n)
+    )
+    trials = rfgp.GP(seed=0).select(X, y, horizon=4).trials
+    assert trials[0].name.endswith("+ year")
+    assert {trial.name for trial in trials if "year" not in trial.name} == {"wandering slope and deviations"}
+
+
 def test_exact_copies_are_not_a_sign_of_no_noise():
     rng, n = np.random.default_rng(2), 120
     y = 50 + np.cumsum(0.3 * rng.normal(size=n)) + 4 * np.sin(2 * np.pi * np.arange(n) / 7) + rng.normal(size=n)
