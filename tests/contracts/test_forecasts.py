@@ -479,6 +479,7 @@ def test_quarters_show_a_year():
     assert {trial.name for trial in trials if "year" not in trial.name} == {"wandering slope and deviations"}
 
 
+@pytest.mark.slow
 def test_exact_copies_are_not_a_sign_of_no_noise():
     rng, n = np.random.default_rng(2), 120
     y = 50 + np.cumsum(0.3 * rng.normal(size=n)) + 4 * np.sin(2 * np.pi * np.arange(n) / 7) + rng.normal(size=n)

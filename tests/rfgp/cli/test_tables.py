@@ -432,6 +432,7 @@ def test_a_series_is_forecast_with_a_report(tmp_path):
         assert f">{title}</h2>" in page
 
 
+@pytest.mark.slow
 def test_series_and_known_columns_are_forecast(tmp_path):
     table, calendar = sales()
     write(tmp_path, **{name: table[name] for name in ("store", "day", "sales")})
