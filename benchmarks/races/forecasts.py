@@ -23,13 +23,13 @@ without truth are not scored.
 - Summary: the mean over origins and horizons for each series, then over series. Differences are of log WQL between a
   method and `--against`, with the standard error over series.
 
-Methods: `rfgp` is `rfgp.GP().fit(..., horizon=)`. `rfgp-widened` has bands that a backtest of ten origins widens, at the
-hyperparameters of all training rows; it was added after the first run of `rfgp` on the race, whose coverage was 82 to
-88 %, and was chosen on `TUNING`. `seasonal-naive`, `auto-ets` and `auto-arima` of statsforecast have their defaults and
+Methods: `rfgp` is `rfgp.GP().fit(..., horizon=)`. `rfgp-widened` has bands that a backtest of ten origins widens, at
+the hyperparameters of all training rows; it was added after the first run of `rfgp` on the race, whose coverage was 82
+to 88 %, and was chosen on `TUNING`. `seasonal-naive`, `auto-ets` and `auto-arima` of statsforecast have defaults and
 normal intervals. `ets` is ETSModel of statsmodels with additive error, trend and season (where two periods fit), with
 heuristic starts for seasons of more than 12 steps. `sarimax` of statsmodels has the order (1, 1, 1) x (0, 1, 1, s), or
-(1, 1, 1) if s is 1 or two periods do not fit. `prophet` has defaults, and `boosting` is HistGradientBoostingRegressor at
-each level.
+(1, 1, 1) if s is 1 or two periods do not fit. `prophet` has defaults, and `boosting` is HistGradientBoostingRegressor
+at each level.
 
     python -m benchmarks.races.forecasts series --data FILE
     python -m benchmarks.races.forecasts run --methods M,... [--series race|tuning] --data FILE --out FILE
