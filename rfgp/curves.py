@@ -355,7 +355,7 @@ def by_lead(frame: Any, frequency: str) -> Figure:
         frequency: The step, as text.
     """
     traces = []
-    for i, (name, column) in enumerate({"forecast": "median", "seasonal naive": "naive"}.items()):
+    for i, (name, column) in enumerate({"forecast": "median", "seasonal naive": "naive median"}.items()):
         errors = (frame["y"] - frame[column]).abs().groupby(frame["lead"]).mean()
         chosen = thin(len(errors))
         x, y = np.asarray(errors.index, dtype=np.float64)[chosen], np.asarray(errors)[chosen]

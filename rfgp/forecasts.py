@@ -18,21 +18,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from torch import Tensor
 
 from rfgp.columns import InputTable
 from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, NotFittedError, requires_extra
 from rfgp.fitting import Plan, fit_terms
-from rfgp.inference.distributions import check_level
+from rfgp.inference.distributions import NormalMarginals, check_level
 from rfgp.messages import check_count, counted, listed
 from rfgp.models import FitReport, GPState
-from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, times_of_inputs, times_of_rows
+from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, values_of_inputs, values_of_rows
 from rfgp.models.state import averaged, parts_of_average, predicted
 from rfgp.rows import Block, gathered
 from rfgp.rows.sources import OutputFormat
@@ -82,8 +81,8 @@ def forecast(
         raise InvalidArgumentError("A forecast requires one output, got several. Fit a model for each.")
     if backtest is not None and (backtest.by, backtest.log) != (by, log):
         raise InvalidArgumentError(f"by and log must be those of the backtest, {backtest.by!r} and {backtest.log}.")
-    needs_counts = backtest is not None
-    rows, shown, counts = _rows_to_forecast(state, steps, until, future, frequency, by, needs_counts=needs_counts)
+    known = state, steps, until, future, frequency, by
+    rows, shown, counts = _rows_to_forecast(*known, needs_counts=backtest is not None)
     inputs, output_format = state.points(rows)
     prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
     observed = prediction.observed()
@@ -153,7 +152,7 @@ def history(state: GPState, by: Any = None, *, log: bool = False) -> Any:
         import pandas as pd
     column, rows = TimeColumn.of(state), gathered(state.require_rows(purpose="a picture of a series"))
     y = _numbers(state.scaling.targets.inverse(rows.targets[:, 0]))
-    times = times_of_rows(state, rows, column.index)
+    times = values_of_rows(state, rows, column.index)
     series = {} if by is None else {str(by): _series_of_rows(state, rows, by)}
     frame = pd.DataFrame({column.name: column.shown(times), **series, "y": np.exp(y) if log else y})
     return frame.iloc[np.argsort(times, kind="stable")].reset_index(drop=True)
@@ -195,7 +194,7 @@ def _rows_to_forecast(
         counts = np.zeros(0, np.int64)
         if needs_counts:
             column = TimeColumn.of(state, frequency)
-            times = times_of_inputs(state, state.points(columns)[0], index)
+            times = values_of_inputs(state, state.points(columns)[0], index)
             counts = column.positions(times) - column.positions(column.times[-1:])
         shown = {name: columns[key], **{str(one): columns[one] for one in others}}
         return columns, shown, counts
@@ -239,7 +238,7 @@ def _levels(state: GPState, by: Any) -> list[Any]:
     if schema.columns[index].levels:
         return list(schema.columns[index].levels)
     rows = state.require_rows(purpose="a forecast by series")
-    return sorted(set(_plain(times_of_rows(state, rows, index))))
+    return sorted(set(_plain(values_of_rows(state, rows, index))))
 
 
 def _series_of_rows(state: GPState, rows: Any, by: Any) -> list[Any]:
@@ -251,7 +250,7 @@ def _series_of_rows(state: GPState, rows: Any, by: Any) -> list[Any]:
     index = schema.keys.index(by)
     if schema.columns[index].levels:
         return schema.labels(index, inputs[:, index].tolist())
-    return _plain(times_of_rows(state, rows, index))
+    return _plain(values_of_rows(state, rows, index))
 
 
 def _plain(numbers: Array) -> list[Any]:
@@ -275,8 +274,8 @@ class Backtest:
 
     Attributes:
         frame: A pandas frame with a row for each forecast row: "origin" and the time, "lead" (steps after the origin),
-            "y", "mean", "median", "lower", "upper", "loss", and "naive", "naive lower", "naive upper", "naive loss" of
-            the seasonal naive forecast. A loss is the mean of twice the quantile losses at 5, 10, ..., 95 %.
+            "y", "mean", "median", "lower", "upper", "loss", and "naive median", "naive lower", "naive upper" and "naive
+            loss" of the seasonal naive forecast. A loss is the mean of twice the quantile losses at 5, 10, ..., 95 %.
         horizon: The number of steps of each forecast.
         level: The level of the bands.
         frequency: The step between rows, as text.
@@ -344,7 +343,7 @@ class Backtest:
             "absolute error": float((y - frame["median"]).abs().mean()),
             "loss": float(frame["loss"].mean()),
             "naive coverage": float(((frame["naive lower"] <= y) & (y <= frame["naive upper"])).mean()),
-            "naive absolute error": float((y - frame["naive"]).abs().mean()),
+            "naive absolute error": float((y - frame["naive median"]).abs().mean()),
             "naive loss": float(frame["naive loss"].mean()),
         }
 
@@ -437,13 +436,14 @@ def backtest(
     column = TimeColumn.of(state, frequency)
     rows = gathered(state.require_rows(purpose="a backtest"))
     _check_backtest(state, rows, column.name, by)
-    row_times = times_of_rows(state, rows, column.index)
+    row_times = values_of_rows(state, rows, column.index)
     y = np.asarray(state.scaling.targets.inverse(rows.targets[:, 0]).double().cpu())
     positions = column.positions(row_times)
     labels = [None] * len(y) if by is None else _series_of_rows(state, rows, by)
     series = np.unique(np.array([str(label) for label in labels]), return_inverse=True)[1]
     if report is not None and report.hyperparameter_posterior is not None:
         refit = False  # values that are integrated over
+    p = np.array([(1 - level) / 2, *PROBABILITIES, (1 + level) / 2])
     fixed, frames = () if report is None else report.fixed, list[dict[str, Any]]()
     for origin in _origins(positions, horizon, folds):
         is_known = positions <= origin
@@ -456,6 +456,8 @@ def backtest(
         prediction = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0)))
         observed = prediction.observed(after.fixed_noise if state.has_exposures else None)
         naive = _naive(positions, y, is_known, is_next, series, column.season)
+        own, repeated = _numbers(observed.quantile(p)), _numbers(naive.quantile(torch.from_numpy(p)[:, None]))
+        own, repeated, target = map(np.exp if log else np.asarray, (own, repeated, y[is_next]))
         last, next_times = float(row_times[is_known].max()), row_times[is_next]
         frames.append(
             {
@@ -463,9 +465,10 @@ def backtest(
                 column.name: column.shown(next_times),
                 **({} if by is None else {str(by): [labels[i] for i in np.flatnonzero(is_next)]}),
                 "lead": positions[is_next] - origin,
-                "y": np.exp(y[is_next]) if log else y[is_next],
-                **_bands("", observed, y[is_next], level, log=log),
-                **_bands("naive ", naive, y[is_next], level, log=log),
+                "y": target,
+                "mean": _numbers((observed.exp() if log else observed).mean),
+                **_bands(own, target),
+                **_bands(repeated, target, "naive "),
             }
         )
     joined = pd.concat(map(pd.DataFrame, frames), ignore_index=True)
@@ -485,7 +488,8 @@ def _check_backtest(state: GPState, rows: Block, time: str, by: Any) -> None:
         raise InvalidArgumentError("A backtest requires rows without known noise, which later rows would need too.")
     keys, indicators = state.spec.schema.keys, state.spec.options.indicators
     _check_series(by, [*keys, *indicators])
-    results = ("origin", "lead", "y", "mean", "median", "lower", "upper", "loss", "naive", "naive loss")
+    own = ("median", "lower", "upper", "loss")
+    results = ("origin", "lead", "y", "mean", *own, *(f"naive {name}" for name in own))
     _check_names([time, *([] if by is None else [str(by)])], results)
 
 
@@ -532,17 +536,6 @@ def _refitted(state: GPState, fixed: Sequence[str]) -> GPState:
     return averaged(first, share, others) if others else first
 
 
-class _Normal(NamedTuple):
-    """Normal observations with means (h,) and deviations (h,)."""
-
-    mean: Array
-    deviation: Array
-
-    def quantile(self, p: Sequence[float]) -> Array:
-        """Return the quantiles, (len(p), h)."""
-        return _numbers(self.mean + self.deviation * ndtri(np.asarray(p))[:, None])
-
-
 def _naive(
     positions: NDArray[np.int64],
     y: Array,
@@ -550,7 +543,7 @@ def _naive(
     is_next: NDArray[np.bool_],
     series: NDArray[np.int64],
     season: int,
-) -> _Normal:
+) -> NormalMarginals:
     """Return the seasonal naive forecast: the last known value a number of seasons before.
 
     Args:
@@ -576,26 +569,19 @@ def _naive(
         ]
         differences = [at[step] - at[step - season] for step in at if step - season in at]
         spread = math.sqrt(float(np.mean(np.square(differences)))) if differences else float(np.std(values))
-        deviations[after] = np.maximum(spread * np.sqrt(seasons), 1e-300)
-    return _Normal(means[is_next], deviations[is_next])
+        deviations[after] = spread * np.sqrt(seasons)
+    return NormalMarginals(*map(torch.from_numpy, (means[is_next], deviations[is_next] ** 2)))
 
 
-def _bands(prefix: str, observed: Any, y: Array, level: float, *, log: bool) -> dict[str, Array]:
-    """Return the columns of a forecast and its loss, by name.
+def _bands(quantiles: Array, y: Array, prefix: str = "") -> dict[str, Array]:
+    """Return the median, the ends of the band and the loss of a forecast, by name.
 
     Args:
-        prefix: The beginning of the names.
-        observed: The distribution of the observations, with `mean` and `quantile`.
+        quantiles: The quantiles, (21, h): of the lower end, at `PROBABILITIES`, and of the upper end.
         y: The observations, (h,).
-        level: The level of the band.
-        log: Whether they are logarithms of the target.
+        prefix: The beginning of the names.
     """
-    quantiles = _numbers(observed.quantile([(1 - level) / 2, *PROBABILITIES, (1 + level) / 2]))
-    low, *middle, high = np.exp(quantiles) if log else quantiles
-    y = np.exp(y) if log else y
+    low, *middle, high = quantiles
     error, p = y - np.stack(middle), PROBABILITIES[:, None]
     loss = 2 * np.maximum(p * error, (p - 1) * error).mean(0)
-    if prefix:
-        return {"naive": middle[9], "naive lower": low, "naive upper": high, "naive loss": loss}
-    mean = _numbers((observed.exp() if log else observed).mean)
-    return {"mean": mean, "median": middle[9], "lower": low, "upper": high, "loss": loss}
+    return {f"{prefix}median": middle[9], f"{prefix}lower": low, f"{prefix}upper": high, f"{prefix}loss": loss}

@@ -55,7 +55,7 @@ class TimeColumn:
         index, schema = time_index(state), state.spec.schema
         rule = schema.columns[index]
         rows = state.require_rows(purpose="a forecast without future=")
-        times = np.unique(times_of_rows(state, rows, index))
+        times = np.unique(values_of_rows(state, rows, index))
         _check_no_dates(rule, times)
         is_date = rule.is_date
         step = (
@@ -172,27 +172,39 @@ def _check_no_dates(rule: ColumnSchema, times: Array) -> None:
         )
 
 
-def times_of_rows(state: GPState, rows: Rows, index: int) -> Array:
-    """Return the times of rows (n,), days since the origin of the column or numbers.
+def values_of_rows(state: GPState, rows: Rows, index: int) -> Array:
+    """Return the values of a column of rows (n,): numbers, or days since the origin of its dates.
 
     Args:
         state: The state of the model.
         rows: The rows.
-        index: The index of the column of times.
+        index: The index of the column.
     """
-    return times_of_inputs(state, gathered(rows).inputs, index)
+    return values_of_inputs(state, gathered(rows).inputs, index)
 
 
-def times_of_inputs(state: GPState, inputs: Tensor, index: int) -> Array:
-    """Return the times of standardized inputs (n,), days since the origin of the column or numbers.
+def values_of_inputs(state: GPState, inputs: Tensor, index: int) -> Array:
+    """Return the values of a column of standardized inputs (n,): numbers, or days since the origin of its dates.
 
     Args:
         state: The state of the model.
         inputs: The standardized inputs, (n, d).
-        index: The index of the column of times.
+        index: The index of the column.
     """
     maps, inputs = state.scaling.inputs, inputs.double()
     return np.asarray((inputs if maps is None else maps.inverse(inputs))[:, index].cpu(), dtype=np.float64)
+
+
+def possible_times(state: GPState) -> tuple[list[int], list[int]]:
+    """Return the indices of the columns of dates, and of all numbers that are not names of series too.
+
+    Args:
+        state: The state of the model.
+    """
+    columns = state.spec.schema.columns
+    levels = {column.key for column in columns if column.kind is ColumnKind.LEVEL}
+    numbers = [i for i, c in enumerate(columns) if c.kind is ColumnKind.NUMBER and c.key not in levels]
+    return [i for i in numbers if columns[i].is_date], numbers
 
 
 def time_index(state: GPState) -> int:
@@ -204,11 +216,7 @@ def time_index(state: GPState) -> int:
     Raises:
         InvalidArgumentError: If there is no such column, or there are several.
     """
-    columns = state.spec.schema.columns
-    numbers = [i for i, column in enumerate(columns) if column.kind is ColumnKind.NUMBER]
-    levels = {column.key for column in columns if column.kind is ColumnKind.LEVEL}
-    numbers = [i for i in numbers if columns[i].key not in levels]  # numbers that name series
-    dates = [i for i in numbers if columns[i].is_date]
+    columns, (dates, numbers) = state.spec.schema.columns, possible_times(state)
     parts = [part for term in state.spec.terms for part in term.parts()]
     used = {i for part in parts if isinstance(part.factor, Periodic | Wiener) for i in part.indices}
     for found in (dates, sorted(used), numbers):

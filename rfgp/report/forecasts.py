@@ -1,9 +1,6 @@
 """The report on a forecast: history and forecast, components, backtest, and the selection of the model."""
 
-import datetime
-import platform
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -69,7 +66,7 @@ def forecast_report(
         *_components(gp, by, names, step, log=log),
         *_backtests(backtest),
         *sections.selections(gp),
-        _making(gp, settings or {}, command),
+        sections.made_by(gp, [[name, plain(value, 300)] for name, value in (settings or {}).items()], command),
     ]
     return render(title, lead, _cards(forecast, backtest, names, by), parts)
 
@@ -174,17 +171,3 @@ def _backtests(backtest: Backtest | None) -> Iterator[Section]:
     ]
     picture = Plot(curves.by_lead(backtest.frame, backtest.frequency), "Errors by steps ahead.", wide=True)
     yield Section("Backtest", [text, picture, *grids])
-
-
-def _making(gp: GP, settings: Mapping[str, object], command: str | None) -> Section:
-    """Return the section on how the report was made."""
-    rows = [[name, plain(value, 300)] for name, value in settings.items()]
-    rows += [
-        ["rfgp", version("rfgp")],
-        ["Python", platform.python_version()],
-        ["date", datetime.date.today().isoformat()],
-    ]
-    if command is not None:
-        rows.append(["command", plain(command, 2000)])
-    grid = Grid(["setting", "value"], rows, "The settings with which the report can be made again.", texts=(1,))
-    return Section("How it was made", [sections.hyperparameters(gp), grid])

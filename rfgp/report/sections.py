@@ -433,16 +433,29 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["training part", f"{len(study.train):,}"],
         [f"held-out part, {how}", f"{len(study.test):,}{in_groups(study)}"],
         ["fit", "none" if report is None else sentence("convergence", fit=report)],
-        ["rfgp", version("rfgp")],
-        ["Python", platform.python_version()],
-        ["date", datetime.date.today().isoformat()],
     ]
     if study.num_repeated:
         rows.append(["copies", repeats(study)])
-    if command is not None:
-        rows.append(["command", plain(command, 2000)])
+    return made_by(study.model, rows, command)
+
+
+def made_by(model: GP, rows: list[list[str]], command: str | None) -> Section:
+    """Return the section on how a report was made, with the versions and the date.
+
+    Args:
+        model: The fitted model.
+        rows: The settings: names and values.
+        command: The command that made the report. If None, none is listed.
+    """
+    rows = [
+        *rows,
+        ["rfgp", version("rfgp")],
+        ["Python", platform.python_version()],
+        ["date", datetime.date.today().isoformat()],
+        *([] if command is None else [["command", plain(command, 2000)]]),
+    ]
     grid = Grid(["setting", "value"], rows, "The settings with which the report can be made again.", texts=(1,))
-    return Section("How it was made", [hyperparameters(study.model), grid])
+    return Section("How it was made", [hyperparameters(model), grid])
 
 
 def hyperparameters(model: GP, *, wide: bool = True) -> Grid:

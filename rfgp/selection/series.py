@@ -1,7 +1,8 @@
 """Candidates of a series: levels, slopes and seasons in time, weighted by likelihood and by forecasts of the last rows.
 
 A candidate is a straight line, a process that wanders or returns to the line, and seasons that are fixed or change
-slowly, with the other columns of the table. All of them are fitted to all rows by Kalman filtering. Their scores are
+slowly, with the other columns of the table. All of them are fitted to the last `MAX_ROWS` rows, by Kalman filtering, or
+with sparse precisions if there are several series. Their scores are
 
     score = log marginal likelihood - number of free hyperparameters + `FORECAST_ROWS` mean forecast log density,
 
@@ -10,8 +11,9 @@ the last rows, each given the rows before it, are those of the horizon. Seasons 
 added one at a time while the score of the first candidate rises. Candidates are averaged with weights proportional to
 exp(score / `TEMPERATURE`). See Buckland, Burnham and Augustin (1997), Model selection: an integral part of inference.
 
-On 16 series apart from those of `benchmarks.races.forecasts`, with four origins each, the logarithm of the quantile
-loss relative to the seasonal naive forecast is -0.66 for the average, and -0.64 for the best single candidate.
+The constants were chosen on 16 series apart from those of the race of `benchmarks.races.forecasts`, with up to four
+origins each and all seasons in each candidate. The logarithm of the quantile loss, relative to the seasonal naive
+forecast, was -0.65 for the average, and -0.62 for the candidate that is best on all series.
 """
 
 import math
@@ -36,20 +38,21 @@ from rfgp.kernels import RBF, Group, Harmonics, IntegratedWiener, Kernel, Linear
 from rfgp.messages import counted
 from rfgp.models import FitReport, GPState, Score, SelectionReport, Trial
 from rfgp.models.report import FLOPS_PER_SECOND
-from rfgp.models.series import TimeColumn, times_of_rows
+from rfgp.models.series import TimeColumn, possible_times, values_of_rows
 from rfgp.models.state import averaged
 from rfgp.rows import Block, is_read_in_blocks, rows_in_memory
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import EVALUATION_FLOPS, EVALUATIONS
 from rfgp.selection.groups import DATE_PERIODS, FORWARD, dominant_period
+from rfgp.selection.successive_halving import mixture_log_prob_of
 from rfgp.selection.validation import conditioned, initial_state_for, scored, take_rows
 
 FORECAST_ROWS = 4.0
 """The weight of the mean forecast log density of a row in a score, in rows.
 
-Rows of one window depend on each other. With 10, and half of the likelihood, that logarithm is -0.64."""
+Rows of one window depend on each other. With 10, and half of the likelihood, the logarithm above is -0.63."""
 TEMPERATURE = 2.0
-"""The number by which scores are divided in weights. With 1 and 3, that logarithm changes by less than 0.01."""
+"""The number by which scores are divided in weights. With 3, the logarithm above changes by less than 0.01."""
 WINDOWS = 4
 """The number of windows of the last rows."""
 MIN_WEIGHT = 0.02
@@ -68,6 +71,8 @@ CHANGE = 10.0
 """The starting lengthscale of the change of a season, in periods."""
 WEEKDAYS, MAX_ROWS_WITH_WEEKDAYS = SEASONS[-1], 20_000
 """The season of days of different shapes, a product of a day and a week, and the most rows for which it is tried."""
+MAX_ITERATIONS = 20
+"""The maximum number of iterations on all rows, from the values found on the last ones."""
 NUM_FREQUENCIES = 64
 """The frequencies of smooth effects of the other columns."""
 
@@ -91,15 +96,22 @@ class SeriesModel(NamedTuple):
 
 @dataclass(eq=False)
 class SeriesFit:
-    """A candidate that was fitted and scored."""
+    """A candidate that was fitted and scored.
 
-    name: str
-    candidate: Candidate
+    Attributes:
+        model: The candidate.
+        state: The fitted state.
+        report: The report of the fit.
+        score: The score, in nats.
+        log_prob: The log densities of the rows of all windows, (r,).
+        weight: The weight in the average.
+    """
+
+    model: SeriesModel
     state: GPState
     report: FitReport
     score: float
-    log_probs: list[Tensor]
-    fixed: tuple[str, ...] = ()
+    log_prob: Tensor
     weight: float = 0.0
 
 
@@ -137,10 +149,8 @@ def is_series(state: GPState, plan: Plan) -> bool:
         )
     if not is_plain or space.validate not in (None, FORWARD) or len(rows) < MIN_ROWS:
         return False
-    dates = [i for i, column in enumerate(columns) if column.is_date]
+    dates, numbers = possible_times(state)
     if is_asked or space.validate == FORWARD:
-        levels = {column.key for column in columns if column.kind is ColumnKind.LEVEL}
-        numbers = [c for c in columns if c.kind is ColumnKind.NUMBER and c.key not in levels]
         if is_asked and len(dates) != 1 and len(numbers) != 1:
             raise InvalidArgumentError(
                 f"horizon and by require one column of dates, or a single column of numbers, got {len(dates)} of dates "
@@ -165,7 +175,7 @@ class SeriesSelection:
         self.state, self.plan = state, plan
         self.column = TimeColumn.of(state)
         rows = rows_in_memory(state.require_rows(purpose="a fit"))
-        times = times_of_rows(state, rows, self.column.index)
+        times = values_of_rows(state, rows, self.column.index)
         order = np.argsort(times, kind="stable")[-MAX_ROWS[plan.by is not None] :]
         first = _first_of_copies(rows, order)
         self.num_copies, order = len(order) - len(first), order[first]
@@ -173,7 +183,7 @@ class SeriesSelection:
         if len(order) < len(rows):
             self.rows = rows = take_rows(rows, torch.from_numpy(np.sort(order)))
         self.block: Block = rows_in_memory(self.rows)
-        self.times = times_of_rows(state, self.block, self.column.index)
+        self.times = values_of_rows(state, self.block, self.column.index)
         self.positions = self.column.positions(self.times)
         steps = int(self.positions.max() - self.positions.min())
         self.horizon = max(1, min(plan.horizon or max(steps // 10, 1), steps // 6))
@@ -231,11 +241,11 @@ class SeriesSelection:
 
     def _regressors(self, form: str) -> list[Kernel]:
         """Return the terms of the other columns."""
-        others = [column for i, column in enumerate(self.state.spec.schema.columns) if i != self.column.index]
-        numbers = tuple(column.key for column in others if column.kind is ColumnKind.NUMBER and self._is_other(column))
-        levels = [column for column in others if column.num_levels > 1 and self._is_other(column)]
         if not form:
             return []
+        others = list(filter(self._is_other, self.state.spec.schema.columns))
+        numbers = tuple(column.key for column in others if column.kind is ColumnKind.NUMBER)
+        levels = [column for column in others if column.num_levels > 1]
         linear = [Linear(numbers, name="effects")] if numbers else []
         smooth = [RBF(numbers, name="smooth effects")] if numbers and form == "smooth" else []
         return [*linear, *smooth, *(Group(column.key) for column in levels)]
@@ -304,7 +314,7 @@ class SeriesSelection:
     # --- scores ----------------------------------------------------------------------------------
 
     def run(self) -> list[SeriesFit]:
-        """Fit and score the candidates, and return those with a weight, the largest first.
+        """Fit and score the candidates, and return them by descending score, with their weights.
 
         Raises:
             RfgpError: If no candidate could be fitted.
@@ -351,14 +361,14 @@ class SeriesSelection:
                 begun = initial_state_for(self.state, candidate, self.rows, None)
                 plan = replace(self.plan, fixed=(*self.plan.fixed, *fixed), deadline=self.plan.deadline.part())
                 state, report = fit_terms(begun, plan)
-                log_probs = self._forecasts(state)
+                log_prob = self._forecasts(state)
         except RfgpError as error:
             self.failed.append(Trial(name, candidate.gp_arguments, 0.0, 0.0, (), str(error)))
             return None
         self.has_fit = True
         free = sum(state.hyperparameters.raw[one].numel() for one in state.hyperparameters.space.free(plan.fixed))
-        score = report.log_marginal_likelihood - free + FORECAST_ROWS * self.score(log_probs, log_probs).value
-        return SeriesFit(name, candidate, state, report, score, log_probs, fixed)
+        score = report.log_marginal_likelihood - free + FORECAST_ROWS * self.score(log_prob, log_prob).value
+        return SeriesFit(model, state, report, score, log_prob)
 
     @cached_property
     def windows(self) -> list[tuple[Block, Block]]:
@@ -373,21 +383,23 @@ class SeriesSelection:
                 windows.append((first, second))
         return windows
 
-    def _forecasts(self, state: GPState) -> list[Tensor]:
-        """Return the log densities of the rows of each window given the rows before it, (r,) each."""
+    def _forecasts(self, state: GPState) -> Tensor:
+        """Return the log densities of the rows of all windows, (r,), each given the rows before its window."""
         log_probs = [scored(conditioned(state, known), after)[0].double() for known, after in self.windows]
-        if not all(bool(torch.isfinite(log_prob).all()) for log_prob in log_probs):
+        log_prob = torch.cat([torch.empty(0).double(), *log_probs])
+        if not bool(torch.isfinite(log_prob).all()):
             raise SolverError("the density of a row is not finite")
-        return log_probs
+        return log_prob
 
-    def score(self, log_probs: Sequence[Tensor], other: Sequence[Tensor]) -> Score:
+    def score(self, log_prob: Tensor, other: Tensor) -> Score:
         """Return the mean log density of forecasts, with standard errors over windows.
 
         Args:
-            log_probs: The log densities of the rows of each window, (r,) each.
-            other: Those of another forecast, for the difference.
+            log_prob: The log densities of the rows of all windows, (r,).
+            other: Those of another forecast, (r,), for the difference.
         """
-        pairs = zip(log_probs, other, strict=True)
+        sizes = [len(after) for _, after in self.windows]
+        pairs = zip(torch.split(log_prob, sizes), torch.split(other, sizes), strict=True) if sizes else ()
         means = np.array([[float(mine.mean()), float((better - mine).mean())] for mine, better in pairs]).reshape(-1, 2)
         if not len(means):
             return Score(len(self.block), 0.0, 0.0)
@@ -437,12 +449,12 @@ def fit_series(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if len(selection.block) < len(rows):
         fitted = begun = conditioned(best.state, rows)
     if len(selection.block) + selection.num_copies < len(rows):
-        plan = replace(plan, fixed=(*plan.fixed, *best.fixed), is_continued=True, iteration_limit=MAX_ITERATIONS)
+        plan = replace(plan, fixed=(*plan.fixed, *best.model.fixed), is_continued=True, iteration_limit=MAX_ITERATIONS)
         fitted, report = fit_terms(begun, plan)
         report = replace(report, converged=report.converged or best.report.converged)  # from values of many rows
     if others:
         fitted = averaged(fitted, best.weight, [(one.weight, one.state) for one in others])
-    fixed = tuple(dict.fromkeys(name for one in (best, *others) for name in one.fixed))
+    fixed = tuple(dict.fromkeys(name for one in (best, *others) for name in one.model.fixed))
     return fitted, replace(report, selection=report_of_selection, fixed=fixed)
 
 
@@ -472,25 +484,18 @@ def _cost(state: GPState) -> tuple[float, float]:
     return seconds, 8.0 * state.num_observations * (4 + 2 * prior.num_features)
 
 
-MAX_ITERATIONS = 20
-"""The maximum number of iterations on all rows, from the values found on the last ones."""
-
-
 def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: float) -> SelectionReport:
     """Return the report of a selection."""
     best, chosen = fits[0], [fit for fit in fits if fit.weight]
-    mixture = [
-        torch.logsumexp(torch.stack([p + math.log(fit.weight) for p, fit in zip(parts, chosen, strict=True)]), 0)
-        for parts in zip(*(fit.log_probs for fit in chosen), strict=True)
-    ]
+    mixture = mixture_log_prob_of(chosen)
     of_mixture = selection.score(mixture, mixture)
-    names = ", ".join(f"{fit.name} ({fit.weight:.2g})" for fit in chosen)
+    names = ", ".join(f"{fit.model.name} ({fit.weight:.2g})" for fit in chosen)
     trials = [
         Trial(
-            fit.name,
-            fit.candidate.gp_arguments,
+            fit.model.name,
+            fit.model.candidate.gp_arguments,
             *_cost(fit.state),
-            (selection.score(fit.log_probs, mixture),),
+            (selection.score(fit.log_prob, mixture),),
             "" if fit.weight else f"its score is {best.score - fit.score:.2g} nats below the best",
         )
         for fit in fits
@@ -499,12 +504,12 @@ def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: floa
         best=0,
         trials=(*trials, *selection.failed),
         reason=(
-            f"{best.name if len(chosen) == 1 else f'The average of {names}'}: log density {of_mixture.value:.3f} of a "
-            f"row in {counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')} of "
+            f"{best.model.name if len(chosen) == 1 else f'The average of {names}'}: log density "
+            f"{of_mixture.value:.3f} of a row in {counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')} of "
             f"{selection.column.step} (standard error {of_mixture.error:.2g}). Rows are in time, so candidates are "
             f"scored by their likelihoods and by these forecasts.{selection.note}"
         ),
-        num_validation=sum(map(len, mixture)),
+        num_validation=len(mixture),
         validation="the last rows",
         rate=FLOPS_PER_SECOND,
         weights=(*(fit.weight for fit in fits), *[0.0] * len(selection.failed)) if len(chosen) > 1 else (),

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -457,7 +457,17 @@ def ranked(states: Sequence[CandidateState]) -> list[CandidateState]:
     return sorted((state for state in states if state.scores and not state.status), key=lambda state: -state.score)
 
 
-def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
+class Weighted(Protocol):
+    """A scored candidate with its weight in a mixture."""
+
+    weight: float
+
+    @property
+    def log_prob(self) -> Tensor:
+        """The log densities of validation rows (b,)."""
+
+
+def mixture_log_prob_of(states: Sequence[Weighted]) -> Tensor:
     """Return the log densities (b,) of validation rows under the mixture.
 
     Args:

@@ -192,9 +192,9 @@ def test_backtest_forecasts_from_rows_before_each_origin():
         alone = alone.condition({"t": X["t"][known]}, y[known]).predict({"t": part["t"].to_numpy()}).observed()
         np.testing.assert_allclose(part["mean"], alone.mean, rtol=1e-6)
         np.testing.assert_allclose(part["upper"], alone.interval(0.9)[1], rtol=1e-6)
-        np.testing.assert_allclose(part["naive"], y[int(origin)])  # the last value
+        np.testing.assert_allclose(part["naive median"], y[int(origin)])  # the last value
         deviation = np.sqrt(np.mean(np.diff(y[: int(origin) + 1]) ** 2) * part["lead"])
-        np.testing.assert_allclose(part["naive upper"] - part["naive"], stats.norm.ppf(0.95) * deviation)
+        np.testing.assert_allclose(part["naive upper"] - part["naive median"], stats.norm.ppf(0.95) * deviation)
         probabilities = np.arange(1, 20) / 20
         error = part["y"].to_numpy() - alone.quantile(probabilities)
         loss = 2 * np.maximum(probabilities[:, None] * error, (probabilities[:, None] - 1) * error).mean(0)
@@ -220,7 +220,7 @@ def test_seasonal_naive_repeats_the_last_week():
     assert backtest.season == 168
     values = dict(zip(known["when"], known["y"], strict=True))
     week = pd.Timedelta("7D")
-    for when, naive in zip(backtest.frame["when"], backtest.frame["naive"], strict=True):
+    for when, naive in zip(backtest.frame["when"], backtest.frame["naive median"], strict=True):
         assert naive == pytest.approx(values.get(when - week, values.get(when - 2 * week)))
 
 
@@ -447,7 +447,7 @@ def test_series_share_a_level_and_a_week():
     assert backtest.scores.loc["all", "loss"] < backtest.scores.loc["all", "naive loss"]
     values = known.set_index(["store", "day"])["y"].to_dict()
     first = backtest.frame[backtest.frame["lead"] <= 7]
-    week = zip(first["store"], first["day"] - pd.Timedelta("7D"), first["naive"], strict=True)
+    week = zip(first["store"], first["day"] - pd.Timedelta("7D"), first["naive median"], strict=True)
     repeated = [(values[store, day], naive) for store, day, naive in week if (store, day) in values]
     assert len(repeated) > 70
     np.testing.assert_allclose(*zip(*repeated, strict=True))
