@@ -500,14 +500,15 @@ def _report(selection: SeriesSelection, fits: Sequence[SeriesFit], seconds: floa
         )
         for fit in fits
     ]
+    name = best.model.name if len(chosen) == 1 else f"The average of {names}"
+    forecasts = f"{counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')}"
     return SelectionReport(
         best=0,
         trials=(*trials, *selection.failed),
         reason=(
-            f"{best.model.name if len(chosen) == 1 else f'The average of {names}'}: log density "
-            f"{of_mixture.value:.3f} of a row in {counted(len(selection.windows), 'forecast')} of {counted(selection.horizon, 'step')} of "
-            f"{selection.column.step} (standard error {of_mixture.error:.2g}). Rows are in time, so candidates are "
-            f"scored by their likelihoods and by these forecasts.{selection.note}"
+            f"{name}: log density {of_mixture.value:.3f} of a row in {forecasts} of {selection.column.step} (standard "
+            f"error {of_mixture.error:.2g}). Rows are in time, so candidates are scored by their likelihoods and by "
+            f"these forecasts.{selection.note}"
         ),
         num_validation=len(mixture),
         validation="the last rows",

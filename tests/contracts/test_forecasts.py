@@ -516,6 +516,13 @@ def test_models_of_the_last_rows_are_conditioned_on_all(with_series, monkeypatch
     assert np.isfinite(gp.forecast(3, **options)["mean"]).all()
 
 
+def test_series_are_not_scored_before_they_begin():
+    t, store = np.r_[0:60.0, 50:60.0], np.r_[["a"] * 60, ["b"] * 10]
+    gp = rfgp.GP(k.Wiener("t") + k.Group("store"), start={"noise": 0.1}, seed=0)
+    frame = gp.condition({"t": t, "store": store}, np.sin(t)).backtest(5, 4, by="store", refit=False).frame
+    assert frame.groupby("origin")["store"].unique().map(list).tolist() == [["a"], ["a"], ["a"], ["a", "b"]]
+
+
 def test_series_that_the_model_does_not_know_are_refused():
     gp = rfgp.GP(k.Wiener("t"), start={"noise": 0.1}, seed=0).condition(*series())
     with pytest.raises(rfgp.InvalidArgumentError, match="by must be a column"):
