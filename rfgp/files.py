@@ -242,6 +242,8 @@ def from_json(kind: Any, value: Any, name: str, optional: tuple[str, ...] = ()) 
         >>> from_json(tuple[float, ...], [1, 2.5], "means")
         (1.0, 2.5)
     """
+    if isinstance(kind, UnionType) and isinstance(value, dict):
+        kind = next((one for one in get_args(kind) if is_dataclass(one)), kind)
     if is_dataclass(kind) and isinstance(value, dict):
         hints = get_type_hints(kind)
         value = {field.name: field.default for field in fields(kind) if field.name in optional} | value

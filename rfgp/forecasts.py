@@ -165,7 +165,7 @@ def _rows_to_forecast(
     schema, index = state.spec.schema, time_index(state)
     key, indicators = schema.columns[index].key, state.spec.options.indicators
     sources = {f"{source}={level}": source for source, levels in indicators.items() for level in levels}
-    others = list(dict.fromkeys(sources.get(str(one), one) for one in schema.keys if one != key))
+    others = list(dict.fromkeys(sources.get(str(one), one) for one in schema.sources if one != key))
     columns = {} if future is None else _columns_of(future)
     if steps is not None:
         check_count("steps", steps)
@@ -486,7 +486,7 @@ def _check_backtest(state: GPState, rows: Block, time: str, by: Any) -> None:
         raise InvalidArgumentError(f"A backtest requires one output, got {rows.num_outputs}. Fit a model for each.")
     if rows.has_fixed_noise and not state.has_exposures:
         raise InvalidArgumentError("A backtest requires rows without known noise, which later rows would need too.")
-    keys, indicators = state.spec.schema.keys, state.spec.options.indicators
+    keys, indicators = state.spec.schema.sources, state.spec.options.indicators
     _check_series(by, [*keys, *indicators])
     own = ("median", "lower", "upper", "loss")
     results = ("origin", "lead", "y", "mean", *own, *(f"naive {name}" for name in own))

@@ -8,6 +8,7 @@ KERNELS = (
     "Matern",
     "RationalQuadratic",
     "Stationary",
+    "Sphere",
     "Periodic",
     "Harmonics",
     "Linear",

@@ -182,7 +182,7 @@ def is_date(text: str) -> bool:
     return re.match(DATE, text.strip()) is not None
 
 
-def numbers_remedy(column: str | int, example: str) -> str:
+def numbers_remedy(column: object, example: str) -> str:
     """Return a sentence about the options that read a column of numbers as text.
 
     Args:

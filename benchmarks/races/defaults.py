@@ -66,7 +66,7 @@ def candidates() -> dict[str, Any]:
     from rfgp import GP
 
     space = GP().spec.options.search_space
-    found = [one for rows, columns in SHAPES for one in space.candidates(rows, columns)]
+    found = [one for rows, columns in SHAPES for one in space.candidates(rows, range(columns))]
     return {each.name: each.model for one in found for each in (one, *one.followups)}
 
 

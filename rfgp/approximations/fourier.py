@@ -247,7 +247,7 @@ class EquispacedFourier(Approximation):
             return "two factors read one column. Use RandomFeatures() or Exact()."
         if (count := len(indices)) > MAX_COLUMNS:
             return f"it has {count} columns, a lattice at most {MAX_COLUMNS}. Use RandomFeatures() or Vecchia()."
-        if any(factor.kind is not ColumnKind.NUMBER for factor in factors):
+        if any(factor.kind not in (ColumnKind.NUMBER, ColumnKind.SPHERE) for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
         for factor, group, _ in data.term.parts():
             reason = _unsupported_spectrum_reason(factor.measure, len(group))

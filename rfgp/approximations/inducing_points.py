@@ -264,7 +264,7 @@ class InducingPoints(Approximation):
 
     def _unsupported_residual_reason(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbors do not support the residual of a term."""
-        if any(factor.kind is not ColumnKind.NUMBER for factor in data.term.term.factors):
+        if any(factor.kind not in (ColumnKind.NUMBER, ColumnKind.SPHERE) for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:
             return (

@@ -140,11 +140,12 @@ class TableModel:
     def _columns(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         """The columns of the kernel, None if a factor reads all, and those that are levels."""
         from rfgp.columns import ColumnKind
+        from rfgp.columns.rules import sources_of
         from rfgp.kernels.role import requests_of
 
         terms = self.kernel.terms()
         requests = requests_of(terms)
-        keys = tuple(dict.fromkeys(str(request.key) for request in requests))
+        keys = tuple(map(str, sources_of(request.key for request in requests)))
         is_open = any(factor.columns is None for term in terms for factor in term.factors)
         levels = tuple(dict.fromkeys(str(request.key) for request in requests if request.kind is ColumnKind.LEVEL))
         return None if is_open else keys, levels

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.cells import IN_TIME, REAL, CellType, Column, Level, as_floats, as_numpy, cell_type_of
-from rfgp.columns.rules import ColumnKind, ColumnSchema, Key
+from rfgp.columns.rules import ColumnKind, ColumnSchema, MatrixKey
 from rfgp.errors import DataError
 from rfgp.messages import counted, not_finite, short_repr
 from rfgp.number_texts import NumberFormat, example_of, is_date, numbers_remedy
@@ -21,6 +21,7 @@ _MAX_PROBLEMS = 8
 _IS_READ = {
     ColumnKind.NUMBER: (*REAL, *IN_TIME),
     ColumnKind.COORDINATE: (*REAL, *IN_TIME),
+    ColumnKind.SPHERE: REAL,
     ColumnKind.LEVEL: (CellType.TEXT, CellType.INTEGER, CellType.BOOLEAN),
     ColumnKind.NODE: (CellType.TEXT, CellType.INTEGER, CellType.OBJECT),
 }
@@ -28,6 +29,7 @@ _IS_READ = {
 _NEEDS = {
     ColumnKind.NUMBER: "numbers or dates",
     ColumnKind.COORDINATE: "numbers or dates",
+    ColumnKind.SPHERE: "angles in degrees",
     ColumnKind.LEVEL: "levels, which are text, integers or booleans",
     ColumnKind.NODE: "labels of nodes",
 }
@@ -44,7 +46,7 @@ class Problem(NamedTuple):
         number: The number of such cells.
     """
 
-    column: Key | None
+    column: MatrixKey | None
     kind: str
     row: int
     cell: str
@@ -57,7 +59,7 @@ class Problem(NamedTuple):
         return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
 
 
-def problem_of_numbers(cells: Column, key: Key | None = None) -> Problem | None:
+def problem_of_numbers(cells: Column, key: MatrixKey | None = None) -> Problem | None:
     """Return the problem of cells (n,) that are neither numbers nor missing, or None if there are none.
 
     Args:
@@ -103,7 +105,7 @@ def cell_errors(column: ColumnSchema, cells: Column) -> list[str]:
 
 def _errors_of_type(column: ColumnSchema, cells: Column) -> list[str]:
     """Return the errors of cells (n,), some of which are present, by their type."""
-    is_number, cell_type = column.kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE), cells.cell_type
+    is_number, cell_type = column.kind not in (ColumnKind.LEVEL, ColumnKind.NODE), cells.cell_type
     if cell_type is CellType.NUMBER and column.kind is ColumnKind.LEVEL:
         values = as_numpy(cells.values)
         bad = ~cells.missing & (np.isinf(values) | (values != np.round(values)))
@@ -213,7 +215,7 @@ def join_errors(problems: list[str], count: Callable[[list[str]], str] = _count,
     return "\n".join(lines) + f" Rows count from 0{origin}." * names_row
 
 
-def numbers_as_text(key: Key, levels: Sequence[Level], example: str) -> str:
+def numbers_as_text(key: MatrixKey, levels: Sequence[Level], example: str) -> str:
     """Return the end of a sentence about a column of numbers as text, with a remedy.
 
     Args:
@@ -244,7 +246,7 @@ def _holding(column: ColumnSchema, cells: Column, bad: NDArray[np.bool_], remedy
     return _sentence(column, _problem(column.key, cells, bad), _NEEDS[column.kind], remedy)
 
 
-def _problem(key: Key | None, cells: Column, bad: NDArray[np.bool_]) -> Problem:
+def _problem(key: MatrixKey | None, cells: Column, bad: NDArray[np.bool_]) -> Problem:
     """Return the problem of the cells marked by `bad` (n,)."""
     row = int(np.argmax(bad))
     cell, cell_type = as_numpy(cells.values)[row : row + 1].tolist()[0], cells.cell_type
@@ -275,7 +277,7 @@ def _infinite(column: ColumnSchema, cells: Column) -> list[str]:
     return [f"Column {short_repr(column.key)} has {problem}; {reads}"]
 
 
-def _texts(key: Key, cells: Column) -> tuple[NDArray[np.bool_], str]:
+def _texts(key: MatrixKey, cells: Column) -> tuple[NDArray[np.bool_], str]:
     """Return a mask (n,) of texts among numbers to show, and a remedy."""
     if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."

@@ -1,5 +1,6 @@
 """How a kernel reads one column: its request, and the schema that is fitted to the training data."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,57 @@ from rfgp.messages import counted, one_line, short_repr, unquoted
 
 Key = str | int
 """The name of a column of a dataframe or dict, or the number of a column of an array, from 0."""
+
+
+@dataclass(frozen=True)
+class SphereKey:
+    """The key of one of the three coordinates of points on a sphere, whose columns are angles in degrees.
+
+    Attributes:
+        longitude: The key of the longitudes.
+        latitude: The key of the latitudes.
+        axis: The number of the coordinate: 0 to 2.
+        radius: The radius of the sphere.
+    """
+
+    longitude: Key
+    latitude: Key
+    axis: int
+    radius: float
+
+    def coordinate(self, longitude: Tensor, latitude: Tensor) -> Tensor:
+        """Return the coordinate (n,) of points on the sphere.
+
+        Args:
+            longitude: The longitudes (n,) in degrees, of any turn.
+            latitude: The latitudes (n,) in degrees.
+        """
+        turned, raised = torch.deg2rad(longitude), torch.deg2rad(latitude)
+        return self.radius * (raised.cos() * turned.cos(), raised.cos() * turned.sin(), raised.sin())[self.axis]
+
+    def __str__(self) -> str:
+        return f"{'xyz'[self.axis]} of ({self.longitude}, {self.latitude})"
+
+
+MatrixKey = str | int | SphereKey
+"""The key of a column of the matrix that a kernel reads: of a column of a table, or of a coordinate of points."""
+
+
+def sources_of(keys: Iterable[MatrixKey]) -> list[Key]:
+    """Return the distinct columns of a table from which columns with given keys are read.
+
+    Args:
+        keys: The keys.
+
+    Examples:
+        >>> from rfgp.columns.rules import SphereKey, sources_of
+        >>> sources_of(["t", SphereKey("lon", "lat", 0, 1.0), SphereKey("lon", "lat", 1, 1.0)])
+        ['t', 'lon', 'lat']
+    """
+    read = ((key.longitude, key.latitude) if isinstance(key, SphereKey) else (key,) for key in keys)
+    return list(dict.fromkeys(source for sources in read for source in sources))
+
+
 _EXACT = 2**53
 """The largest integer up to which float64 represents all integers."""
 _MAX_LABELS = 8
@@ -36,6 +88,8 @@ class ColumnKind(StrEnum):
     """A number or a date. Dates are numbers of days."""
     COORDINATE = "coordinate"
     """A number that keeps its units, such as a coordinate of a point on a mesh."""
+    SPHERE = "sphere"
+    """A coordinate of points on a sphere, whose key is a `SphereKey`."""
     LEVEL = "level"
     """A level of a category: text, a boolean, an integer or a pandas category."""
     NODE = "node"
@@ -76,7 +130,7 @@ class ColumnRequest:
         <ColumnKind.LEVEL: 'level'>
     """
 
-    key: Key
+    key: MatrixKey
     kind: ColumnKind
     term: str
     nodes: NodeTable | None = None
@@ -89,7 +143,7 @@ class ColumnRequest:
         check_nodes(self.kind, self.nodes)
 
 
-def read_key(key: Any) -> Key:
+def read_key(key: Any) -> MatrixKey:
     """Return a column's key as plain text or a plain integer.
 
     Args:
@@ -104,6 +158,8 @@ def read_key(key: Any) -> Key:
         >>> read_key("price"), read_key(np.int64(2))
         ('price', 2)
     """
+    if isinstance(key, SphereKey):
+        return key
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and key >= 0:
@@ -156,7 +212,7 @@ class ColumnSchema:
         2
     """
 
-    key: Key
+    key: MatrixKey
     kind: ColumnKind
     terms: tuple[str, ...] = ()
     is_date: bool = False

@@ -1,8 +1,9 @@
 """Schemas: the columns of kernels, fitted to training data, and the matrix of numbers of a table."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -10,7 +11,17 @@ from torch import Tensor
 
 from rfgp.columns.cells import Column, Level
 from rfgp.columns.problems import cell_errors, collect_errors, join_errors, type_errors
-from rfgp.columns.rules import ColumnKind, ColumnRequest, ColumnSchema, Key, NodeTable, check_nodes
+from rfgp.columns.rules import (
+    ColumnKind,
+    ColumnRequest,
+    ColumnSchema,
+    Key,
+    MatrixKey,
+    NodeTable,
+    SphereKey,
+    check_nodes,
+    sources_of,
+)
 from rfgp.columns.table import InputTable
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.files import from_json, not_usable
@@ -19,7 +30,12 @@ from rfgp.torch_context import CachedWithoutLock
 
 T = TypeVar("T")
 
-_WORDS = {ColumnKind.NUMBER: "number", ColumnKind.COORDINATE: "coordinate", ColumnKind.NODE: "node of a graph"}
+_WORDS = {
+    ColumnKind.NUMBER: "number",
+    ColumnKind.COORDINATE: "coordinate",
+    ColumnKind.SPHERE: "coordinate on a sphere",
+    ColumnKind.NODE: "node of a graph",
+}
 _VERSION = 1
 """The version of the format of schemas in files."""
 _OPTIONAL = ("zone", "origin")
@@ -67,7 +83,7 @@ class InputSchema:
             >>> InputSchema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
-        columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
+        columns: dict[tuple[MatrixKey, ColumnKind, int], ColumnSchema] = {}
         for request in requests:
             identity = (request.key, request.kind, id(request.nodes))
             column = columns.setdefault(identity, ColumnSchema(request.key, request.kind, nodes=request.nodes))
@@ -128,7 +144,7 @@ class InputSchema:
         is_plain = all(
             column.kind is ColumnKind.NUMBER and not column.is_date and not column.origin for column in self.columns
         )
-        return table.floats(self.keys) if self.columns and is_plain else None
+        return table.floats(self.sources) if self.columns and is_plain else None
 
     def _each(
         self, table: InputTable, step: Callable[[ColumnSchema, Column], T], *, is_new: bool = False
@@ -148,11 +164,12 @@ class InputSchema:
             table.check_labels()
 
         def checked(column: ColumnSchema) -> T:
-            cells = table.cells(column.key, column.readers)
-            problems = cell_errors(column, cells) or ([] if is_new else type_errors(column, cells))
-            if problems:
-                raise DataError("\n".join(problems))
-            return step(column, cells)
+            for key in sources_of([column.key]):
+                part, cells = replace(column, key=key), table.cells(key, column.readers)
+                problems = cell_errors(part, cells) or ([] if is_new else type_errors(part, cells))
+                if problems:
+                    raise DataError("\n".join(problems))
+            return step(column, cells if key == column.key else table.cells(column.key, column.readers))
 
         results, problems = collect_errors(checked, self.columns)
         if problems:
@@ -165,16 +182,21 @@ class InputSchema:
         return tuple(column.kind for column in self.columns)
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[MatrixKey]:
         """The keys of the D columns."""
         return [column.key for column in self.columns]
+
+    @property
+    def sources(self) -> list[Key]:
+        """The columns of a table from which the D columns are read."""
+        return sources_of(self.keys)
 
     @property
     def is_standardizable(self) -> tuple[bool, ...]:
         """Whether each of the D columns may be standardized: those of ColumnKind.NUMBER."""
         return tuple(kind is ColumnKind.NUMBER for kind in self.kinds)
 
-    def column_of(self, key: Key, kind: ColumnKind, nodes: NodeTable | None = None) -> int:
+    def column_of(self, key: MatrixKey, kind: ColumnKind, nodes: NodeTable | None = None) -> int:
         """Return the index of a column in the matrix (n, D).
 
         Args:
@@ -204,9 +226,9 @@ class InputSchema:
         return indices[0]
 
     @CachedWithoutLock
-    def _indices(self) -> dict[tuple[Key, ColumnKind], list[int]]:
+    def _indices(self) -> dict[tuple[MatrixKey, ColumnKind], list[int]]:
         """The indices of the columns by key and kind."""
-        indices: dict[tuple[Key, ColumnKind], list[int]] = {}
+        indices: dict[tuple[MatrixKey, ColumnKind], list[int]] = {}
         for index, column in enumerate(self.columns):
             indices.setdefault((column.key, column.kind), []).append(index)
         return indices
@@ -248,7 +270,8 @@ class InputSchema:
             description = f"a date (days{' on the clock of ' * bool(column.zone)}{column.zone})"
         if column.kind is ColumnKind.LEVEL:
             description = counted(column.num_levels, "level")
-        return f"column {short_repr(column.key)}, {description}"
+        key = column.key
+        return f"column {str(key) if isinstance(key, SphereKey) else short_repr(key)}, {description}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON-compatible values, without graphs.
@@ -300,14 +323,20 @@ class InputSchema:
 def _encoded(column: ColumnSchema) -> dict[str, Any]:
     content = {field.name: getattr(column, field.name) for field in fields(ColumnSchema) if field.name != "nodes"}
     content |= {"kind": column.kind.value, "terms": list(column.terms), "levels": list(column.levels)}
+    if isinstance(column.key, SphereKey):
+        content["key"] = asdict(column.key)
     return {name: value for name, value in content.items() if value or name not in _OPTIONAL}
 
 
 def _check(rule: ColumnSchema) -> None:
     """Check that the fields of a column are consistent."""
     name, is_number = short_repr(rule.key), rule.kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
-    if isinstance(rule.key, int) and rule.key < 0:
+    if any(isinstance(key, int) and key < 0 for key in sources_of([rule.key])):
         raise not_usable(f"a key must be a name or a number from 0, got {name}")
+    if isinstance(rule.key, SphereKey) != (rule.kind is ColumnKind.SPHERE):
+        raise not_usable(f"{name} must have the key of a coordinate if its kind is 'sphere', and only then")
+    if isinstance(rule.key, SphereKey) and (rule.key.axis not in (0, 1, 2) or not 0 < rule.key.radius < math.inf):
+        raise not_usable(f"a coordinate on a sphere must have an axis of 0 to 2 and a positive radius, got {rule.key}")
     if (not is_number and (rule.is_date or rule.origin)) or (rule.zone and not rule.is_date):
         raise not_usable(f"is_date, zone and origin of {name} must be those of a number or date")
     if abs(rule.origin) >= _MAX_ORIGIN:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.columns.cells import IN_TIME, REAL, Column, objects
-from rfgp.columns.rules import Key
+from rfgp.columns.rules import ColumnKind, ColumnSchema, Key, MatrixKey, SphereKey
 from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning, warn
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
 
@@ -137,7 +137,7 @@ class InputTable:
             return None
         return found if bool(torch.isfinite(found.detach()).all()) else None
 
-    def cells(self, key: Key, term_name: str = "") -> Column:
+    def cells(self, key: MatrixKey, term_name: str = "") -> Column:
         """Return the cells (n,) of a column, independent of the container.
 
         Args:
@@ -152,6 +152,9 @@ class InputTable:
             >>> InputTable.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
+        if isinstance(key, SphereKey):
+            longitude, latitude = self._angles(key.longitude, term_name, 360), self._angles(key.latitude, term_name, 90)
+            return Column.of(key.coordinate(longitude, latitude))
         column = self.column(key, term_name)
         try:
             return replace(Column.of(column), first=self.first)
@@ -162,6 +165,19 @@ class InputTable:
         except Exception as error:  # from a user's class
             reason = f"cannot be read: {one_line(error).removesuffix('.')}. Convert it to a numpy array."
             raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {reason}") from error
+
+    def _angles(self, key: Key, term_name: str, most: float) -> Tensor:
+        """Return a column (n,) of degrees as numbers, all of them within `most` degrees of 0."""
+        cells = self.cells(key, term_name)
+        degrees = ColumnSchema(key, ColumnKind.SPHERE).read(cells)
+        if not bool((degrees.abs() <= most).all()):
+            row = int((~(degrees.abs() <= most)).int().argmax())
+            raise DataError(
+                f"Column {short_repr(key)}{_read_by(term_name)} must lie between -{most:g} and {most:g} degrees, got "
+                f"{float(degrees[row]):g} in row {cells.first + row}. The first column of Sphere is the longitude and "
+                "the second the latitude, and projected coordinates have other kernels, such as k.Matern."
+            )
+        return degrees
 
     def without(self, target: Key) -> "InputTable":
         """Return the table without the column of the target.

@@ -100,7 +100,7 @@ class _Setting:
         for cell in cells:
             known |= cell
         frame = pd.DataFrame(known)
-        keys = [column.key for column in self.model.spec.schema.columns] if self.model.spec.schema else []
+        keys = self.model.spec.schema.sources if self.model.spec.schema else []
         return frame[list(map(str, keys))].to_numpy(float) if any(isinstance(key, int) for key in keys) else frame
 
 

@@ -232,11 +232,10 @@ def columns_of_hyperparameter(model: GP, path: str) -> list[str]:
     """
     if not isinstance(model, GP) or model.spec.schema is None:
         return []
-    keys = [str(column.key) for column in model.spec.schema.columns]
     for term in model.spec.terms:
-        for _, indices, prefix in term.parts():
+        for factor, _, prefix in term.parts():
             if path.startswith(prefix) and "." not in path[len(prefix) :] and path != term.outputscale:
-                return [keys[i] for i in indices]
+                return list(map(str, factor.columns or ()))
     return []
 
 
@@ -262,7 +261,7 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[ColumnKind]) -> Variable:
     indicators = {name: level for name, level in zip(rule.encoded, levels, strict=False) if name in frame.columns}
     is_discrete = bool(kinds & {ColumnKind.LEVEL, ColumnKind.NODE})
     role = CATEGORY if rule.role == _LEVEL else rule.role
-    is_point = ColumnKind.COORDINATE in kinds
+    is_point = not kinds.isdisjoint((ColumnKind.COORDINATE, ColumnKind.SPHERE))
     return Variable(rule.name, role, column, indicators, rule.levels, is_point, is_discrete, rule.zone)
 
 

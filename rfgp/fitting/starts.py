@@ -43,6 +43,11 @@ MATRIX_ROWS, CLEAR_ADVANTAGE = 100, 10.0
 another lengthscale of a term or another period must be more likely than the present one.
 
 On 18 tables at 50 to 600 rows the usual start is enough. It misses fast functions, which gain far more."""
+LEAST_NOISE = 0.01
+"""The smallest noise at which a search starts, in variances of the target.
+
+The likeliest noise of 100 rows may be 1e-8, where the gradient vanishes. Of 20 seeds on 400 points of a globe, one then
+ended 206 nats lower."""
 MULTIPLIERS = (0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
@@ -207,7 +212,9 @@ def with_dense_start(fit: TermFit) -> TermFit:
     if not totals or totals[best] <= totals[1.0] + CLEAR_ADVANTAGE:
         return fit
     start = fit.at(scaled(fit.values, free_lengthscales(fit), best))
-    return start.at(noise_profile_likelihood(start, some)(start.values).reached)
+    reached = noise_profile_likelihood(start, some)(start.values).reached
+    lack = LEAST_NOISE / float(reached.standardized("noise").detach())
+    return start.at(reached.shifted(noise=math.log(lack)) if lack > 1 and "noise" in fit.free else reached)
 
 
 def start_from_multiplier(fit: TermFit, multiplier: float) -> ParameterValues:

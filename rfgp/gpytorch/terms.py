@@ -22,11 +22,12 @@ from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, InputTable
+from rfgp.columns.rules import Key, sources_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import PriorKernel, decode, encode
 from rfgp.kernels import Kernel
 from rfgp.kernels.kernel import transformed
-from rfgp.kernels.role import Key, check_points, requests_of, unused
+from rfgp.kernels.role import check_points, requests_of, unused
 from rfgp.models.spec import ModelOptions, ModelSpec
 from rfgp.models.state import begin
 from rfgp.parameters import Hyperparameter, ParameterValues, find_path, find_paths
@@ -74,7 +75,7 @@ class DrawnTerms:
         """
         ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
         expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
-        nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is ColumnKind.NODE]
+        nodes = sources_of(r.key for r in requests_of(expanded.terms()) if r.kind is ColumnKind.NODE)
         begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
         assert isinstance(begun.spec, ModelSpec)
         drawn = cls(begun.spec, begun.hyperparameters, len(rows), rows.shape[1])
@@ -206,9 +207,9 @@ class DrawnTerms:
             )
         if all(kind is ColumnKind.NUMBER for kind in schema.kinds):
             x = x if x.is_floating_point() else x.double()
-            keys = [int(column.key) for column in schema.columns]
+            keys = list(map(int, schema.sources))
             return (x if keys == list(range(self.num_columns)) else x[..., keys]), False
-        nodes = [column.key for column in schema.columns if column.kind is ColumnKind.NODE]
+        nodes = sources_of(column.key for column in schema.columns if column.kind is ColumnKind.NODE)
         found = schema.read(_table(x.reshape(-1, self.num_columns), nodes))
         check_points(self.spec.terms, found)
         levels = [place for place, kind in enumerate(schema.kinds) if kind is ColumnKind.LEVEL]

@@ -21,6 +21,7 @@ from rfgp.kernels.stationary import Harmonics as Harmonics
 from rfgp.kernels.stationary import Matern as Matern
 from rfgp.kernels.stationary import Periodic as Periodic
 from rfgp.kernels.stationary import RationalQuadratic as RationalQuadratic
+from rfgp.kernels.stationary import Sphere as Sphere
 from rfgp.kernels.stationary import Stationary as Stationary
 from rfgp.kernels.wandering import IntegratedWiener as IntegratedWiener
 from rfgp.kernels.wandering import Wiener as Wiener

@@ -22,10 +22,11 @@ from graphs.precisions import MarkovField, resolvent_field
 from graphs.precisions.mesh import too_far_message
 from rfgp.autograd import Array, as_array, is_differentiated, numpy_function
 from rfgp.columns import ColumnKind
+from rfgp.columns.rules import Key
 from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
 from rfgp.features.walks import resolvent_values, spectral_values
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import ColumnSummary, Key, LatentField, Projector, Values, bounds_in
+from rfgp.kernels.role import ColumnSummary, LatentField, Projector, Values, bounds_in
 from rfgp.messages import positive
 from rfgp.parameters import Hyperparameter
 from rfgp.sparse import selection

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from rfgp.columns import InputTable
+from rfgp.columns.rules import Key
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import (
     BoundTerm,
     ColumnSummary,
     Factor,
-    Key,
     Term,
     Values,
     bind,

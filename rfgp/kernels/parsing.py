@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rfgp import names
+from rfgp.columns.rules import Key
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import NAMED, Call, Name, Reader, bound, check_known, constant, made
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.levels import Categorical, Constant, Coregionalization, Group, Linear, Polynomial
-from rfgp.kernels.role import Key
-from rfgp.kernels.stationary import RBF, Additive, Harmonics, Matern, Periodic, RationalQuadratic, Stationary
+from rfgp.kernels.stationary import RBF, Additive, Harmonics, Matern, Periodic, RationalQuadratic, Sphere, Stationary
 from rfgp.kernels.wandering import IntegratedWiener, Wiener
 from rfgp.messages import did_you_mean, listed, quoted, short_repr
 
@@ -21,6 +21,7 @@ KERNELS: dict[str, type[Kernel]] = dict(
             Matern,
             RationalQuadratic,
             Stationary,
+            Sphere,
             Periodic,
             Harmonics,
             Linear,
@@ -42,7 +43,7 @@ MAX_TERMS = 256
 MAX_COUNT = 1000
 """The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
-_TEXTS = ("name", "spectrum", "boundary")
+_TEXTS = ("name", "spectrum", "boundary", "distance")
 """The arguments, other than columns, that may be texts."""
 _BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
 """The kernels that `Additive` may repeat."""
@@ -140,6 +141,8 @@ def _leaf(call: Call, known: _Known) -> Kernel:
     for name, value in bound("kernel", call, kind, MAX_COUNT).items():
         if name == "columns":
             arguments[name] = _columns(call, value, known.columns)
+        elif name == "kernel":
+            arguments[name] = _kernel(value, known)
         else:
             arguments[name] = _base(value) if name == "base" else _argument(name, value)
     if kind is Additive:

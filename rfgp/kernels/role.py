@@ -17,6 +17,7 @@ from graphs.checks import check_fits
 from rfgp.autograd import Array
 from rfgp.chains import StateModel
 from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
+from rfgp.columns.rules import Key, MatrixKey
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.messages import brief_repr
@@ -26,9 +27,6 @@ from rfgp.spectra import Spectrum
 from rfgp.torch_context import CachedWithoutLock
 
 # --- Arguments of kernels, checked -----------------------------------------------------------------------------------
-
-Key = str | int
-"""The name of a column, or its number in an array."""
 
 
 def read_columns(columns: Any) -> tuple[Key, ...] | None:
@@ -345,6 +343,11 @@ class Factor(ABC):
     columns: Any = None
     name: str | None = field(default=None, kw_only=True)
 
+    @property
+    def keys(self) -> tuple[MatrixKey, ...]:
+        """The keys of the kernel's columns in the matrix of rows."""
+        return self.columns or ()
+
     kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
     """How the columns are read."""
     nodes: ClassVar[Any] = None
@@ -599,7 +602,7 @@ def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
         ColumnRequest(key, factor.kind, str(term.name), factor.nodes)
         for term in terms
         for factor in term.factors
-        for key in factor.columns or ()
+        for key in factor.keys
     ]
 
 
@@ -750,7 +753,7 @@ def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
     return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
 
 
-def bind(terms: Sequence[Term], index_of: Callable[[Key, ColumnKind, Any], int]) -> tuple[BoundTerm, ...]:
+def bind(terms: Sequence[Term], index_of: Callable[[MatrixKey, ColumnKind, Any], int]) -> tuple[BoundTerm, ...]:
     """Return terms with the indices of their columns.
 
     Args:
@@ -760,9 +763,7 @@ def bind(terms: Sequence[Term], index_of: Callable[[Key, ColumnKind, Any], int])
     first: dict[int, str] = {}
     bound = []
     for term in terms:
-        indices = tuple(
-            [index_of(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors
-        )
+        indices = tuple([index_of(key, factor.kind, factor.nodes) for key in factor.keys] for factor in term.factors)
         pairs = zip(term.factors, term.prefixes, strict=True)
         bound.append(BoundTerm(term, indices, tuple(first.setdefault(id(factor), prefix) for factor, prefix in pairs)))
     return tuple(bound)

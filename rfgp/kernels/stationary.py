@@ -17,13 +17,14 @@ from graphs.precisions.chains import SPACING, place_knots
 from rfgp import spectra
 from rfgp.autograd import Array, as_array
 from rfgp.chains import StateModel, harmonics, matern
-from rfgp.errors import InvalidArgumentError
+from rfgp.columns import ColumnKind, InputSchema, InputTable
+from rfgp.columns.rules import Key, SphereKey
+from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.grams import scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
 from rfgp.kernels.role import (
     ColumnSummary,
     Functions,
-    Key,
     LatentField,
     Projector,
     Term,
@@ -31,6 +32,7 @@ from rfgp.kernels.role import (
     bounds_in,
     label_of,
     read_positives,
+    requests_of,
 )
 from rfgp.messages import check_count, positive
 from rfgp.parameters import Hyperparameter
@@ -271,6 +273,144 @@ class RationalQuadratic(Stationary):
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.RationalQuadratic(self.alpha))
         super().__post_init__()
+
+
+# --- Points on a sphere ----------------------------------------------------------------------------------------------
+
+LONGITUDES, LATITUDES = ("lon", "longitude", "lng", "long"), ("lat", "latitude")
+"""The names of columns of angles, in lower case."""
+
+
+def angles_among(keys: Sequence[Key]) -> tuple[Key, Key] | None:
+    """Return the columns of longitudes and latitudes by their names, or None if there is not one of each.
+
+    Args:
+        keys: The keys of columns.
+    """
+    found = [[key for key in keys if str(key).lower() in names] for names in (LONGITUDES, LATITUDES)]
+    return (found[0][0], found[1][0]) if [len(some) for some in found] == [1, 1] else None
+
+
+def are_degrees(table: InputTable, angles: Sequence[Key]) -> bool:
+    """Return whether columns of longitudes and latitudes can be read as angles in degrees.
+
+    Args:
+        table: The table.
+        angles: The keys of the longitude and of the latitude.
+    """
+    try:
+        InputSchema.fit(requests_of(Sphere(tuple(angles)).terms()), table)
+    except DataError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sphere(Kernel):
+    """A kernel of points on a sphere, such as the globe: a stationary kernel of R^3 at their chord.
+
+    Two points at the central angle t have the chord 2 radius sin(t / 2). A stationary kernel of R^3 at the chord is
+    positive definite on the sphere. Matern kernels with nu > 1/2 of the distance along the surface are not. There is
+    one lengthscale, so that rotations of the sphere change nothing, and coordinates are not standardized.
+
+    Source: Gneiting (2013), Strictly and non-strictly positive definite functions on spheres, Sections 2.1 and 4.5.
+
+    Attributes:
+        columns: The keys of the longitude and of the latitude, in degrees. Longitudes are from -360 to 360. If None,
+            the columns with names such as "lon" and "lat", or the first two of an array.
+        kernel: The stationary kernel, without columns. Its `lengthscale` is the start, in the unit of the radius.
+        radius: The radius of the sphere: that of the earth in km by default.
+        distance: "chord", the only one.
+        name: The name of the term. If None, the class and the columns.
+
+    Raises:
+        InvalidArgumentError: If the columns are not two, or by their names a latitude and a longitude, or the kernel is
+            not stationary or has columns, or the distance is another.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> globe = k.Sphere(("lon", "lat"), k.Matern(nu=0.5, lengthscale=1000.0))
+        >>> places = {"lon": [179.0, -179.0, 0.0], "lat": [0.0, 0.0, 90.0]}
+        >>> [round(value, 3) for value in globe.matrix(places)[0].tolist()]  # 222 and 9,010 km apart
+        [1.0, 0.801, 0.0]
+    """
+
+    kernel: Stationary = field(default_factory=Matern)
+    radius: float = 6371.0088
+    distance: str = field(default="chord", kw_only=True)
+    kind: ClassVar[ColumnKind] = ColumnKind.SPHERE
+    has_unit_variance: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "radius", positive("radius", self.radius))
+        names = () if self.columns is None else self.columns
+        if self.columns is not None and len(names) != 2:
+            raise InvalidArgumentError(f"Sphere must have two columns, longitude and latitude, got {self.columns!r}.")
+        if angles_among(names) not in (None, names):
+            raise InvalidArgumentError(f"columns must be the longitude, then the latitude, got {names!r}. Swap them.")
+        if not isinstance(self.kernel, Stationary) or self.kernel.columns is not None:
+            raise InvalidArgumentError(
+                f"kernel must be a stationary kernel without columns, such as k.Matern(nu=1.5), got {self.kernel!r}."
+            )
+        if isinstance(self.kernel.lengthscale, tuple):
+            raise InvalidArgumentError(f"lengthscale must be one number, got {self.kernel.lengthscale!r}.")
+        if self.distance != "chord":
+            raise InvalidArgumentError(
+                f"distance must be 'chord', got {self.distance!r}. Smooth kernels of the distance along the surface "
+                "are not positive definite, for example Matern kernels with nu > 1/2. Chords are only 0.1 % shorter at "
+                "1,000 km."
+            )
+
+    @property
+    def keys(self) -> tuple[SphereKey, ...]:
+        """The keys of the three coordinates of points."""
+        if self.columns is None:
+            return ()
+        longitude, latitude = self.columns
+        return tuple(SphereKey(longitude, latitude, axis, self.radius) for axis in range(3))
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the kernel with the columns of angles by their names, or with the first two of an array.
+
+        Args:
+            keys: All columns but the target.
+
+        Raises:
+            InvalidArgumentError: If there are no such columns.
+        """
+        found = angles_among(keys) or (
+            tuple(keys[:2]) if len(keys) > 1 and all(isinstance(k, int) for k in keys) else None
+        )
+        if self.columns is None and found is None:
+            raise InvalidArgumentError(
+                "Sphere reads the columns lon and lat, which X does not have. Give columns=, the longitude first."
+            )
+        return self if self.columns is not None else replace(self, columns=found)
+
+    @property
+    def measure(self) -> Spectrum:
+        """The spectral measure at unit lengthscale."""
+        return self.kernel.measure
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting lengthscale, if it was given."""
+        return self.kernel.starts
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with a starting lengthscale."""
+        return replace(self, kernel=replace(self.kernel, **starts))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of points a (n, 3) and b (m, 3)."""
+        return self.kernel.covariance(a, b, values)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the lengthscale. It starts at the root mean square distance from the center of the rows."""
+        spread = columns.spread.square().sum().sqrt()
+        bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
+        return {"lengthscale": Hyperparameter(spread, torch.ones_like(spread), bounds, saturates=True)}
 
 
 # --- The periodic kernel, and its Fourier series ---------------------------------------------------------------------

@@ -27,6 +27,7 @@ from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, arguments
 from rfgp.kernels import Kernel, Periodic, Sum
 from rfgp.kernels.role import label_of
+from rfgp.kernels.stationary import angles_among
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.messages import counted, listed, short_repr
 from rfgp.models.inputs import sampled
@@ -62,6 +63,8 @@ DOMINATED = 1e3
 """The ratio of the mean to the median of a count, far from the rows, above which a fit warns."""
 UNSEEN = 3.0
 """The ratio of a period to the extent of its column above which a fit is refused."""
+UNEVEN = 1.1
+"""The ratio of the lengths of a degree of longitude at two rows above which a fit in degrees warns."""
 SAME_WAVE, SAME_SHARE = 1e-3, 0.01
 """The relative difference up to which two waves are the same, and the share of the variance of both seasons from which
 a fit warns of it."""
@@ -81,6 +84,8 @@ def warnings_of(state: GPState, report: FitReport | None = None, fixed: tuple[st
     if report is not None:
         yield from _warnings_of_search(state, report, fixed)
     yield from _warnings_of_terms(state)
+    if report is None or report.selection is None:
+        yield from _warnings_of_degrees(state)
     yield from _warnings_of_waves(state)
     if rows is not None and not is_read_in_blocks(rows):
         yield from _warnings_of_places(state.spec, rows)
@@ -149,6 +154,24 @@ def _warnings_of_terms(state: GPState) -> Iterator[Warning]:
                 yield errors.TermWarning(
                     f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be "
                     "separated from noise. Leave the term out, or fix its variance."
+                )
+
+
+def _warnings_of_degrees(state: GPState) -> Iterator[Warning]:
+    """Yield a warning for each kernel of the plane on longitudes and latitudes that are far apart."""
+    for term in state.spec.terms if len(state.spec.columns.sample) else ():
+        for factor, indices, _ in term.parts():
+            angles = angles_among(factor.columns or ())
+            if factor.measure is None or factor.kind is not ColumnKind.NUMBER or angles is None:
+                continue
+            selected = state.spec.columns.select([indices[factor.columns.index(angle)] for angle in angles])
+            longitudes, latitudes = (selected.location + selected.scale * selected.sample).double().mT
+            widths = latitudes.deg2rad().cos()
+            are_angles = bool((longitudes.abs() <= 360).all() and (latitudes.abs() < 90.5).all())  # rounded
+            if are_angles and bool(UNEVEN * widths.min() < widths.max()):
+                yield errors.TermWarning(
+                    f"The term {term.name!r} measures distances in degrees, but a degree of longitude is shorter the "
+                    f"farther a row is from the equator. Use k.Sphere({angles!r}) for distances on the globe."
                 )
 
 

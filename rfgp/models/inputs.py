@@ -179,7 +179,7 @@ def with_all_levels(schema: InputSchema, source: RowSource, indicators: Indicato
     if not level_indices:
         return schema
     begun = InputSchema(tuple(schema.columns[index] for index in level_indices))
-    booleans = {column.key: () for column in begun.columns if indicators.get(column.key) == ()}
+    booleans: Indicators = {key: () for key in begun.sources if indicators.get(key) == ()}
     known = over_parts(source, partial(_levels_of_part, begun, booleans), _merged)
     columns = list(schema.columns)
     for index, column in zip(level_indices, known.columns, strict=True):
@@ -189,7 +189,7 @@ def with_all_levels(schema: InputSchema, source: RowSource, indicators: Indicato
 
 def _levels_of_part(schema: InputSchema, booleans: Indicators, source: RowSource, first: int) -> InputSchema:
     """Return a schema extended by new levels of a part of a source."""
-    for table, _ in tables_of(source, [column.key for column in schema.columns], first):
+    for table, _ in tables_of(source, schema.sources, first):
         schema = schema.extended(with_indicators(table, booleans))
     return schema
 

@@ -27,12 +27,14 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
+from rfgp.columns.rules import Key, sources_of
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
 from rfgp.inference.observed import check_exposure
-from rfgp.kernels import Group, Kernel, Sum
+from rfgp.kernels import Group, Kernel, Sphere, Sum
 from rfgp.kernels.kernel import transformed
-from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points, hyperparameters_of, requests_of
+from rfgp.kernels.role import BoundTerm, ColumnSummary, bind, check_points, hyperparameters_of, requests_of
+from rfgp.kernels.stationary import angles_among, are_degrees
 from rfgp.lattices.design import LatticeDesign
 from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
 from rfgp.limits import limits
@@ -392,7 +394,9 @@ class ModelSpec:
     def with_options(self, options: ModelOptions) -> Self:
         """Return the specification with other options for the same schema, without rows."""
         every = self.schema.columns
-        expanded = transformed(options.kernel, lambda own: own.expanded([c.key for c in every if c.kind is own.kind]))
+        expanded = transformed(
+            options.kernel, lambda own: own.expanded(sources_of(c.key for c in every if c.kind is own.kind))
+        )
         terms = bind(expanded.terms(), self.schema.column_of)
         return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
 
@@ -459,7 +463,7 @@ class ModelSpec:
         Raises:
             DataError: If the first term reads all columns, and an array has another number of columns.
         """
-        names = () if self.schema is None else tuple(self.schema.keys)
+        names = () if self.schema is None else tuple(self.schema.sources)
         first = self.options.kernel.terms()[0].factors[0]
         if not names or first.columns is not None or first.kind is not ColumnKind.NUMBER:
             return table
@@ -482,7 +486,7 @@ class ModelSpec:
             source: The source of the user's rows.
         """
         origin = {f"{key}={level}": key for key, levels in self.options.indicators.items() for level in levels}
-        keys = dict.fromkeys(origin.get(str(column.key), column.key) for column in self.schema.columns)
+        keys = dict.fromkeys(origin.get(str(key), key) for key in self.schema.sources)
         return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, self, tuple(keys))
 
     def check(self, inputs: Tensor) -> None:
@@ -565,7 +569,7 @@ class ModelSpec:
         """Return the specification of a model that reads levels as indicators, learned from the first data.
 
         It does so if its kernel reads all columns. If the kernel is selected, it has a `Group` for each column with too
-        many levels for indicators.
+        many levels for indicators, and a `Sphere` if columns of degrees have the names of longitude and latitude.
         """
         options, kernel = self.options, self.options.kernel
         reads_all = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in factors_of(kernel))
@@ -573,7 +577,9 @@ class ModelSpec:
             return self
         counts = count_levels(table) if source is None else levels_of_source(source, table, keys_of_levels(kernel))
         if options.search_space is not None:
-            options = options.changed(kernel=reduce(add, map(Group, keys_of_many_levels(counts)), kernel))
+            angles = angles_among(table.keys)
+            globe = [Sphere(angles)] if angles is not None and are_degrees(table, angles) else []
+            options = options.changed(kernel=reduce(add, [*map(Group, keys_of_many_levels(counts)), *globe], kernel))
         indicators = learn_indicators(table, counts, keys_of_levels(options.kernel))
         return replace(self, options=options.changed(indicators=indicators))
 

@@ -123,7 +123,7 @@ def _forecasts(
 
 def _components(gp: GP, by: str | None, names: Sequence[Any], column: TimeColumn, *, log: bool) -> Iterator[Section]:
     """Yield the section of the terms along known and later times, if there are no other columns."""
-    keys = [key for key in gp.spec.schema.keys if key != column.rule.key]
+    keys = [key for key in gp.spec.schema.sources if key != column.rule.key]
     if any(key != by for key in keys) or (len(names) > 1 and by not in keys):
         return
     ahead = max(len(column.times) // 5, 1)

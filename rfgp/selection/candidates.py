@@ -9,7 +9,8 @@ from typing import Any
 
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.approximations.fourier import MAX_COLUMNS
-from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
+from rfgp.columns.rules import SphereKey
+from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic, Sphere
 from rfgp.kernels.role import Term
 from rfgp.likelihoods import Gaussian
 from rfgp.limits import limits
@@ -156,11 +157,16 @@ class Candidate:
 
 def _kernel_name(term: Term) -> str:
     """Return the name of a kernel, such as "Matern 3/2"."""
-    kernel = term.factors[0]
+    return " * ".join(map(_factor_name, term.factors))
+
+
+def _factor_name(kernel: Any) -> str:
     if isinstance(kernel, Group):
         return f"Group({', '.join(map(str, kernel.columns or ()))})"
     if isinstance(kernel, Periodic):
         return f"Periodic {kernel.period:g}"
+    if isinstance(kernel, Sphere):
+        return f"{_factor_name(kernel.kernel)} on the globe"
     nu = getattr(kernel, "nu", None)
     isotropic = "" if getattr(kernel, "ard", True) else "isotropic "
     return isotropic + type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
@@ -202,22 +208,26 @@ class AutoSpace:
     def candidates(
         self,
         num_rows: int,
-        num_columns: int,
+        numbers: Sequence[Any],
         periods: Periods = (),
         groups: Mapping[Any, int] | None = None,
         *,
+        globe: SphereKey | None = None,
         in_blocks: bool = False,
     ) -> tuple[Candidate, ...]:
         """Return the candidates.
 
         Args:
             num_rows: The number of rows with distinct inputs.
-            num_columns: The number of columns without those of groups.
+            numbers: The keys of the columns of numbers.
             periods: Columns, each with a period in its unit.
             groups: The numbers of levels of some columns by key. Each candidate has an effect of each level.
+            globe: The key of a coordinate of points on the globe, if columns are their angles.
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
-        candidates = self._without_groups(num_rows, num_columns, periods, in_blocks=in_blocks)
+        candidates = self._without_groups(num_rows, len(numbers), periods, in_blocks=in_blocks)
+        if globe is not None and not in_blocks:
+            candidates += self._on_globe(num_rows, numbers, globe)
         seasons = _seasons(periods)
         if seasons and not any(candidate.is_seasonal for candidate in candidates):
             candidates = tuple(one if one.is_linear else _with_seasons(one, seasons) for one in candidates)
@@ -245,6 +255,21 @@ class AutoSpace:
             kernels += [_LINEAR, _RBF, _MEDIUM, _ROUGH, _RBF + _LOCAL, _LINEAR + _RBF, *_with_periods(periods)]
         sparse = [_LINEAR, _RBF, _LINEAR + _RBF] if num_columns > num_rows / SPARSE_ROWS else []
         return *self._each(Exact(), *kernels), *map(self._sparse, sparse)
+
+    def _on_globe(self, num_rows: int, numbers: Sequence[Any], globe: SphereKey) -> tuple[Candidate, ...]:
+        """Return the candidates with distances on the globe, times and plus kernels of the other columns."""
+        approximation = self.model.approximations
+        if approximation != "auto" and not isinstance(approximation, Exact):
+            return ()
+        if approximation == "auto" and num_rows <= limits().few_rows:
+            approximation = Exact()
+        angles = globe.longitude, globe.latitude
+        places = [Sphere(angles, base, name="globe") for base in (RBF(), Matern(nu=1.5), Matern(nu=0.5))]
+        others = tuple(key for key in numbers if key not in angles)
+        if not others:
+            return self._each(approximation, *places)
+        products = [place * Matern(others, nu=1.5) for place in places]
+        return self._each(approximation, *products, places[1] + Linear(others, name="linear"))
 
     def _sparse(self, kernel: Kernel) -> Candidate:
         """Return the exact candidate of a kernel with priors for few columns."""

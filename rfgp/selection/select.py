@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rfgp.columns import ColumnKind
 from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import TIME_OVER, Deadline, Plan, ended_early, fit_terms
 from rfgp.fitting.frequencies import mean_and_standard_error
@@ -208,12 +209,14 @@ def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
         plan: The options of the fits of candidates.
     """
     spec = state.spec
-    assert spec.columns is not None
+    assert spec.schema is not None
     space, num_rows = spec.options.search_space, merged_rows(state)[1]
     in_blocks = isinstance(state.require_rows(purpose="a fit"), SourceRows)
     groups, periods = group_levels(state), candidate_periods(state)
-    num_columns = len(spec.columns.spread) - len(groups)
-    candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
+    columns = spec.schema.columns
+    numbers = tuple(column.key for column in columns if column.kind is ColumnKind.NUMBER)
+    globe = next((column.key for column in columns if column.kind is ColumnKind.SPHERE), None)
+    candidates = space.candidates(num_rows, numbers, periods, groups, globe=globe, in_blocks=in_blocks)
     plan = replace(_with_fixed_mean(state, plan), deadline=plan.deadline.part(MAX_FRACTION))
     validate = space.validate if plan.horizon is None else FORWARD
     return SuccessiveHalving(Validation.of(state, plan, candidates, validate), candidates, space.limits)

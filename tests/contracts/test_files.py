@@ -177,6 +177,7 @@ KERNELS = {
     "Matern": k.Matern("t", nu=2.2, lengthscale=np.float64(2.0)),
     "RationalQuadratic": k.RationalQuadratic("t", alpha=3),
     "Stationary": k.Stationary(("t", "p"), spectrum=rfgp.spectra.ProductCauchy(), lengthscale=[1.0, 3.0]),
+    "Sphere": k.Sphere(("t", "p"), k.Matern(nu=0.5, lengthscale=2.0), radius=9.0),
     "Periodic": k.Periodic("t", 2.0, learn_period=True),
     "Harmonics": k.Harmonics("t", 2.0, num_harmonics=3),
     "Linear": k.Linear(("p", "q"), origin=np.array([1.0, 0.5])),

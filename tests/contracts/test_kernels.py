@@ -45,6 +45,11 @@ def periodic(x, period, lengthscale):
     return np.exp(-2 * np.sin(np.pi * difference(x) / period) ** 2 / lengthscale**2)
 
 
+def on_sphere(longitude, latitude):
+    turned, raised = np.deg2rad(longitude), np.deg2rad(latitude)
+    return np.array([np.cos(raised) * np.cos(turned), np.cos(raised) * np.sin(turned), np.sin(raised)])
+
+
 def centered(kernel, points, x):
     """The covariance of f given that its mean over points is 0, by conditioning a joint Gaussian vector."""
     joint = kernel(np.concatenate([x, points]))
@@ -74,6 +79,11 @@ LEAVES = {
         k.Stationary(BOTH, spectrum="product-laplace"),
         ARD,
         np.exp(-np.abs(difference(T / 2.0)) - np.abs(difference(P / 0.5))),
+    ),
+    "sphere": (
+        k.Sphere(("t", "p"), k.Matern(nu=0.5), radius=50.0),
+        {"lengthscale": 2.0},
+        np.exp(-distance(*(50 * on_sphere(T, P))) / 2.0),
     ),
     "periodic": (k.Periodic("t", 1.0), WAVES, periodic(T, 1.3, 0.8)),
     "harmonics": (k.Harmonics("t", 1.0, num_harmonics=30), WAVES, periodic(T, 1.3, 0.8)),
@@ -401,6 +411,13 @@ REFUSED = [
     (lambda: A.named(""), INVALID, "not empty"),
     (lambda: k.Stationary(spectrum="no such"), INVALID, "no such"),
     (lambda: k.RationalQuadratic(alpha=-1.0), INVALID, "alpha"),
+    (lambda: k.Sphere("lon"), INVALID, "two columns"),
+    (lambda: k.Sphere(("Lat", "Lon")), INVALID, "Swap"),
+    (lambda: k.Sphere(BOTH, k.Periodic("t", 1.0)), INVALID, "stationary"),
+    (lambda: k.Sphere(BOTH, k.Matern("t")), INVALID, "without columns"),
+    (lambda: k.Sphere(BOTH, k.RBF(lengthscale=(1.0, 2.0))), INVALID, "one number"),
+    (lambda: k.Sphere(BOTH, radius=0.0), INVALID, "radius"),
+    (lambda: k.Sphere(BOTH, distance="great-circle"), INVALID, "not positive definite"),
     (lambda: k.Periodic("t", 0.0), INVALID, "period must be a positive"),
     (lambda: k.Periodic(("t", "p"), 1.0), INVALID, "one column"),
     (lambda: k.Harmonics("t", 1.0, num_harmonics=0), INVALID, "num_harmonics"),

@@ -31,6 +31,7 @@ LEAVES = {
     "Matern of one column": lambda: k.Matern("hour", nu=1.5),
     "RationalQuadratic": lambda: k.RationalQuadratic("pressure"),
     "Stationary": lambda: k.Stationary("pressure", spectrum="product-laplace"),
+    "Sphere": lambda: k.Sphere(("hour", "pressure"), k.RBF(), radius=10.0),
     "Periodic": lambda: k.Periodic("hour", 24.0),
     "Harmonics": lambda: k.Harmonics("hour", 24.0, num_harmonics=3),
     "Wiener": lambda: k.Wiener("hour"),
