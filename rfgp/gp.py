@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.fitting.integrated import log_density
+from rfgp.fitting.progress import Checkpoint
 from rfgp.forecasts import Backtest
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.distributions import prior_kernel
@@ -38,8 +40,10 @@ from rfgp.models.state import (
     constant_warnings,
     exact_evidence_bounds,
     extended,
+    input_variances,
     integrated,
     largest,
+    noise_of_inputs,
     parts_of_average,
     predicted,
     reduced,
@@ -333,6 +337,9 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        average_over: Any = None,  # (n,)
+        weights: Any = None,  # (n,)
+        input_noise: Mapping[Any, Any] | None = None,
         horizon: int | None = None,
         by: Any = None,
         fixed: Iterable[str] = (),
@@ -356,6 +363,18 @@ class GP:
             sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
             exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
                 require a likelihood of counts or positive values. If None, ones.
+            average_over: The areas (n,) of the rows, or the name of their column. Rows that share an area are the
+                points of one observed mean of the function, whose target stands in one of them (NaN in the others) or
+                in all. Noise is of the mean, and leave-one-out is by area. Exact kernels, features and inducing points
+                with a Gaussian likelihood support it. If None, each row is a point.
+            weights: Positive weights (n,) of the rows in their area, or the name of their column, such as populations.
+                They are scaled to a sum of 1 in each area. If None, all points count alike.
+            input_noise: Variances of errors in columns of numbers, by the name of the column: a number, or one for each
+                row, in squared units of the column. A first fit gives the slope of the mean at each row. Its square
+                times the variance is added to the noise of the row for a second fit. This is a correction of first
+                order (McHutchon and Rasmussen 2011, Gaussian process training with input noise, Equation 4), for
+                errors that are small against the lengthscale. Rows of `update` have no such errors. If None, inputs
+                are exact.
             horizon: The number of steps that will be forecast, for kernel="auto" and a column of times. Candidates are
                 then levels, slopes and seasons in time, and are scored by forecasts of so many steps. If None, they are
                 so if dates are the only input or there is one row a step, or with validate="forward", and a tenth of
@@ -398,7 +417,9 @@ class GP:
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        data = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights)
+        begun = begin(spec, data, is_fit=True)
+        errors_of_inputs = input_variances(begun, input_noise) if input_noise else {}
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations, horizon, by))
@@ -406,6 +427,10 @@ class GP:
             with Reporter(callback, progress) as reporter:
                 plan = Plan(names, max_iterations, reporter, record, horizon=horizon, by=by, deadline=deadline)
                 state, report = fit_model(begun, plan)
+                if errors_of_inputs:
+                    known = 0.0 if data.noise is None else np.asarray(data.noise, dtype=np.float64)
+                    data = data._replace(noise=known + noise_of_inputs(state, errors_of_inputs))
+                    state, report = fit_model(begin(spec, data, is_fit=True), replace(plan, checkpoint=Checkpoint()))
             report = replace(report, fixed=tuple(dict.fromkeys([*names, *report.fixed])), by=by)
             self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
@@ -415,7 +440,15 @@ class GP:
 
     @with_torch_defaults()
     def condition(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
+        average_over: Any = None,  # (n,)
+        weights: Any = None,  # (n,)
     ) -> Self:
         """Condition on data without a fit. Earlier data are replaced.
 
@@ -427,11 +460,13 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            average_over: As for `fit`, (n,).
+            weights: As for `fit`, (n,).
 
         Raises:
             DataError: If the data cannot be used. The message names the place.
         """
-        data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure), self._fitted
+        data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights), self._fitted
         if fitted is None:
             self._hold(begin(self._spec, data))
         else:
@@ -444,7 +479,15 @@ class GP:
 
     @computed
     def update(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
+        average_over: Any = None,  # (n,)
+        weights: Any = None,  # (n,)
     ) -> Self:
         """Add rows to the data, with the hyperparameters unchanged.
 
@@ -456,7 +499,7 @@ class GP:
             DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = _needed(self)
-        more = self._spec.chunk(X, y, noise, sample_weight, exposure)
+        more = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights)
         self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
 

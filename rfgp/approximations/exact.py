@@ -18,6 +18,7 @@ from rfgp import chains
 from rfgp.approximations.nodes import ExactFeatures, node_term, nodes_of
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
+    OF_AREAS,
     Approximation,
     Given,
     TermCost,
@@ -565,6 +566,8 @@ class SparsePrecision(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no sparse precision that fits in memory, or None."""
+        if data.is_averaged:
+            return OF_AREAS
         if is_markov(data.term, data.columns):
             return None
         chosen = fields_of(data.term, data.columns)

@@ -10,6 +10,7 @@ from rfgp import random, spectra
 from rfgp.approximations.role import (
     MIN_NOISE_OF_LATENT_NEIGHBORS,
     MIN_NOISE_OF_MATRICES,
+    OF_AREAS,
     Approximation,
     Given,
     TermCost,
@@ -96,6 +97,8 @@ class Vecchia(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
+        if data.is_averaged:
+            return OF_AREAS
         factors = data.term.term.factors
         if any(factor.kind is ColumnKind.NODE for factor in factors):
             return "nodes of a graph have no coordinates. Use RandomWalks() or SparsePrecision()."
@@ -264,6 +267,8 @@ class InducingPoints(Approximation):
 
     def _unsupported_residual_reason(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbors do not support the residual of a term."""
+        if data.is_averaged:
+            return "a residual requires rows that are points. Use residual=None."
         if any(factor.kind not in (ColumnKind.NUMBER, ColumnKind.SPHERE) for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:

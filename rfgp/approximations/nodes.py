@@ -19,7 +19,7 @@ from graphs.lengths import Sigma, Tuples
 from graphs.precisions import RationalField, default_num_terms
 from rfgp import features as feature_maps
 from rfgp import random
-from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
+from rfgp.approximations.role import OF_AREAS, Approximation, TermCost, TermData, TermPrior, scale_name, variance_at
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
@@ -418,6 +418,8 @@ class NodeApproximation(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
+        if data.is_averaged:
+            return OF_AREAS
         nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
             return "it has no factor on the nodes of exactly one graph."

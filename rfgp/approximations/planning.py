@@ -145,6 +145,8 @@ def assign(
             chosen = dict.fromkeys(_filtered(terms, own) or chosen, approximation)
     assigned = {**(others or {}), **chosen}
     automatic = [data for data in terms if data.term.name not in assigned]
+    if any(data.is_averaged for data in terms):
+        return {name: assigned.get(name) or _of_areas(data) for name, data in zip(names, terms, strict=True)}
     has_neighbors = _has_neighbors(assigned)
     if automatic and not in_blocks and is_advised(terms):
         assigned[names[0]] = advised(terms[0], max_nonzeros)
@@ -164,6 +166,13 @@ def assign(
     used = {name: assigned[name] for name in names}
     _check_filtered(used, terms)
     return {**used, **_faster_stationary(used, terms, [data.term.name for data in automatic], in_blocks=in_blocks)}
+
+
+def _of_areas(data: TermData) -> Approximation:
+    """Return the approximation of a term of rows that are means over areas."""
+    exact, points = Exact(), InducingPoints()
+    is_small = data.num_rows <= limits().max_exact_rows or exact.cost(data).has_weights
+    return exact if is_small or points.unsupported_reason(data) else points
 
 
 def _faster_stationary(

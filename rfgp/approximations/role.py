@@ -41,6 +41,8 @@ MIN_NOISE_OF_LATENT_NEIGHBORS = 1e-8
 """The minimum noise with neighbors of latent values, in variances of the target. Their jitter is 1e-11."""
 MIN_NOISE_OF_MATRICES = 1e-10
 """The minimum noise with factorized matrices of rows, features or neighbors, in variances of the target."""
+OF_AREAS = "rows are means over areas. Use InducingPoints() or Exact()."
+"""Why an approximation does not support a term of such rows."""
 BLOCK_ROWS = 2**16
 """The approximate number of rows whose features are in memory at once."""
 
@@ -55,6 +57,7 @@ class TermData:
         num_rows: The number n of rows.
         values: The starting hyperparameters in standardized units, by path.
         is_gaussian: Whether the likelihood is Gaussian.
+        is_averaged: Whether rows are means over areas. Then `num_rows` is the number of their points.
 
     Examples:
         >>> import rfgp
@@ -69,6 +72,7 @@ class TermData:
     num_rows: int
     values: Values
     is_gaussian: bool = True
+    is_averaged: bool = False
 
     @property
     def constants(self) -> dict[str, Tensor]:

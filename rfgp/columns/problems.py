@@ -22,6 +22,7 @@ _IS_READ = {
     ColumnKind.NUMBER: (*REAL, *IN_TIME),
     ColumnKind.COORDINATE: (*REAL, *IN_TIME),
     ColumnKind.SPHERE: REAL,
+    ColumnKind.AREA: REAL,
     ColumnKind.LEVEL: (CellType.TEXT, CellType.INTEGER, CellType.BOOLEAN),
     ColumnKind.NODE: (CellType.TEXT, CellType.INTEGER, CellType.OBJECT),
 }
@@ -30,6 +31,7 @@ _NEEDS = {
     ColumnKind.NUMBER: "numbers or dates",
     ColumnKind.COORDINATE: "numbers or dates",
     ColumnKind.SPHERE: "angles in degrees",
+    ColumnKind.AREA: "numbers of areas",
     ColumnKind.LEVEL: "levels, which are text, integers or booleans",
     ColumnKind.NODE: "labels of nodes",
 }

@@ -50,6 +50,8 @@ class SphereKey:
         return f"{'xyz'[self.axis]} of ({self.longitude}, {self.latitude})"
 
 
+AREA_KEY = "number of the area"
+"""The key of the numbers of areas, which are no column of a user's table."""
 MatrixKey = str | int | SphereKey
 """The key of a column of the matrix that a kernel reads: of a column of a table, or of a coordinate of points."""
 
@@ -88,6 +90,8 @@ class ColumnKind(StrEnum):
     """A number or a date. Dates are numbers of days."""
     COORDINATE = "coordinate"
     """A number that keeps its units, such as a coordinate of a point on a mesh."""
+    AREA = "area"
+    """The number of an area over whose points a row is a mean, -1 for a point. Its key is `AREA_KEY`."""
     SPHERE = "sphere"
     """A coordinate of points on a sphere, whose key is a `SphereKey`."""
     LEVEL = "level"

@@ -34,6 +34,7 @@ _WORDS = {
     ColumnKind.NUMBER: "number",
     ColumnKind.COORDINATE: "coordinate",
     ColumnKind.SPHERE: "coordinate on a sphere",
+    ColumnKind.AREA: "number of an area",
     ColumnKind.NODE: "node of a graph",
 }
 _VERSION = 1
@@ -189,7 +190,7 @@ class InputSchema:
     @property
     def sources(self) -> list[Key]:
         """The columns of a table from which the D columns are read."""
-        return sources_of(self.keys)
+        return sources_of(column.key for column in self.columns if column.kind is not ColumnKind.AREA)
 
     @property
     def is_standardizable(self) -> tuple[bool, ...]:

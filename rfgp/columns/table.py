@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.columns.cells import IN_TIME, REAL, Column, objects
-from rfgp.columns.rules import ColumnKind, ColumnSchema, Key, MatrixKey, SphereKey
+from rfgp.columns.rules import AREA_KEY, ColumnKind, ColumnSchema, Key, MatrixKey, SphereKey
 from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning, warn
 from rfgp.messages import counted, did_you_mean, listed, one_line, short_repr
 
@@ -152,6 +152,8 @@ class InputTable:
             >>> InputTable.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
+        if key == AREA_KEY and key not in self.columns:  # the rows are points
+            return Column.of(np.full(self.num_rows, -1.0))
         if isinstance(key, SphereKey):
             longitude, latitude = self._angles(key.longitude, term_name, 360), self._angles(key.latitude, term_name, 90)
             return Column.of(key.coordinate(longitude, latitude))
@@ -165,6 +167,24 @@ class InputTable:
         except Exception as error:  # from a user's class
             reason = f"cannot be read: {one_line(error).removesuffix('.')}. Convert it to a numpy array."
             raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {reason}") from error
+
+    def take(self, rows: NDArray[np.int64], more: Mapping[Key, Any] | None = None) -> "InputTable":
+        """Return some rows of the table, with further columns that are not among its keys.
+
+        Args:
+            rows: The positions of the rows, (m,).
+            more: The further columns (m,) by key. If None, there are none.
+
+        Examples:
+            >>> from rfgp.columns import InputTable
+            >>> InputTable.of({"t": [0.5, 1.5, 2.5]}).take(np.array([2, 0])).cells("t").values.tolist()
+            [2.5, 0.5]
+        """
+        taken = {
+            key: column[torch.from_numpy(rows)] if isinstance(column, Tensor) else Column.of(column).take(rows)
+            for key, column in self.columns.items()
+        }
+        return replace(self, num_rows=len(rows), columns={**taken, **(more or {})}, array=None)
 
     def _angles(self, key: Key, term_name: str, most: float) -> Tensor:
         """Return a column (n,) of degrees as numbers, all of them within `most` degrees of 0."""

@@ -305,6 +305,7 @@ class ClosedForm:
         is_exact = (
             not (prior.graph_features or prior.precisions or prior.chains or prior.neighbors or prior.has_grids)
             and not spec.other_members
+            and spec.areas is None
         )
         if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):
             return None

@@ -24,10 +24,11 @@ from rfgp.approximations.planning import (
     with_budget,
 )
 from rfgp.approximations.role import TermData, TermPrior
+from rfgp.areas import AreaRows, Areas, averaged, grouped
 from rfgp.blocks import Prior
-from rfgp.columns import ColumnKind, InputSchema, InputTable
+from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
-from rfgp.columns.rules import Key, sources_of
+from rfgp.columns.rules import AREA_KEY, Key, sources_of
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
 from rfgp.inference.observed import check_exposure
@@ -41,6 +42,7 @@ from rfgp.limits import limits
 from rfgp.messages import check_choice, check_count, counted, positive
 from rfgp.models.inputs import (
     FREEDOM,
+    MAX_SAMPLED,
     NARROWER,
     CodedPartitions,
     CodedSource,
@@ -313,6 +315,7 @@ class ModelSpec:
         noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
         weight: The weight of the model in an average of posteriors.
         other_members: The other models of the average on the same columns, at their hyperparameters.
+        areas: The areas of rows that are means over points, in the user's units. If None, rows are points.
     """
 
     options: ModelOptions
@@ -325,6 +328,7 @@ class ModelSpec:
     noise_process: "ModelSpec | None" = None
     weight: float = 1.0
     other_members: tuple[Member, ...] = ()
+    areas: Areas | None = None
 
     noise_prefix: ClassVar[str] = "noise."
     """The prefix of the hyperparameters of a noise that depends on the inputs."""
@@ -371,7 +375,10 @@ class ModelSpec:
             values: The hyperparameters.
         """
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
-        return Prior.of_terms([term.at(known, self.columns) for term in self.term_priors])
+        prior = Prior.of_terms([term.at(known, self.columns) for term in self.term_priors])
+        if self.areas is None:
+            return prior
+        return averaged(prior, replace(self.areas, points=self.columns.standardized(self.areas.points)))
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
         """Return the models whose posteriors are averaged, first this one.
@@ -398,7 +405,7 @@ class ModelSpec:
             options.kernel, lambda own: own.expanded(sources_of(c.key for c in every if c.kind is own.kind))
         )
         terms = bind(expanded.terms(), self.schema.column_of)
-        return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
+        return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process, areas=self.areas)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield option texts and tensors (...) of graphs, meshes and roads of all models."""
@@ -511,8 +518,10 @@ class ModelSpec:
         noise: Any,  # (n,)
         sample_weight: Any,  # (n,)
         exposure: Any,  # (n,)
+        average_over: Any = None,  # (n,)
+        weights: Any = None,  # (n,)
     ) -> Chunk:
-        """Return the user's data as a chunk, with exposures in the field of the noise.
+        """Return the user's data as a chunk, with exposures in the field of the noise, and areas in that of inputs.
 
         Args:
             X: The inputs, in any supported format.
@@ -520,6 +529,8 @@ class ModelSpec:
             noise: Known noise variances of the rows. If None, there are none.
             sample_weight: The numbers of repetitions of the rows. If None, ones.
             exposure: The exposures of the rows. If None, there are none.
+            average_over: The areas of the rows, or the key of their column. If None, rows are points.
+            weights: The weights of the rows in their areas, or the key of their column. If None, ones.
 
         Raises:
             DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in
@@ -542,7 +553,10 @@ class ModelSpec:
             if y is None or (shape != np.shape(y) and not isinstance(y, str)):
                 raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
             noise = exposure
-        return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+        data = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+        if weights is not None and average_over is None:
+            raise InvalidArgumentError("weights require average_over. Use sample_weight to repeat rows.")
+        return data if average_over is None else data._replace(X=AreaRows(data.X, average_over, weights))
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
         """Return the specification with the schema of the data, and the data.
@@ -553,6 +567,8 @@ class ModelSpec:
             DataError: If columns are missing or cannot be read.
             InvalidArgumentError: If there are new levels, and a term has hyperparameters for each level.
         """
+        if isinstance(data.X, AreaRows):
+            return self._with_areas(data.X, data)
         source = as_source(*data[:4])
         if source is not None:
             table = first_table(source)
@@ -564,6 +580,43 @@ class ModelSpec:
         spec = self._with_indicators_of(table)
         table = spec.named(with_indicators(table, spec.options.indicators))
         return spec._with_columns(table), data._replace(X=table, y=y)
+
+    def _with_areas(self, given: AreaRows, data: Chunk) -> tuple[Self, Chunk]:
+        """Return the specification with areas, and one row for each of them: that with the target.
+
+        Raises:
+            DataError: If the rows are not in memory, or areas, weights or targets cannot be used.
+            InvalidArgumentError: If the likelihood is not Gaussian, or the model was fitted to points alone.
+        """
+        if not self.is_gaussian:
+            raise InvalidArgumentError(
+                f"average_over requires a Gaussian likelihood, got {self.options.likelihood!r}. Means of other "
+                "observations do not have the same distribution."
+            )
+        if self.schema is not None and ColumnKind.AREA not in self.schema.kinds:
+            raise InvalidArgumentError("average_over requires a model that was fitted with it. Fit the model again.")
+        if as_source(given.X, data.y) is not None:
+            raise DataError("Rows must be in memory for average_over, got a source. Pass a dataframe or arrays.")
+        table, y = table_of(given.X, graph_of(self.options.kernel)).split(data.y)
+        groups = grouped(table, y, given)
+        spec = self._with_indicators_of(groups.table)
+        table = spec.named(with_indicators(groups.table, spec.options.indicators))
+        spec = spec._with_columns(table, is_averaged=True)
+        points = spec.schema.read(table)[torch.from_numpy(groups.order)].detach()
+        sizes, weights = torch.from_numpy(groups.sizes), torch.from_numpy(groups.weights)
+        areas = Areas(points, weights, sizes, spec.schema.column_of(AREA_KEY, ColumnKind.AREA))
+        first = 0 if self.areas is None else len(self.areas.sizes)
+        rows = table.take(groups.targets, {AREA_KEY: first + np.arange(len(groups.sizes), dtype=np.float64)})
+        areas = areas if self.areas is None else self.areas.joined(areas)
+        noise, weight = (
+            None if one is None else np.asarray(one)[groups.targets] for one in (data.noise, data.sample_weight)
+        )
+        return spec._over(areas), Chunk(rows, groups.y, noise, weight)
+
+    def _over(self, areas: Areas) -> Self:
+        """Return the specification of all models of the average with other areas."""
+        others = tuple(replace(member, spec=replace(member.spec, areas=areas)) for member in self.other_members)
+        return replace(self, areas=areas, other_members=others)
 
     def _with_indicators_of(self, table: InputTable, source: RowSource | None = None) -> Self:
         """Return the specification of a model that reads levels as indicators, learned from the first data.
@@ -583,7 +636,7 @@ class ModelSpec:
         indicators = learn_indicators(table, counts, keys_of_levels(options.kernel))
         return replace(self, options=options.changed(indicators=indicators))
 
-    def _with_columns(self, table: InputTable, source: RowSource | None = None) -> Self:
+    def _with_columns(self, table: InputTable, source: RowSource | None = None, *, is_averaged: bool = False) -> Self:
         """Return the specification with the schema of a table, or of the first one of a source, or with new levels."""
         known, levels = self.schema, self.options.indicators
         if known is not None:
@@ -593,7 +646,8 @@ class ModelSpec:
         kernel = transformed(self.options.kernel, lambda factor: factor.expanded(keys))
         of_noise = noise_kernel(self.options.likelihood, kernel, keys)
         terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
-        schema = InputSchema.fit(requests_of(terms), table)
+        of_areas = [ColumnRequest(AREA_KEY, ColumnKind.AREA, "average_over")] if is_averaged else []
+        schema = InputSchema.fit([*requests_of(terms), *of_areas], table)
         if source is not None:
             schema = with_all_levels(schema, source, levels, is_new=True)
         spec = replace(self, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
@@ -636,10 +690,11 @@ class ModelSpec:
         """Return the specification alone, with its kernel resolved on a sample of standardized rows."""
         maps: Any = scaling.inputs
         sample, sizes = sampled(rows, self.options.seed), tuple(column.num_levels for column in self.schema.columns)
-        columns = replace(
-            ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight), location=maps.location, scale=maps.scale
-        )
-        columns = _over_rows(columns, rows)
+        columns = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
+        if self.areas is not None:
+            points = maps.forward(self.areas.points)
+            columns = ColumnSummary.of(points[:: 1 + len(points) // MAX_SAMPLED], sizes)
+        columns = self._over_rows(replace(columns, location=maps.location, scale=maps.scale), rows)
         noise = None if self.noise_process is None else self.noise_process._resolved(columns, {})
         return replace(self._resolved(columns, {}), noise_process=noise, weight=1.0, other_members=()).with_paths()
 
@@ -791,7 +846,7 @@ class ModelSpec:
         """
         if not any(isinstance(prior.basis, LatticeDesign) for prior in self.term_priors):
             return self
-        spec = replace(self, columns=_over_rows(self.columns, rows))
+        spec = replace(self, columns=self._over_rows(self.columns, rows))
         priors = spec._rebuilt(values, len(rows), only_lattices=True)
         return self if priors == self.term_priors else replace(spec, term_priors=priors)
 
@@ -828,13 +883,17 @@ class ModelSpec:
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
         """Return data of each term for its approximation, at values and a number of rows."""
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
-        return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
+        count = num_rows if self.areas is None else max(num_rows, len(self.areas.points))
+        rest = (known, self.is_gaussian, self.areas is not None)
+        return [TermData(term, self.columns, count, *rest) for term in self.terms]
 
-
-def _over_rows(columns: ColumnSummary, rows: Rows) -> ColumnSummary:
-    """Return a summary with the range and the noise of rows."""
-    low, high = rows.ends
-    return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
+    def _over_rows(self, columns: ColumnSummary, rows: Rows) -> ColumnSummary:
+        """Return a summary with the range and the noise of rows, and of the points of their areas."""
+        low, high = rows.ends
+        if self.areas is not None:
+            points = torch.cat([columns.standardized(self.areas.points), low[None], high[None]])
+            low, high = torch.aminmax(points, dim=0)
+        return replace(columns, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def _noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:

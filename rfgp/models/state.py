@@ -774,7 +774,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
     Raises:
         DataError: If the data cannot be used. The message names the row and the column.
     """
-    (spec, data), scaling = state.spec.with_data(data), state.scaling
+    (spec, data), scaling = replace(state.spec, areas=None).with_data(data), state.scaling
     rows = read_training(spec, data, spec.options.seed, 1).rows(scaling)
     check_rows(spec, rows)
     spec = spec.extended_to_range(state.hyperparameters, rows)
@@ -803,7 +803,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
     weights = None if state.scale_model is None else state.scale_model.row_weights
     posterior = posterior if weights is None else None
     spec, data = state.spec.with_data(data)
-    posterior = posterior if spec is state.spec else None  # new levels add weights
+    posterior = posterior if spec is state.spec else None  # new levels add weights, and areas add points
     if posterior is None:
         state.require_rows(purpose="update")
     more = read_training(spec, data, spec.options.seed, 1).rows(state.scaling)
@@ -848,6 +848,60 @@ def reduced(state: GPState, data: Chunk) -> GPState:
     count = state.num_observations - len(rows)
     left = posterior.with_rows(rows, sign=-1)
     return state.replace(rows=None, given=left, num_observations=count, has_forgotten=True)
+
+
+SLOPES_AT_ONCE = 2**12
+"""The number of rows at which slopes are computed at once."""
+
+
+def input_variances(state: GPState, variances: Mapping[Any, Any]) -> dict[int, Tensor]:
+    """Return the variances of errors of inputs, one or (n,), by the index of the column.
+
+    Args:
+        state: The state of a model with rows.
+        variances: The variances of columns of numbers by key, in squared units of the column.
+
+    Raises:
+        InvalidArgumentError: If the likelihood is not Gaussian, there are several outputs, rows are means over areas, a
+            key is no column of numbers, or a variance is negative.
+    """
+    spec, rows = state.spec, state.require_rows(purpose="a fit")
+    if not spec.is_gaussian or rows.num_outputs > 1 or spec.areas is not None or is_read_in_blocks(rows):
+        raise InvalidArgumentError(
+            "input_noise requires a Gaussian likelihood, one output, and rows in memory that are points."
+        )
+    checked = dict[int, Tensor]()
+    for key, variance in variances.items():
+        given = torch.as_tensor(variance, dtype=torch.float64)
+        if given.shape not in ((), (len(rows),)) or not bool((torch.isfinite(given) & (given >= 0)).all()):
+            raise InvalidArgumentError(
+                f"The input_noise of {key!r} must be a variance of at least 0, or one for each row, got {variance!r}."
+            )
+        checked[spec.schema.column_of(key, ColumnKind.NUMBER)] = given
+    return checked
+
+
+def noise_of_inputs(state: GPState, variances: Mapping[int, Tensor]) -> Any:
+    """Return the noise variances (n,) of rows from errors of their inputs: squared slopes times variances.
+
+    Source: McHutchon and Rasmussen (2011), Gaussian process training with input noise, Equation 4.
+
+    Args:
+        state: The state of a model that was fitted to the rows.
+        variances: The result of `input_variances`.
+    """
+    rows = gathered(state.require_rows(purpose="a fit"))
+    output_format, slopes = OutputFormat(False, rows.inputs.new_empty(0)), list[Tensor]()
+    for some in torch.split(rows.inputs.detach(), SLOPES_AT_ONCE):
+        points = some.clone().requires_grad_()
+        with torch.enable_grad():
+            mean = predicted(state, points, output_format).mean
+        slopes.append(torch.autograd.grad(mean.sum(), points)[0].double())
+    scaled = torch.cat(slopes) / state.scaling.inputs.scale.double()
+    total = torch.zeros(len(rows), dtype=torch.float64)
+    for column, variance in variances.items():
+        total += scaled[:, column].square() * variance
+    return total.numpy()
 
 
 def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:

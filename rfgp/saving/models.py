@@ -24,7 +24,9 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations import Approximation, TermData
+from rfgp.areas import Areas
 from rfgp.columns import ColumnKind, InputSchema
+from rfgp.columns.rules import AREA_KEY
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import prefixed, saved_shapes, saved_tensors
 from rfgp.inference.scales import NODES, ScaleBasis, ScaleModel
@@ -160,6 +162,9 @@ def _encode_spec(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     nodes = [column.nodes for column in spec.schema.columns if column.kind is ColumnKind.NODE]
     described["nodes"] = [encoder.place(graph) for graph in nodes]
     described["objects"], arrays = encoder.objects()
+    if spec.areas is not None:
+        known = {name: value for name, value in vars(spec.areas).items() if name != "column"}
+        arrays = {**arrays, **prefixed("areas", known)}
     return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
 
 
@@ -302,6 +307,24 @@ def _check_inputs(inputs: Tensor, n: int, scaling: Scaling, spec: ModelSpec) -> 
     fits = tuple(inputs.shape) == (n, *scaling.inputs.scale.shape)
     check(fits, f"inputs must match the targets and the columns, got shape {tuple(inputs.shape)}")
     spec.check(inputs)
+    if ColumnKind.AREA in spec.schema.kinds:
+        numbers = inputs[:, spec.schema.column_of(AREA_KEY, ColumnKind.AREA)]
+        check(
+            bool((numbers < (0 if spec.areas is None else len(spec.areas.sizes))).all()), "rows must have known areas"
+        )
+
+
+def _areas(tensors: Tensors, spec: ModelSpec) -> Areas | None:
+    """Return the areas of rows, or None if rows are points."""
+    if not tensors:
+        return None
+    points, weights, sizes = (tensors[name] for name in ("points", "weights", "sizes"))
+    count = len(points)
+    check(sizes.ndim == 1 and sizes.dtype == torch.int64 and bool((sizes > 0).all()), "areas must have points")
+    check(int(sizes.sum()) == count and tuple(weights.shape) == (count,), "areas must have all points and weights")
+    check(weights.is_floating_point() and bool((weights > 0).all()), "weights of points must be positive")
+    spec.check(points)
+    return Areas(points, weights, sizes, spec.schema.column_of(AREA_KEY, ColumnKind.AREA))
 
 
 def _decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> ModelSpec:
@@ -311,12 +334,13 @@ def _decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scalin
     schema = InputSchema.from_dict(described["schema"], nodes)
     columns = _Columns(schema, _summary(schema, tensors["columns.spread"], scaling.inputs), scaling, decoder)
     spec, average = _model(described, tensors, columns), described.get("average")
+    spec = replace(spec, areas=_areas(part(tensors, "areas."), spec))
     if average is None:
         return spec
     others = list[Member]()
     for number, entry in enumerate(average["members"]):
         drawn = part(tensors, f"{_MEMBERS}{number}.")
-        member = _model(entry["options"], drawn, columns)
+        member = replace(_model(entry["options"], drawn, columns), areas=spec.areas)
         others.append(Member(entry["weight"], member, _values_of(part(drawn, "hyperparameters."), scaling, member)))
     weights = [average["weight"], *(member.weight for member in others)]
     are_positive = len(weights) > 1 and all(isinstance(weight, float) and weight > 0 for weight in weights)

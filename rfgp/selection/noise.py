@@ -375,7 +375,7 @@ def selects_noise(state: GPState, plan: Plan) -> bool:
         plan: The options of the fit.
     """
     needed = SECONDS[0] + SECONDS[1] * min(state.num_observations, limits().max_held_out)
-    return state.spec.options.selects_noise and plan.deadline.seconds_left > needed
+    return state.spec.options.selects_noise and state.spec.areas is None and plan.deadline.seconds_left > needed
 
 
 def with_noise(

@@ -828,3 +828,55 @@ def test_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
     with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*continues without a checkpoint"):
         gp = searched(tmp_path / "c")
     assert gp.fit_report == plain.fit_report
+
+
+# --- errors of inputs --------------------------------------------------------------------------------
+
+
+def moved(error):
+    """Return rows whose times have errors of a standard deviation, and targets with noise 0.1."""
+    rng = np.random.default_rng(3)
+    t = rng.uniform(0, 10, 150)
+    return {"t": t + error * rng.normal(size=150)}, 3 * np.sin(t) + 0.1 * rng.normal(size=150)
+
+
+@pytest.mark.parametrize(
+    "approximation",
+    [rfgp.Exact(), rfgp.InducingPoints(25), rfgp.RandomFeatures(40, seed=1)],
+    ids=lambda a: type(a).__name__,
+)
+def test_errors_of_inputs_are_noise_times_squared_slopes(approximation):
+    X, y = moved(0.2)
+    plain, known, found = (rfgp.GP(k.RBF("t"), approximation=approximation, seed=0) for _ in range(3))
+    t = torch.tensor(X["t"], requires_grad=True)
+    (slopes,) = torch.autograd.grad(plain.fit(X, y).predict({"t": t}).mean.sum(), t)
+    known.fit(X, y, noise=0.04 * slopes.numpy() ** 2)
+    found.fit(X, y, input_noise={"t": 0.04})
+    np.testing.assert_allclose(found.predict(X).std, known.predict(X).std, rtol=1e-6)
+    assert plain.hyperparameters.noise.item() > 0.1
+    assert found.hyperparameters.noise.item() < 0.04  # the truth is 0.01
+    given = np.full(150, 0.04)
+    each = rfgp.GP(k.RBF("t"), approximation=approximation, seed=0).fit(X, y, input_noise={"t": given})
+    np.testing.assert_allclose(each.predict(X).mean, found.predict(X).mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [{"t": -1.0}, {"t": np.ones(3)}, {"t": np.nan}, {"z": 1.0}])
+def test_wrong_errors_of_inputs_are_refused(bad):
+    refused(
+        lambda: rfgp.GP(k.RBF("t"), seed=0).fit(*moved(0.1), input_noise=bad),
+        rfgp.InvalidArgumentError,
+        next(iter(bad)),
+    )
+
+
+def test_errors_of_inputs_need_gaussian_points():
+    X, y = moved(0.1)
+    for gp, more in (
+        (rfgp.GP(k.RBF("t"), likelihood="student-t"), {}),
+        (rfgp.GP(k.RBF("t")), {"average_over": np.arange(150)}),
+    ):
+        refused(
+            lambda gp=gp, more=more: gp.fit(X, y, input_noise={"t": 1.0}, **more),
+            rfgp.InvalidArgumentError,
+            "input_noise",
+        )

@@ -1,0 +1,187 @@
+"""Rows that are means over areas, against dense algebra of A K A^T, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import trimesh
+from numpy.testing import assert_allclose
+from refusals import refused
+from scipy import stats
+
+import rfgp
+from rfgp import kernels as k
+
+LENGTHSCALE, VARIANCE, NOISE, MEAN = 2.0, 1.3, 0.02, 0.2
+NUM_AREAS, EACH = 25, 6
+
+
+def table():
+    """Points of areas in a random order, their mean targets in every row, and the matrix A of weights."""
+    rng = np.random.default_rng(0)
+    count = NUM_AREAS * EACH
+    points = np.repeat(rng.uniform(0, 8, (NUM_AREAS, 2)), EACH, axis=0) + rng.uniform(-0.7, 0.7, (count, 2))
+    order = rng.permutation(count)
+    frame = pd.DataFrame(points[order], columns=["x", "y"])
+    frame["area"] = np.repeat([f"A{number:02d}" for number in range(NUM_AREAS)], EACH)[order]
+    frame["people"] = rng.uniform(0.5, 3, count)
+    codes = frame["area"].str[1:].astype(int).to_numpy()
+    A = np.zeros((NUM_AREAS, count))
+    A[codes, np.arange(count)] = frame["people"]
+    A /= A.sum(1, keepdims=True)
+    y = A @ (np.sin(frame["x"]) + np.cos(0.7 * frame["y"])) + 0.1 * rng.normal(size=NUM_AREAS)
+    return frame, codes, A, y
+
+
+FRAME, CODES, A, Y = table()
+X, NEW = FRAME[["x", "y"]].to_numpy(), np.random.default_rng(1).uniform(0, 8, (9, 2))
+PLACES = pd.DataFrame(NEW, columns=["x", "y"])
+KERNEL = k.Matern(("x", "y"), ard=False)
+BY = {"average_over": "area", "weights": "people"}
+
+
+def covariance(a, b):
+    r = np.sqrt(3) * np.linalg.norm(a[:, None] - b[None], axis=-1) / LENGTHSCALE
+    return VARIANCE * (1 + r) * np.exp(-r)
+
+
+def dense(K, cross, prior):
+    """The mean, variances, log likelihood and left-out means of K (m, m)."""
+    inverse = np.linalg.inv(K + NOISE * np.eye(len(K)))
+    weighted = inverse @ (Y - MEAN)
+    density = stats.multivariate_normal(np.full(len(K), MEAN), K + NOISE * np.eye(len(K))).logpdf(Y)
+    variance = prior - (cross @ inverse * cross).sum(1)
+    return MEAN + cross @ weighted, variance, density, Y - weighted / np.diag(inverse)
+
+
+def conditioned(approximation="auto", kernel=KERNEL, y=Y[CODES], **options):
+    gp = rfgp.GP(kernel, approximation=approximation, standardize=False, seed=0)
+    gp.condition(FRAME, y, **(options or BY))
+    gp.hyperparameters.set(lengthscale=LENGTHSCALE, outputscale=VARIANCE, noise=NOISE, mean=MEAN)
+    return gp
+
+
+def assert_dense(gp, expected, tolerance):
+    mean, variance, density, left_out = expected
+    p = gp.predict(PLACES)
+    assert_allclose(p.mean, mean, atol=tolerance)
+    assert_allclose(p.variance, variance, atol=tolerance)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(density, abs=30 * tolerance)
+    assert_allclose(np.sort(gp.leave_one_out().mean), np.sort(left_out), atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("approximation", "tolerance"),
+    [
+        ("auto", 1e-9),
+        (rfgp.InducingPoints(150, init="pivoted-cholesky"), 2e-3),
+        (rfgp.RandomFeatures(3000, coupling="orthogonal"), 0.1),
+        (rfgp.EquispacedFourier(tolerance=3e-3), 0.1),
+    ],
+    ids=["exact", "points", "features", "equispaced"],
+)
+def test_posteriors_are_those_of_mean_covariances(approximation, tolerance, tmp_path):
+    expected = dense(A @ covariance(X, X) @ A.T, covariance(NEW, X) @ A.T, VARIANCE)
+    gp = conditioned(approximation)
+    assert_dense(gp, expected, tolerance)
+    gp.save(tmp_path / "model.rfgp", data=True)
+    assert_dense(rfgp.load(tmp_path / "model.rfgp"), expected, tolerance)
+
+
+def test_few_inducing_points_keep_the_diagonal_of_means():
+    """FITC: A Q A^T, and the diagonal of A (K - Q) A^T."""
+    gp = conditioned(rfgp.InducingPoints(12, method="fitc"))
+    sor = conditioned(rfgp.InducingPoints(12, method="sor"))
+    Q = sor.prior_covariance(pd.concat([FRAME[["x", "y"]], PLACES])).detach().numpy()
+    n, means = len(X), A @ covariance(X, X) @ A.T
+    K = A @ Q[:n, :n] @ A.T
+    K += np.diag(np.diag(means - K))
+    assert np.abs(K - means).max() > 0.05
+    assert_dense(gp, dense(K, Q[n:, :n] @ A.T, VARIANCE), 1e-6)
+
+
+def test_targets_stand_in_one_row_or_in_all():
+    one = np.full(len(FRAME), np.nan)
+    last = {code: row for row, code in enumerate(CODES)}
+    one[list(last.values())] = Y[list(last)]
+    assert_allclose(conditioned(y=one).predict(PLACES).mean, conditioned().predict(PLACES).mean, atol=1e-9)
+    in_arrays = conditioned(average_over=CODES, weights=FRAME["people"].to_numpy())
+    assert_allclose(in_arrays.predict(PLACES).mean, conditioned().predict(PLACES).mean, atol=1e-9)
+
+
+def test_areas_and_points_update_a_model():
+    some = FRAME["area"].isin(["A03", "A11"]).to_numpy()
+    gp = rfgp.GP(KERNEL, standardize=False, seed=0).condition(FRAME[~some], Y[CODES][~some], **BY)
+    gp.hyperparameters.set(lengthscale=LENGTHSCALE, outputscale=VARIANCE, noise=NOISE, mean=MEAN)
+    gp.update(FRAME[some], Y[CODES][some], **BY)
+    assert gp.num_observations == NUM_AREAS
+    assert_allclose(gp.predict(PLACES).mean, conditioned().predict(PLACES).mean, atol=1e-9)
+    gp.update(PLACES, np.full(9, 3.0))
+    both, B = np.vstack([X, NEW]), np.block([[A, np.zeros((NUM_AREAS, 9))], [np.zeros((9, len(X))), np.eye(9)]])
+    K = B @ covariance(both, both) @ B.T + NOISE * np.eye(NUM_AREAS + 9)
+    expected = MEAN + covariance(NEW, both) @ B.T @ np.linalg.solve(K, np.append(Y, np.full(9, 3.0)) - MEAN)
+    assert_allclose(gp.predict(PLACES).mean, expected, atol=1e-9)
+
+
+def test_noise_and_weights_of_rows_are_those_of_the_target():
+    noise = np.where(CODES == 4, 5.0, 0.0)
+    gp = rfgp.GP(KERNEL, standardize=False, seed=0).condition(FRAME, Y[CODES], noise=noise, **BY)
+    gp.hyperparameters.set(lengthscale=LENGTHSCALE, outputscale=VARIANCE, noise=NOISE, mean=MEAN)
+    K = A @ covariance(X, X) @ A.T + np.diag(np.where(np.arange(NUM_AREAS) == 4, 5.0, 0.0) + NOISE)
+    mean = MEAN + covariance(NEW, X) @ A.T @ np.linalg.solve(K, Y - MEAN)
+    assert_allclose(gp.predict(PLACES).mean, mean, atol=1e-9)
+
+
+def test_fits_find_the_function_between_areas():
+    for approximation in ("auto", rfgp.InducingPoints(30), rfgp.RandomFeatures(50)):
+        gp = rfgp.GP(k.RBF(("x", "y")), approximation=approximation, seed=0).fit(FRAME, Y[CODES], **BY)
+        p = gp.predict(FRAME)
+        error = p.mean - (np.sin(FRAME["x"]) + np.cos(0.7 * FRAME["y"]))
+        assert np.sqrt(np.mean(error**2)) < 0.3
+        averages = gp.predict(FRAME).linear(A)
+        assert np.corrcoef(averages.mean, Y)[0, 1] > 0.95
+
+
+def test_the_default_is_selected_by_areas():
+    gp = rfgp.GP(seed=0).fit(FRAME, Y[CODES], **BY)
+    assert gp.num_observations == gp.selection.num_validation == NUM_AREAS
+    assert set(gp.kernel.terms()[0].factors[0].columns) == {"x", "y"}
+
+
+def test_fields_and_levels_are_averaged():
+    """A surface, and effects of levels: A K A^T by the model's own prior at points."""
+    ball = trimesh.creation.icosphere(2)
+    frame = pd.DataFrame(ball.vertices[:60], columns=["x", "y", "z"]).assign(kind=np.tile(["a", "b", "c"], 20))
+    kernel = k.Mesh(ball, lengthscale=0.7) + k.Group("kind")
+    areas, y = np.arange(60) // 4, np.sin(np.arange(15.0))
+    gp = rfgp.GP(kernel, standardize=False, start={"noise": 0.1, "mean": 0.0}, seed=0)
+    gp.condition(frame, y[areas], average_over=areas)
+    B = np.kron(np.eye(15), np.full((1, 4), 0.25))
+    K = gp.prior_covariance(frame).detach().numpy()
+    weights = np.linalg.solve(B @ K @ B.T + 0.1 * np.eye(15), y)
+    assert_allclose(gp.predict(frame).mean, K @ B.T @ weights, atol=1e-6)
+
+
+INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "word"),
+    [
+        (lambda: conditioned(y=np.where(CODES == 3, np.nan, Y[CODES])), DATA, "got none for 'A03'"),
+        (lambda: conditioned(y=Y[CODES] + np.eye(1, len(CODES))[0]), DATA, "must have one target"),
+        (lambda: conditioned(average_over="none"), DATA, "no column 'none'"),
+        (lambda: conditioned(average_over=CODES[:5]), DATA, "150 rows"),
+        (lambda: conditioned(average_over="area", weights=-FRAME["people"]), DATA, "positive"),
+        (lambda: conditioned(average_over=np.where(CODES == 3, np.nan, CODES)), DATA, "area in row"),
+        (lambda: conditioned(weights="people"), INVALID, "average_over"),
+        (lambda: conditioned(y=np.column_stack([Y[CODES]] * 2)), DATA, "y must have shape"),
+        (lambda: conditioned(y=["a"] * len(CODES)), DATA, "y must be numbers"),
+        (lambda: conditioned(rfgp.Vecchia()), INVALID, "means over areas"),
+        (lambda: conditioned(rfgp.InducingPoints(9, residual=rfgp.Vecchia())), INVALID, "points"),
+        (lambda: rfgp.GP(KERNEL, likelihood="poisson").fit(FRAME, CODES, **BY), INVALID, "Gaussian"),
+        (lambda: rfgp.GP(KERNEL).condition(FRAME, Y[CODES]).update(FRAME, Y[CODES], **BY), INVALID, "fitted with it"),
+        (lambda: rfgp.GP(KERNEL).fit(rfgp.tables.Batches([FRAME], "y"), **BY), DATA, "in memory"),
+    ],
+)
+def test_wrong_areas_are_refused(call, error, word):
+    refused(call, error, word)
