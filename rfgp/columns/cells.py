@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rfgp.columns.days import Times, in_known_unit, of_objects_in_time, on_clock, to_days, zone_name
 from rfgp.errors import requires_extra
+from rfgp.number_texts import is_date
 
 Level = str | int | bool
 """A level of a category."""
@@ -219,6 +220,28 @@ class Column:
         codes = np.where(self.missing, len(self.values), self.codes)
         values = objects([*self.values.tolist(), label])
         return replace(self, values=values, codes=codes, missing=np.zeros_like(self.missing))
+
+    def with_dates(self) -> "Column":
+        """Return texts as dates if all of them are ISO dates, with or without times, and other cells unchanged.
+
+        Examples:
+            >>> from rfgp.columns.cells import Column
+            >>> Column.of(["2026-01-31 12:00", None]).with_dates().cell_type.value
+            'dates'
+        """
+        if self.cell_type is not CellType.TEXT or self.is_category or self.missing.all():
+            return self
+        cells = self.expanded()
+        if not is_date(cells.values[~cells.missing][0]):
+            return self
+        read = datetime.datetime.fromisoformat
+        try:
+            dates = Column.of(
+                [None if gone else read(text.strip()) for text, gone in zip(cells.values, cells.missing, strict=True)]
+            )
+        except ValueError:  # no such date, or dates with and without a zone
+            return self
+        return replace(dates, first=self.first)
 
     def take(self, rows: NDArray[np.int64]) -> "Column":
         """Return the cells at positions `rows` (m,)."""

@@ -116,6 +116,8 @@ class LevelCounts:
 def count_levels(table: InputTable, keys: Collection[Key] | None = None) -> dict[Key, LevelCounts]:
     """Return the levels of the columns of text, categories and booleans of a table, by key.
 
+    Columns of ISO dates as text are dates.
+
     Args:
         table: The table. The result of an array is empty.
         keys: The keys of columns that must have levels. If None, all columns that have.
@@ -136,6 +138,8 @@ def count_levels(table: InputTable, keys: Collection[Key] | None = None) -> dict
         if keys is not None and key not in keys:
             continue
         cells = table.cells(key)
+        if keys is None and cells.with_dates() is not cells:
+            continue
         if cells.has_levels or cells.cell_type is CellType.BOOLEAN:
             found[key] = LevelCounts.of(cells)
         elif keys is not None and cells.missing.all():

@@ -167,6 +167,7 @@ class InputSchema:
         def checked(column: ColumnSchema) -> T:
             for key in sources_of([column.key]):
                 part, cells = replace(column, key=key), table.cells(key, column.readers)
+                cells = cells.with_dates() if column.kind is ColumnKind.NUMBER else cells
                 problems = cell_errors(part, cells) or ([] if is_new else type_errors(part, cells))
                 if problems:
                     raise DataError("\n".join(problems))

@@ -31,6 +31,14 @@ def series(n=60, name="t"):
     return {name: np.arange(float(n))}, np.cumsum(rng.standard_normal(n)) + 0.3 * rng.standard_normal(n)
 
 
+def test_hours_as_text_are_dates():
+    table, _ = hourly(12)
+    texts = table.assign(when=table["when"].dt.strftime("%Y-%m-%d %H:%M"))
+    given, found = (rfgp.GP(LEVEL + k.Harmonics("when", 1.0), seed=0).fit(one, "y") for one in (table, texts))
+    pd.testing.assert_frame_equal(found.forecast(6), given.forecast(6))
+    assert np.allclose(found.predict(texts[:3]).mean, given.predict(table[:3]).mean)
+
+
 # --- The calendar -----------------------------------------------------------------------------------------------------
 
 FREQUENCIES = ["MS", "ME", "QS-FEB", "QE", "YS", "YE", "D", "B", "W-MON", "h", "15min", "2D", "37min", "2MS"]
