@@ -12,17 +12,17 @@ import rfgp
 from rfgp import kernels as k
 
 LENGTHSCALE, VARIANCE, NOISE, MEAN = 2.0, 1.3, 0.02, 0.2
-NUM_AREAS, EACH = 25, 6
+NUM_AREAS = 25
 
 
-def table():
-    """Points of areas in a random order, their mean targets in every row, and the matrix A of weights."""
+def table(each=6):
+    """Points of areas in a random order, the areas, the matrix A of weights, and the means."""
     rng = np.random.default_rng(0)
-    count = NUM_AREAS * EACH
-    points = np.repeat(rng.uniform(0, 8, (NUM_AREAS, 2)), EACH, axis=0) + rng.uniform(-0.7, 0.7, (count, 2))
+    count = NUM_AREAS * each
+    points = np.repeat(rng.uniform(0, 8, (NUM_AREAS, 2)), each, axis=0) + rng.uniform(-0.7, 0.7, (count, 2))
     order = rng.permutation(count)
     frame = pd.DataFrame(points[order], columns=["x", "y"])
-    frame["area"] = np.repeat([f"A{number:02d}" for number in range(NUM_AREAS)], EACH)[order]
+    frame["area"] = np.repeat([f"A{number:02d}" for number in range(NUM_AREAS)], each)[order]
     frame["people"] = rng.uniform(0.5, 3, count)
     codes = frame["area"].str[1:].astype(int).to_numpy()
     A = np.zeros((NUM_AREAS, count))
@@ -53,9 +53,9 @@ def dense(K, cross, prior):
     return MEAN + cross @ weighted, variance, density, Y - weighted / np.diag(inverse)
 
 
-def conditioned(approximation="auto", kernel=KERNEL, y=Y[CODES], **options):
+def conditioned(approximation="auto", kernel=KERNEL, y=Y[CODES], frame=FRAME, **options):
     gp = rfgp.GP(kernel, approximation=approximation, standardize=False, seed=0)
-    gp.condition(FRAME, y, **(options or BY))
+    gp.condition(frame, y, **(options or BY))
     gp.hyperparameters.set(lengthscale=LENGTHSCALE, outputscale=VARIANCE, noise=NOISE, mean=MEAN)
     return gp
 
@@ -88,15 +88,45 @@ def test_posteriors_are_those_of_mean_covariances(approximation, tolerance, tmp_
 
 
 def test_few_inducing_points_keep_the_diagonal_of_means():
-    """FITC: A Q A^T, and the diagonal of A (K - Q) A^T."""
-    gp = conditioned(rfgp.InducingPoints(12, method="fitc"))
-    sor = conditioned(rfgp.InducingPoints(12, method="sor"))
-    Q = sor.prior_covariance(pd.concat([FRAME[["x", "y"]], PLACES])).detach().numpy()
+    """FITC: A Q A^T, and the diagonal of A (K - Q) A^T, of more points than are computed at once."""
+    frame, codes, A, _ = table(44)
+    X, data = frame[["x", "y"]].to_numpy(), {"y": Y[codes], "frame": frame}
+    gp = conditioned(rfgp.InducingPoints(12, method="fitc"), **data)
+    sor = conditioned(rfgp.InducingPoints(12, method="sor"), **data)
+    Q = sor.prior_covariance(pd.concat([frame[["x", "y"]], PLACES])).detach().numpy()
     n, means = len(X), A @ covariance(X, X) @ A.T
     K = A @ Q[:n, :n] @ A.T
     K += np.diag(np.diag(means - K))
     assert np.abs(K - means).max() > 0.05
     assert_dense(gp, dense(K, Q[n:, :n] @ A.T, VARIANCE), 1e-6)
+
+
+def test_fits_end_at_the_highest_likelihood():
+    gp = rfgp.GP(KERNEL, seed=0).fit(FRAME, Y[CODES], **BY)
+    best = gp.log_marginal_likelihood().item()
+    assert gp.fit_report.log_marginal_likelihood == pytest.approx(best, abs=1e-6)
+    for name in ("lengthscale", "outputscale", "noise"):
+        found = getattr(gp.hyperparameters, name).detach().numpy().copy()
+        for factor in (0.9, 1.1):
+            gp.hyperparameters.set(**{name: factor * found})
+            assert gp.log_marginal_likelihood().item() < best
+        gp.hyperparameters.set(**{name: found})
+
+
+def test_frequencies_cover_all_points_of_areas():
+    """The rows with targets are close together, and their other points are not."""
+    rng = np.random.default_rng(2)
+    t = np.column_stack([np.full(20, 0.5), rng.uniform(0, 9, 20)]).reshape(-1)
+    y = np.column_stack([rng.normal(size=20), np.full(20, np.nan)]).reshape(-1)
+    new = {"t": np.linspace(0, 9, 10)}
+    found = []
+    for approximation in (rfgp.Exact(), rfgp.EquispacedFourier(tolerance=1e-6)):
+        gp = rfgp.GP(k.RBF("t", lengthscale=0.8), approximation=approximation, standardize=False, seed=0)
+        gp.condition({"t": t}, y, average_over=np.arange(40) // 2)
+        gp.hyperparameters.set(noise=0.1, outputscale=1.0, mean=0.0)
+        found.append(gp.predict(new))
+    assert_allclose(found[1].mean, found[0].mean, atol=1e-3)
+    assert_allclose(found[1].std, found[0].std, atol=1e-3)
 
 
 def test_targets_stand_in_one_row_or_in_all():

@@ -50,6 +50,10 @@ def conditioned(points, approximation, kernel=None, **options):
     return gp
 
 
+def conditioned_alone(points):
+    return rfgp.GP(k.Sphere(), approximation=EXACT, seed=0).condition(degrees(points), Y)
+
+
 def posterior():
     K, cross = VARIANCE * covariance(POINTS, POINTS), VARIANCE * covariance(POINTS, NEW)
     solved = np.linalg.solve(K + NOISE * np.eye(120), np.column_stack([Y - MEAN, cross]))
@@ -77,6 +81,8 @@ def test_a_fit_finds_the_same_on_any_rotation():
     assert first.fit_report.log_marginal_likelihood == pytest.approx(
         second.fit_report.log_marginal_likelihood, abs=1e-4
     )
+    starts = [conditioned_alone(points).hyperparameters.lengthscale.item() for points in (POINTS, POINTS @ turn)]
+    assert starts[0] == pytest.approx(starts[1], rel=1e-6)
     one, other = first.hyperparameters.lengthscale.item(), second.hyperparameters.lengthscale.item()
     assert one == pytest.approx(other, rel=1e-2)
     assert 800 < one < 8000  # km
