@@ -830,6 +830,23 @@ def test_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
     assert gp.fit_report == plain.fit_report
 
 
+# --- starts ------------------------------------------------------------------------------------------
+
+
+def test_searches_do_not_begin_without_noise():
+    """Of some hundred rows the likeliest noise may be 1e-8, where its gradient vanishes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    r = np.sqrt(3) * np.linalg.norm(X[:, None] - X[None], axis=-1) / 0.314
+    y = 2 * np.linalg.cholesky((1 + r) * np.exp(-r) + 1e-9 * np.eye(400)) @ rng.normal(size=400)
+    y += 0.3 * rng.normal(size=400)
+    kernel = k.Matern(ard=False)
+    ends = [rfgp.GP(kernel, approximation=rfgp.Exact(), seed=seed).fit(X, y) for seed in range(5)]
+    found = [gp.fit_report.log_marginal_likelihood for gp in ends]
+    assert np.ptp(found) < 0.1
+
+
 # --- errors of inputs --------------------------------------------------------------------------------
 
 
