@@ -73,6 +73,27 @@ def test_posteriors_are_those_of_chords_on_any_rotation(approximation, tolerance
         assert_allclose(p.variance, variance, atol=tolerance)
 
 
+GSTOOLS = {
+    0.5: ([0.030062038737514812, 1.0215473975824407], [0.7301971246744552, 1.1129698340872294]),
+    1.5: ([-0.01699238974813133, 1.293288616304321], [0.37788470854887546, 0.8943446923813683]),
+    2.5: ([-0.013337471498713671, 1.3770274449658622], [0.29642039326797787, 0.8136344729437283]),
+}
+"""Means and variances of simple kriging by GSTools 1.7.0, `Matern(latlon=True, geo_scale=KM_SCALE)`, by nu.
+
+Its length is 1 / sqrt(2) of ours.
+"""
+
+
+@pytest.mark.parametrize("nu", GSTOOLS)
+def test_kriging_agrees_with_gstools(nu):
+    gp = rfgp.GP(k.Sphere(kernel=k.Matern(nu=nu), radius=6371.0), approximation=EXACT, seed=0)
+    gp.condition({"lon": [-170.0, 175.0, 10.0, 11.0], "lat": [10.0, -5.0, 80.0, 45.0]}, [1.0, -0.5, 2.0, 0.3])
+    gp.hyperparameters.set(lengthscale=1500 * np.sqrt(2), outputscale=1.3, noise=0.1, mean=0.2)
+    observed = gp.predict({"lon": [180.0, -120.0], "lat": [0.0, 85.0]}).observed()
+    assert_allclose(observed.mean, GSTOOLS[nu][0], atol=1e-12)
+    assert_allclose(observed.variance, GSTOOLS[nu][1], atol=1e-12)
+
+
 def test_a_fit_finds_the_same_on_any_rotation():
     turn = special_ortho_group.rvs(3, random_state=4)
     first, second = (
