@@ -333,6 +333,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         horizon: int | None = None,
         by: Any = None,
         fixed: Iterable[str] = (),
@@ -356,6 +358,11 @@ class GP:
             sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
             exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
                 require a likelihood of counts or positive values. If None, ones.
+            trials: The number of trials of each row (n,), or one for all, for likelihood="binomial", which needs them.
+            censored: Codes (n,): -1 if the true target is at most y (left-censored), 0 if it is y, and 1 if it is at
+                least y (right-censored). They require a likelihood of censored values: "tobit", "lognormal" or
+                "weibull". If None, zeros. These five arguments may each be the name of a column of X, which is then no
+                input.
             horizon: The number of steps that will be forecast, for kernel="auto" and a column of times. Candidates are
                 then levels, slopes and seasons in time, and are scored by forecasts of so many steps. If None, they are
                 so if dates are the only input or there is one row a step, or with validate="forward", and a tenth of
@@ -398,7 +405,11 @@ class GP:
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        begun = begin(
+            spec,
+            self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored),
+            is_fit=True,
+        )
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
         names = ("*",) if constant else names
         record = open_checkpoint(checkpoint, lambda: fingerprint(begun, names, max_iterations, horizon, by))
@@ -415,7 +426,15 @@ class GP:
 
     @with_torch_defaults()
     def condition(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Condition on data without a fit. Earlier data are replaced.
 
@@ -427,11 +446,16 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            trials: As for `fit`, (n,).
+            censored: As for `fit`, (n,).
 
         Raises:
             DataError: If the data cannot be used. The message names the place.
         """
-        data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure), self._fitted
+        data, fitted = (
+            self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored),
+            self._fitted,
+        )
         if fitted is None:
             self._hold(begin(self._spec, data))
         else:
@@ -444,7 +468,15 @@ class GP:
 
     @computed
     def update(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Add rows to the data, with the hyperparameters unchanged.
 
@@ -456,12 +488,20 @@ class GP:
             DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = _needed(self)
-        more = self._spec.chunk(X, y, noise, sample_weight, exposure)
+        more = self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored)
         self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
 
     def forget(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Remove rows by subtracting their sums. Arguments are those of `condition`.
 
@@ -471,7 +511,7 @@ class GP:
             DataError: If the data cannot be used, or no row would remain.
         """
         fitted = _needed(self)
-        data = self._spec.chunk(X, y, noise, sample_weight, exposure)
+        data = self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored)
         self._fitted = replace(fitted, state=reduced(fitted.now(), data))
         return self
 
@@ -803,6 +843,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         horizon: int | None = None,
         by: Any = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -815,6 +857,8 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            trials: As for `fit`, (n,).
+            censored: As for `fit`, (n,).
             horizon: As for `fit`.
             by: As for `fit`.
             progress: As for `fit`.
@@ -838,7 +882,11 @@ class GP:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        begun = begin(
+            spec,
+            self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored),
+            is_fit=True,
+        )
         with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, horizon=horizon, by=by, deadline=deadline))
 

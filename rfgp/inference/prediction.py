@@ -78,7 +78,11 @@ class ObservedOperator:
 
 # --- Error messages for operations that a distribution does not support ----------------------------------------------
 
-NO_EXPOSURE = "exposure requires a likelihood of counts, or of positive values around e^f."
+NO_ROW_NUMBERS = {
+    "exposure": "exposure requires a likelihood of counts, or of positive values around e^f.",
+    "trials": 'trials requires likelihood="binomial".',
+    "censored": 'censored requires likelihood="tobit", "lognormal" or "weibull".',
+}
 NO_LOGARITHM = (
     "Observations under this likelihood are not exponentials of Gaussian values. Use predict(X).observed() instead."
 )
@@ -188,24 +192,28 @@ class Prediction:
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
 
-    def observed(self, exposure: Any = None) -> "Prediction":
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
 
         Args:
             exposure: For counts, the factor of their means, (n,) or one number. If None, 1. Scores of a model that was
                 fitted with exposures need them here.
+            trials: For a binomial likelihood, the numbers of trials, (n,) or one number. If None, 1. Scores need them.
+            censored: For scores of censored observations, their codes, (n,) or one number: -1 left-censored, 0
+                observed, 1 right-censored. `log_prob` is then the log probability beyond the limit. If None, 0.
 
         Raises:
-            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures. Also if there are
-                no observations, as of derivatives.
+            InvalidArgumentError: If a number is not valid, or the likelihood takes none. Also if there are no
+                observations, as of derivatives.
         """
         if isinstance(of_observations := self.of_observations, str):
             raise InvalidArgumentError(of_observations)
         if of_observations is not None:
             observed = self._cache.get("observed", lambda: of_observations(self))
-            return observed if exposure is None else observed.observed(exposure)
-        if exposure is not None:
-            raise InvalidArgumentError(NO_EXPOSURE)
+            return observed.observed(exposure, trials, censored)
+        for name, numbers in (("exposure", exposure), ("trials", trials), ("censored", censored)):
+            if numbers is not None:
+                raise InvalidArgumentError(NO_ROW_NUMBERS[name])
         if self.scales is not None:
             scaled: Prediction = self._cache.get("observed", lambda: self.scales.observed(self))
             return scaled
@@ -603,17 +611,19 @@ class LogNormal(Prediction):
     log: Prediction = field(kw_only=True)
     _has_closed_form = False
 
-    def observed(self, exposure: Any = None) -> "LogNormal":
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "LogNormal":
         """Return the distribution of observations, with multiplicative noise.
 
         Args:
             exposure: It must be None.
+            trials: It must be None.
+            censored: It must be None.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
         check_closed_form(self.of_observations is None, NO_LOGARITHM)
-        return self.log.observed(exposure).exp()
+        return self.log.observed(exposure, trials, censored).exp()
 
     @property
     def median(self) -> Any:

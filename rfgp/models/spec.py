@@ -29,12 +29,12 @@ from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
-from rfgp.inference.observed import check_exposure
+from rfgp.inference.observed import check_numbers, given_numbers
 from rfgp.kernels import Group, Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points, hyperparameters_of, requests_of
 from rfgp.lattices.design import LatticeDesign
-from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
+from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, Ordinal, by_name
 from rfgp.limits import limits
 from rfgp.messages import check_choice, check_count, counted, positive
 from rfgp.models.inputs import (
@@ -506,21 +506,20 @@ class ModelSpec:
         y: Any,  # (n,) or (n, k)
         noise: Any,  # (n,)
         sample_weight: Any,  # (n,)
-        exposure: Any,  # (n,)
+        **numbers: Any,  # (n,) each
     ) -> Chunk:
-        """Return the user's data as a chunk, with exposures in the field of the noise.
+        """Return the user's data as a chunk, with the numbers that the likelihood takes in the field of the noise.
 
         Args:
             X: The inputs, in any supported format.
             y: The targets, or the name of their column.
             noise: Known noise variances of the rows. If None, there are none.
             sample_weight: The numbers of repetitions of the rows. If None, ones.
-            exposure: The exposures of the rows. If None, there are none.
+            **numbers: The exposures, trials and codes of censoring of the rows, or None.
 
         Raises:
-            DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in
-                shape.
-            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
+            DataError: If noise is given with a likelihood that is not Gaussian.
+            InvalidArgumentError: If the likelihood takes no such numbers, or needs some.
         """
         likelihood = self.options.likelihood
         if not isinstance(likelihood, Bernoulli):
@@ -529,15 +528,14 @@ class ModelSpec:
             raise DataError(
                 f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows."
             )
-        if exposure is not None:
-            if not likelihood.takes_exposure:
-                raise InvalidArgumentError(
-                    f"exposure requires a likelihood of counts or positive values, got {likelihood!r}. Leave it out."
-                )
-            shape = np.shape(check_exposure(exposure))
-            if y is None or (shape != np.shape(y) and not isinstance(y, str)):
-                raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
-            noise = exposure
+        given = given_numbers(**numbers)
+        check_numbers(dict.fromkeys(given, 1), likelihood)
+        noise = noise if likelihood.row_argument is None else given.get(likelihood.row_argument)
+        if noise is None and likelihood.row_argument == "trials":
+            raise InvalidArgumentError(
+                f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
+                'trials=1 for one each, or use likelihood="bernoulli".'
+            )
         return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
@@ -557,9 +555,31 @@ class ModelSpec:
             return spec, Chunk(spec.coded(source))
         data = without_missing(data, self.options.kernel)
         table, y = table_of(data.X, graph_of(self.options.kernel)).split(data.y)
-        spec = self._with_indicators_of(table)
+        each = data.noise, data.sample_weight
+        noise, weight = (table.column(one) if isinstance(one, str) else one for one in each)
+        table = reduce(InputTable.without, dict.fromkeys(one for one in each if isinstance(one, str)), table)
+        noise = self._row_numbers(noise, table.num_rows)
+        likelihood, spec = self.options.likelihood, self
+        if isinstance(likelihood, Ordinal):
+            informed, y = likelihood.read(y)
+            if informed is not likelihood:
+                spec = replace(self, options=self.options.changed(likelihood=informed))
+        spec = spec._with_indicators_of(table)
         table = spec.named(with_indicators(table, spec.options.indicators))
-        return spec._with_columns(table), data._replace(X=table, y=y)
+        return spec._with_columns(table), Chunk(table, y, noise, weight)
+
+    @property
+    def row_argument(self) -> str:
+        """The argument of `fit` whose numbers are in the field of the noise."""
+        return self.options.likelihood.row_argument or "noise"
+
+    def _row_numbers(self, numbers: Any, count: int) -> Any:
+        """Return the numbers that the likelihood takes (n,), after a check, or the known noise."""
+        argument = self.options.likelihood.row_argument
+        if numbers is None or argument is None:
+            return numbers
+        numbers = check_numbers({argument: numbers}, self.options.likelihood)
+        return np.full(count, numbers) if np.ndim(numbers) == 0 else numbers
 
     def _with_indicators_of(self, table: InputTable, source: RowSource | None = None) -> Self:
         """Return the specification of a model that reads levels as indicators, learned from the first data.

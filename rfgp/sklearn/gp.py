@@ -261,7 +261,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
             (1, 5)
         """
         likelihood = self._likelihood
-        if not (likelihood.is_standardized or likelihood.takes_exposure):
+        if likelihood.is_discrete and likelihood.row_argument is None:
             raise InvalidArgumentError(
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
             )
@@ -306,7 +306,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
     def _mean_function(self, inputs: Any) -> Any:
         assert self.gp_ is not None
         latent = self.gp_.predict(inputs)
-        return latent.exp() if self._likelihood.takes_exposure else latent
+        return latent.exp() if self._likelihood.row_argument == "exposure" else latent
 
 
 class GPClassifier(GPOptions, ProcessClassifier):
@@ -504,7 +504,7 @@ def _of_counts(found: Likelihood) -> Likelihood:
     Raises:
         InvalidArgumentError: If the observations are not counts.
     """
-    if not (found.takes_exposure and found.is_discrete):
+    if not (found.row_argument == "exposure" and found.is_discrete):
         raise InvalidArgumentError(
             f'likelihood must be of counts, got {found!r}. Use "negative-binomial" or "poisson", or for other '
             "numbers GPRegressor."
