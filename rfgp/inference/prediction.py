@@ -80,8 +80,8 @@ class ObservedOperator:
 
 NO_ROW_NUMBERS = {
     "exposure": "exposure requires a likelihood of counts, or of positive values around e^f.",
-    "trials": 'trials requires likelihood="binomial".',
-    "censored": 'censored requires likelihood="tobit", "lognormal" or "weibull".',
+    "trials": "trials requires a binomial likelihood.",
+    "censored": "censored requires a likelihood of censored values: tobit, lognormal or weibull.",
 }
 NO_LOGARITHM = (
     "Observations under this likelihood are not exponentials of Gaussian values. Use predict(X).observed() instead."

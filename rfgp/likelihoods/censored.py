@@ -130,6 +130,7 @@ class _LogScale(Censored):
     """The common part of likelihoods of positive targets with log y = f + e / rate."""
 
     lowest: ClassVar[float] = 0.0
+    has_log_link: ClassVar[bool] = True
 
     @abstractmethod
     def power(self, k: int, f: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class LogLink:
 
     is_discrete: ClassVar[bool] = True
     row_argument: ClassVar[str | None] = "exposure"
+    has_log_link: ClassVar[bool] = True
     lowest: ClassVar[float] = 0.0
     latent_deviation: ClassVar[float | None] = 2.0
     """The scale of the half-normal prior of the standard deviation of the log rate.

@@ -206,8 +206,12 @@ class Ordinal(Likelihood):
             )
         new = self if self.classes is not None or categories is None else replace(self, classes=tuple(categories))
         cells = np.asarray(y)
-        if new.classes is None or cells.dtype.kind in "iufb":
+        if cells.dtype.kind in "iufb" or (new.classes is None and not any(isinstance(one, str) for one in cells.flat)):
             return new, y
+        if new.classes is None:
+            raise DataError(
+                "Ordered classes must have an order, got texts. Use Ordinal(classes=[...]) with all of them."
+            )
         codes = {text: number for number, text in enumerate(new.classes)}
         unknown = next((cell for cell in map(str, cells.reshape(-1)) if cell not in codes), None)
         if unknown is not None:

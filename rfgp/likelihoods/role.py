@@ -140,6 +140,8 @@ class Likelihood(ABC):
     """These numbers, (n,), which `at_rows` binds. If None, rows have none."""
     unit: ClassVar[float] = 1.0
     """The unit by which targets are divided, which `standardized` binds."""
+    has_log_link: ClassVar[bool] = False
+    """Whether the mean of an observation is proportional to e^f."""
     has_classes: ClassVar[bool] = False
     """Whether observations are classes, so that `mean` returns their probabilities (..., C)."""
     has_fixed_dispersion: ClassVar[bool] = False

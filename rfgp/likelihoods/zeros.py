@@ -176,6 +176,7 @@ class HurdlePoisson(_ExtraZeros):
 
     zero_probability: Any = None
     parameters = (_ZEROS,)
+    has_log_link = False
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the log probability of y (...) given f (...)."""
