@@ -6,7 +6,7 @@ is much smaller than that of f, the error of a probability is at most 0.03. Dens
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -24,9 +24,8 @@ from rfgp.inference.distributions import (
     ResultCache,
     check_values,
     kept,
-    read_real,
 )
-from rfgp.inference.prediction import NO_ROW_NUMBERS, Prediction
+from rfgp.inference.prediction import Prediction, check_numbers
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 from rfgp.messages import counted
@@ -377,10 +376,12 @@ class ObservedPrediction(Prediction):
 
     def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "ObservedPrediction":
         """Return the distribution itself, or that at other exposures, trials or censoring, (n,) or one number."""
-        if not (given := given_numbers(exposure=exposure, trials=trials, censored=censored)):
+        numbers = check_numbers(self.likelihood, exposure=exposure, trials=trials, censored=censored)
+        if numbers is None:
             return self
-        likelihood = self.likelihood.at_rows(row_numbers(self, given))
-        return replace(self, likelihood=likelihood, is_per_unit=False)
+        mean = self.latent.mean()[:, 0].cpu().double()
+        values = check_values(numbers, mean, may_be_one=True).expand_as(mean)
+        return replace(self, likelihood=self.likelihood.at_rows(values), is_per_unit=False)
 
     def check_scored(self) -> None:
         """Check that the exposures or trials of observations are known.
@@ -488,58 +489,6 @@ class ObservedClasses(ObservedPrediction):
 
     def __repr__(self) -> str:
         return f"ObservedClasses({self.likelihood!r})"
-
-
-def given_numbers(**numbers: Any) -> dict[str, Any]:
-    """Return those arguments that are not None.
-
-    Args:
-        **numbers: Numbers of rows by the argument of `GP.fit`, (n,) each, or None.
-    """
-    return {name: values for name, values in numbers.items() if values is not None}
-
-
-def check_numbers(given: Mapping[str, Any], likelihood: Likelihood | None) -> Any:
-    """Return the exposures, trials or codes of censoring, or None if there are none.
-
-    Args:
-        given: The numbers, (n,) or one, by their argument.
-        likelihood: The likelihood. If None, it is Gaussian.
-
-    Raises:
-        InvalidArgumentError: If the likelihood takes no such numbers, or they are not valid.
-    """
-    argument = None if likelihood is None else likelihood.row_argument
-    for name in given:
-        if name != argument:
-            raise InvalidArgumentError(f"{NO_ROW_NUMBERS[name][:-1]}, got {likelihood or 'gaussian'!r}. Leave it out.")
-    if argument is None or argument not in given:
-        return None
-    values, (is_valid, must) = read_real(argument, given[argument]), _VALID[argument]
-    if not bool((is_valid(values) & torch.isfinite(values)).all()):
-        raise InvalidArgumentError(f"{argument} must be {must}.")
-    return given[argument]
-
-
-_VALID: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
-    "exposure": (lambda x: x > 0, "positive and finite"),
-    "trials": (lambda x: (x > 0) & (x == x.round()), "integers 1, 2, ...: the number of trials of each count"),
-    "censored": (lambda x: x.abs() * (x.abs() - 1) == 0, "-1 (left-censored), 0 (observed) or 1 (right-censored)"),
-}
-
-
-def row_numbers(prediction: "ObservedPrediction", given: Mapping[str, Any]) -> Tensor:
-    """Return the exposures, trials or codes of censoring of points, (n,).
-
-    Args:
-        prediction: The prediction at n points.
-        given: The numbers, (n,) or one, by their argument.
-
-    Raises:
-        InvalidArgumentError: If they are not valid, not one for each point, or the likelihood takes none.
-    """
-    values, mean = check_numbers(given, prediction.likelihood), prediction.latent.mean()[:, 0].cpu().double()
-    return check_values(values, mean, may_be_one=True).expand_as(mean)
 
 
 def observations(prediction: Prediction, likelihood: Likelihood, *, is_per_unit: bool = False) -> ObservedPrediction:

@@ -78,11 +78,6 @@ class ObservedOperator:
 
 # --- Error messages for operations that a distribution does not support ----------------------------------------------
 
-NO_ROW_NUMBERS = {
-    "exposure": "exposure requires a likelihood of counts, or of positive values around e^f.",
-    "trials": "trials requires a binomial likelihood.",
-    "censored": "censored requires a likelihood of censored values: tobit, lognormal or weibull.",
-}
 NO_LOGARITHM = (
     "Observations under this likelihood are not exponentials of Gaussian values. Use predict(X).observed() instead."
 )
@@ -91,6 +86,46 @@ NO_COVARIANCE = (
     "latent function, predict(X).covariance."
 )
 NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form. Use many samples instead."
+
+
+ROW_ARGUMENTS: dict[str, tuple[str, Callable[[Tensor], Tensor], str]] = {
+    "exposure": (
+        "of counts, or of positive values around e^f",
+        lambda x: (x > 0) & torch.isfinite(x),
+        "positive and finite",
+    ),
+    "trials": ("binomial", lambda x: (x > 0) & (x == x.round()), "integers 1, 2, ..., the trials of each count"),
+    "censored": (
+        "of censored values: tobit, lognormal or weibull",
+        lambda x: x.abs() * (x.abs() - 1) == 0,
+        "-1 (left-censored), 0 (observed) or 1 (right-censored)",
+    ),
+}
+"""The likelihoods that take each number of a row, whether a number is valid, and the valid ones."""
+
+
+def check_numbers(likelihood: Any, **numbers: Any) -> Any:
+    """Return the exposures, trials or codes of censoring, or None if there are none.
+
+    Args:
+        likelihood: The likelihood. If None, it is Gaussian.
+        **numbers: The numbers, (n,) or one, by their argument, or None.
+
+    Raises:
+        InvalidArgumentError: If the likelihood takes no such numbers, or they are not valid.
+    """
+    found = None
+    for name, values in numbers.items():
+        needed, is_valid, must = ROW_ARGUMENTS[name]
+        if values is None:
+            continue
+        if name != getattr(likelihood, "row_argument", None):
+            raise InvalidArgumentError(
+                f"{name} requires a likelihood {needed}, got {likelihood or 'gaussian'!r}. Leave it out."
+            )
+        if not bool(is_valid(read_real(name, found := values)).all()):
+            raise InvalidArgumentError(f"{name} must be {must}.")
+    return found
 
 
 def check_closed_form(has_closed_form: bool, message: str) -> None:
@@ -211,9 +246,7 @@ class Prediction:
         if of_observations is not None:
             observed = self._cache.get("observed", lambda: of_observations(self))
             return observed.observed(exposure, trials, censored)
-        for name, numbers in (("exposure", exposure), ("trials", trials), ("censored", censored)):
-            if numbers is not None:
-                raise InvalidArgumentError(NO_ROW_NUMBERS[name])
+        check_numbers(None, exposure=exposure, trials=trials, censored=censored)
         if self.scales is not None:
             scaled: Prediction = self._cache.get("observed", lambda: self.scales.observed(self))
             return scaled

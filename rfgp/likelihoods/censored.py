@@ -46,18 +46,13 @@ class Censored(Likelihood, ABC):
         """Return 1 over the scale of the error, 0-d, in the dtype of f."""
 
     def scale_of(self, y: Tensor) -> tuple[Tensor, Tensor | float]:
-        """Return u(y) and log u'(y), (...)."""
-        return y.log(), -y.log()
+        """Return u(y) and log u'(y), (...). By default u is the identity."""
+        return y, 0.0
 
     @property
     def codes(self) -> Tensor:
         """-1, 0 or 1 for each row, (n,), or 0-d without censoring."""
         return torch.zeros((), dtype=torch.float64) if self.row_numbers is None else self.row_numbers.sign()
-
-    def check(self, y: Tensor) -> str | None:
-        """Return a message about the first target of (n,) that is not positive, or None."""
-        remedy = 'Use likelihood="tobit" for numbers of any sign'
-        return first_where(~(y > 0), y, "positive", remedy)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), or log probability beyond y, with its derivatives in f."""
@@ -76,16 +71,25 @@ class Censored(Likelihood, ABC):
         return self.rate(f).square().expand_as(f)
 
 
-def _normal(z: Tensor, sign: int) -> LogProbDerivatives:
-    """Return log phi(z), log Phi(-z) or log Phi(z), with derivatives in z."""
-    if sign == 0:
-        one = torch.ones_like(z)
-        return LogProbDerivatives(-0.5 * (z.square() + math.log(2 * math.pi)), -z, -one, 0 * one)
-    return probit(-sign, z)
+class _NormalScale(Censored):
+    """The common part of likelihoods with normal errors."""
+
+    noise: Any
+
+    def standard(self, z: Tensor, sign: int) -> LogProbDerivatives:
+        """Return log phi(z), log Phi(-z) or log Phi(z), with derivatives in z (...)."""
+        if sign == 0:
+            one = torch.ones_like(z)
+            return LogProbDerivatives(-0.5 * (z.square() + math.log(2 * math.pi)), -z, -one, 0 * one)
+        return probit(-sign, z)
+
+    def rate(self, f: Tensor) -> Tensor:
+        """Return 1 / sqrt(noise), 0-d."""
+        return torch.as_tensor(self.noise, dtype=f.dtype).rsqrt()
 
 
 @dataclass(frozen=True, repr=False)
-class Tobit(NormalNoise, Censored):
+class Tobit(NormalNoise, _NormalScale):
     """y ~ N(f, noise), known to be above or below a limit in rows that are censored (the Tobit model).
 
     `GP.fit(X, y, censored=codes)` has the code of each row: -1 if the value is at most y, 0 if it is y, and 1 if it is
@@ -109,28 +113,20 @@ class Tobit(NormalNoise, Censored):
     noise: Any = None
     log_prob = Likelihood.log_prob
 
-    def check(self, y: Tensor) -> str | None:
-        """Return None, since all numbers are valid targets (n,)."""
-        return None
-
-    def standard(self, z: Tensor, sign: int) -> LogProbDerivatives:
-        """Return the log density of a standard normal error, or a log probability, with derivatives in z (...)."""
-        return _normal(z, sign)
-
-    def rate(self, f: Tensor) -> Tensor:
-        """Return 1 / sqrt(noise), 0-d."""
-        return torch.as_tensor(self.noise, dtype=f.dtype).rsqrt()
-
-    def scale_of(self, y: Tensor) -> tuple[Tensor, Tensor | float]:
-        """Return y (...) and 0."""
-        return y, 0.0
-
 
 class _LogScale(Censored):
     """The common part of likelihoods of positive targets with log y = f + e / rate."""
 
     lowest: ClassVar[float] = 0.0
     has_log_link: ClassVar[bool] = True
+
+    def check(self, y: Tensor) -> str | None:
+        """Return a message about the first target of (n,) that is not positive, or None."""
+        return first_where(~(y > 0), y, "positive", 'Use likelihood="tobit" for numbers of any sign')
+
+    def scale_of(self, y: Tensor) -> tuple[Tensor, Tensor | float]:
+        """Return log y and log 1 / y, (...)."""
+        return y.log(), -y.log()
 
     @abstractmethod
     def power(self, k: int, f: Tensor) -> Tensor:
@@ -167,7 +163,7 @@ class _LogScale(Censored):
 
 
 @dataclass(frozen=True, repr=False)
-class LogNormal(_LogScale):
+class LogNormal(_LogScale, _NormalScale):
     """log y ~ N(f, noise) for positive targets y, which may be censored (see `Tobit`).
 
     The posterior without censoring is exact, that of a Gaussian process of log y. The log density of y is that of log y
@@ -188,14 +184,6 @@ class LogNormal(_LogScale):
 
     noise: Any = None
     parameters = (Parameter("noise", 0.1, (1e-6, 1e2)),)
-
-    def standard(self, z: Tensor, sign: int) -> LogProbDerivatives:
-        """Return the log density of a standard normal error, or a log probability, with derivatives in z (...)."""
-        return _normal(z, sign)
-
-    def rate(self, f: Tensor) -> Tensor:
-        """Return 1 / sqrt(noise), 0-d."""
-        return torch.as_tensor(self.noise, dtype=f.dtype).rsqrt()
 
     def power(self, k: int, f: Tensor) -> Tensor:
         """Return E (y / e^f)^k, 0-d."""

@@ -64,11 +64,6 @@ class _ZeroInflated(_ExtraZeros):
         third = w * b3 + 3 * rest * b1 * b2 + rest * (1 - 2 * w) * b1**3
         return LogProbDerivatives(total, w * b1, w * b2 + rest * b1.square(), third)
 
-    def majorizer(self, slopes: LogProbDerivatives, y: Tensor, f: Tensor) -> Tensor:
-        """Return the curvature (n,) with the present probability that a zero is from the other distribution."""
-        base = self.base.slopes(y, f)
-        return torch.where(base.first == 0, 0.0, slopes.first / base.first) * -base.second
-
     def fisher(self, f: Tensor) -> Tensor:
         """Return the mean of the curvature over observations given f, (n,)."""
         none = torch.zeros_like(f)

@@ -29,7 +29,7 @@ from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_levels, learn_indicators, with_indicators
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
-from rfgp.inference.observed import check_numbers, given_numbers
+from rfgp.inference.prediction import check_numbers
 from rfgp.kernels import Group, Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Key, bind, check_points, hyperparameters_of, requests_of
@@ -528,9 +528,8 @@ class ModelSpec:
             raise DataError(
                 f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows."
             )
-        given = given_numbers(**numbers)
-        check_numbers(dict.fromkeys(given, 1), likelihood)
-        noise = noise if likelihood.row_argument is None else given.get(likelihood.row_argument)
+        check_numbers(likelihood, **{name: None if values is None else 1 for name, values in numbers.items()})
+        noise = noise if likelihood.row_argument is None else numbers.get(likelihood.row_argument)
         if noise is None and likelihood.row_argument == "trials":
             raise InvalidArgumentError(
                 f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
@@ -558,7 +557,9 @@ class ModelSpec:
         each = data.noise, data.sample_weight
         noise, weight = (table.column(one) if isinstance(one, str) else one for one in each)
         table = reduce(InputTable.without, dict.fromkeys(one for one in each if isinstance(one, str)), table)
-        noise = self._row_numbers(noise, table.num_rows)
+        if noise is not None and not self.is_gaussian:
+            noise = check_numbers(self.options.likelihood, **{self.row_argument: noise})
+            noise = np.full(table.num_rows, noise) if np.ndim(noise) == 0 else noise
         likelihood, spec = self.options.likelihood, self
         if isinstance(likelihood, Ordinal):
             informed, y = likelihood.read(y)
@@ -572,14 +573,6 @@ class ModelSpec:
     def row_argument(self) -> str:
         """The argument of `fit` whose numbers are in the field of the noise."""
         return self.options.likelihood.row_argument or "noise"
-
-    def _row_numbers(self, numbers: Any, count: int) -> Any:
-        """Return the numbers that the likelihood takes (n,), after a check, or the known noise."""
-        argument = self.options.likelihood.row_argument
-        if numbers is None or argument is None:
-            return numbers
-        numbers = check_numbers({argument: numbers}, self.options.likelihood)
-        return np.full(count, numbers) if np.ndim(numbers) == 0 else numbers
 
     def _with_indicators_of(self, table: InputTable, source: RowSource | None = None) -> Self:
         """Return the specification of a model that reads levels as indicators, learned from the first data.

@@ -16,7 +16,6 @@ from rfgp.columns import InputTable
 from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.gp import GP
-from rfgp.inference.observed import given_numbers
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, Ordinal, by_name
 from rfgp.messages import counted
@@ -128,7 +127,7 @@ class GPOptions:
             X = X.astype(y.dtype, copy=False) if names is None else X
         else:
             y = read_targets(y)
-        given = given_numbers(**numbers)
+        given = {name: values for name, values in numbers.items() if values is not None}
         for name, values in given.items():
             if np.ndim(values) and np.shape(values) != (len(y),):
                 raise DataError(f"{name} must be one number or {len(y)}, one a row, got shape {np.shape(values)}.")
@@ -368,11 +367,13 @@ class GPClassifier(GPOptions, ProcessClassifier):
     def _likelihood_of(self, num_classes: int) -> Likelihood:
         usual = Bernoulli() if num_classes == 2 else Categorical(num_classes)
         found = usual if self.likelihood in (None, "auto") else by_name(self.likelihood)
-        is_ordered = isinstance(found, Ordinal) and num_classes > 2 and self.classes_.dtype.kind in "iuf"
-        if not (isinstance(found, Categorical) or is_ordered or (isinstance(found, Bernoulli) and num_classes == 2)):
+        is_sorted = not isinstance(found, Ordinal) or self.classes_.dtype.kind in "iuf"
+        if not (isinstance(found, Categorical) and is_sorted) and not (
+            isinstance(found, Bernoulli) and num_classes == 2
+        ):
             raise InvalidArgumentError(
-                f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them, and '
-                "numbers for ordered classes."
+                f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them, '
+                "and numbers for ordered classes."
             )
         return found
 

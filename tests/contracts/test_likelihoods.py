@@ -1175,7 +1175,7 @@ REFUSED = [
     (lambda: gp_of("gaussian").condition(X2, COUNTS, censored=0 * COUNTS), INVALID, "tobit"),
     (lambda: gp_of("tobit").condition(X2, COUNTS, noise=0 * COUNTS), BAD, "noise"),
     (lambda: law("gaussian").observed(censored=1), INVALID, "tobit"),
-    (lambda: law("ordinal", [0, 1, 2.5]), BAD, "classes"),
+    (lambda: law("ordinal", [0, 1, 2.5]), BAD, "labels"),
     (lambda: law("ordinal", [0, 1]), INVALID, "bernoulli"),
     (lambda: gp_of("ordinal").condition(X2, ["a", "b"] * 10), BAD, "order"),
     (lambda: gp_of(likelihoods.Ordinal(classes=["a", "b", "c"])).condition(X2, ["a", "d"] * 10), BAD, "'d'"),
