@@ -477,7 +477,7 @@ def _by_elbo(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     is_alone = not (likelihood.is_standardized or "laplace" in likelihood.approximations)  # no cheaper fit is alike
     if likelihood.num_latents > 1 or is_alone or (has_features and not likelihood.has_noise_process):
-        fit, report = fit_coarsely(fit, len(rows))
+        fit, report = fit_coarsely(fit, limits().subset_rows if is_alone else len(rows))
         return fit, [report]
     cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)

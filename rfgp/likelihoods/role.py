@@ -255,6 +255,17 @@ class Likelihood(ABC):
         """
         return self.slopes(y, f).value
 
+    def log_prob_and_slope(self, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log density of targets given f, and its derivative in f.
+
+        By default they are those of `slopes`, whose other derivatives may cost more.
+
+        Args:
+            y: The targets (n,).
+            f: The latent function (..., n).
+        """
+        return self.slopes(y, f)[:2]
+
     def information(self, slopes: LogProbDerivatives, f: Tensor) -> tuple[Tensor, Tensor]:
         """Return the curvature W (n,) of the Laplace approximation at f, and its derivative in f.
 
@@ -296,9 +307,9 @@ class Likelihood(ABC):
         """
         deviation = variance[:, 0].sqrt()
         f = mean[:, 0] + deviation * PLACES[:, None]
-        slopes = self.slopes(y.expand_as(f), f)
-        first, curvature = WEIGHTS @ slopes.first, -(WEIGHTS * PLACES) @ slopes.first / deviation
-        return Expected(WEIGHTS @ slopes.value, first[:, None], curvature[:, None])
+        value, slope = self.log_prob_and_slope(y, f)
+        first, curvature = WEIGHTS @ slope, -(WEIGHTS * PLACES) @ slope / deviation
+        return Expected(WEIGHTS @ value, first[:, None], curvature[:, None])
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the log density (n,) of targets for normal f.
@@ -325,7 +336,7 @@ class Likelihood(ABC):
         )
         values = f + width * nodes
         prior = -0.5 * (values - mean).square() / variance
-        log_ratio = self.log_prob(y.expand_as(values), values) + prior + 0.5 * nodes.square()
+        log_ratio = self.log_prob(y, values) + prior + 0.5 * nodes.square()
         log_prob = torch.logsumexp(log_ratio + weights.log(), dim=0) + (width / variance.sqrt()).log()
         log_prob = log_prob - 0.5 * math.log(2 * math.pi)
         return torch.where(log_prob.isnan(), -torch.inf, log_prob)  # e^f overflows

@@ -125,13 +125,18 @@ class Beta(Likelihood):
         """
         a, b = self._shapes(f)
         tilt, w = a / (a + b), a * b / (a + b)
-        value = torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b) + (a - 1) * y.log() + (b - 1) * (-y).log1p()
-        t = y.logit() - torch.digamma(a) + torch.digamma(b)
+        (value, first), t = self.log_prob_and_slope(y, f), y.logit() - torch.digamma(a) + torch.digamma(b)
         t1 = -w * (torch.polygamma(1, a) + torch.polygamma(1, b))
         slope = 1 - 2 * tilt  # w' / w
         t2 = slope * t1 - w.square() * (torch.polygamma(2, a) - torch.polygamma(2, b))
         w1, w2 = w * slope, w * (slope.square() - 2 * w / (a + b))
-        return LogProbDerivatives(value, w * t, w1 * t + w * t1, w2 * t + 2 * w1 * t1 + w * t2)
+        return LogProbDerivatives(value, first, w1 * t + w * t1, w2 * t + 2 * w1 * t1 + w * t2)
+
+    def log_prob_and_slope(self, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log density of y (n,) given f (..., n), and its derivative in f, without polygamma functions."""
+        a, b = self._shapes(f)
+        value = torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b) + (a - 1) * y.log() + (b - 1) * (-y).log1p()
+        return value, a * b / (a + b) * (y.logit() - torch.digamma(a) + torch.digamma(b))
 
     def fisher(self, f: Tensor) -> Tensor:
         """Return the Fisher information of f, (n,)."""
