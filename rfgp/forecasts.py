@@ -32,7 +32,7 @@ from rfgp.inference.distributions import NormalMarginals, check_level
 from rfgp.messages import check_count, counted, listed
 from rfgp.models import FitReport, GPState
 from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, values_of_inputs, values_of_rows
-from rfgp.models.state import averaged, parts_of_average, predicted
+from rfgp.models.state import averaged, parts_of_average, predicted, row_numbers
 from rfgp.rows import Block, gathered
 from rfgp.rows.sources import OutputFormat
 
@@ -454,7 +454,7 @@ def backtest(
         begun = state.replace(rows=given, num_observations=len(given))
         fitted = _refitted(begun, fixed) if refit else begun
         prediction = predicted(fitted, after.inputs, OutputFormat(True, rows.targets.new_empty(0)))
-        observed = prediction.observed(after.fixed_noise if state.has_exposures else None)
+        observed = prediction.observed(**row_numbers(state, after))
         naive = _naive(positions, y, is_known, is_next, series, column.season)
         own, repeated = _numbers(observed.quantile(p)), _numbers(naive.quantile(torch.from_numpy(p)[:, None]))
         own, repeated, target = map(np.exp if log else np.asarray, (own, repeated, y[is_next]))

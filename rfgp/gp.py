@@ -8,7 +8,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,11 +42,11 @@ from rfgp.models.state import (
     input_variances,
     integrated,
     largest,
-    noise_of_inputs,
     parts_of_average,
     predicted,
     reduced,
     solved_if_read,
+    with_noise_of_inputs,
 )
 from rfgp.parameters import Hyperprior
 from rfgp.saving import Saved, row_terms, write
@@ -337,6 +336,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         average_over: Any = None,  # (n,)
         weights: Any = None,  # (n,)
         input_noise: Mapping[Any, Any] | None = None,
@@ -363,6 +364,11 @@ class GP:
             sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
             exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
                 require a likelihood of counts or positive values. If None, ones.
+            trials: The number of trials of each row (n,), or one for all, for likelihood="binomial", which needs them.
+            censored: Codes (n,): -1 if the true target is at most y (left-censored), 0 if it is y, and 1 if it is at
+                least y (right-censored). They require a likelihood of censored values: "tobit", "lognormal" or
+                "weibull". If None, zeros. These five arguments may each be the name of a column of X, which is then no
+                input.
             average_over: The areas (n,) of the rows, or the name of their column. Rows that share an area are the
                 points of one observed mean of the function, whose target stands in one of them (NaN in the others) or
                 in all. Noise is of the mean, and leave-one-out is by area. Exact kernels, features and inducing points
@@ -417,7 +423,8 @@ class GP:
         deadline = Deadline(self._spec.options.time_limit)
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        data = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights)
+        numbers = {"exposure": exposure, "trials": trials, "censored": censored}
+        data = self._spec.chunk(X, y, noise, sample_weight, (average_over, weights), **numbers)
         begun = begin(spec, data, is_fit=True)
         errors_of_inputs = input_variances(begun, input_noise) if input_noise else {}
         constant = tuple(constant_warnings(begun.spec, begun.require_rows(purpose="a fit")))
@@ -428,9 +435,8 @@ class GP:
                 plan = Plan(names, max_iterations, reporter, record, horizon=horizon, by=by, deadline=deadline)
                 state, report = fit_model(begun, plan)
                 if errors_of_inputs:
-                    known = 0.0 if data.noise is None else np.asarray(data.noise, dtype=np.float64)
-                    data = data._replace(noise=known + noise_of_inputs(state, errors_of_inputs))
-                    state, report = fit_model(begin(spec, data, is_fit=True), replace(plan, checkpoint=Checkpoint()))
+                    begun = with_noise_of_inputs(begun, state, errors_of_inputs)
+                    state, report = fit_model(begun, replace(plan, checkpoint=Checkpoint()))
             report = replace(report, fixed=tuple(dict.fromkeys([*names, *report.fixed])), by=by)
             self._hold(state, report)
             found = (*constant, *self.diagnosed(report, names))
@@ -447,6 +453,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         average_over: Any = None,  # (n,)
         weights: Any = None,  # (n,)
     ) -> Self:
@@ -460,13 +468,17 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            trials: As for `fit`, (n,).
+            censored: As for `fit`, (n,).
             average_over: As for `fit`, (n,).
             weights: As for `fit`, (n,).
 
         Raises:
             DataError: If the data cannot be used. The message names the place.
         """
-        data, fitted = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights), self._fitted
+        numbers = {"exposure": exposure, "trials": trials, "censored": censored}
+        data = self._spec.chunk(X, y, noise, sample_weight, (average_over, weights), **numbers)
+        fitted = self._fitted
         if fitted is None:
             self._hold(begin(self._spec, data))
         else:
@@ -486,6 +498,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         average_over: Any = None,  # (n,)
         weights: Any = None,  # (n,)
     ) -> Self:
@@ -499,12 +513,21 @@ class GP:
             DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = _needed(self)
-        more = self._spec.chunk(X, y, noise, sample_weight, exposure, average_over, weights)
+        numbers = {"exposure": exposure, "trials": trials, "censored": censored}
+        more = self._spec.chunk(X, y, noise, sample_weight, (average_over, weights), **numbers)
         self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
 
     def forget(
-        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Remove rows by subtracting their sums. Arguments are those of `condition`.
 
@@ -514,7 +537,7 @@ class GP:
             DataError: If the data cannot be used, or no row would remain.
         """
         fitted = _needed(self)
-        data = self._spec.chunk(X, y, noise, sample_weight, exposure)
+        data = self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored)
         self._fitted = replace(fitted, state=reduced(fitted.now(), data))
         return self
 
@@ -846,6 +869,8 @@ class GP:
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         exposure: Any = None,  # (n,)
+        trials: Any = None,  # (n,)
+        censored: Any = None,  # (n,)
         horizon: int | None = None,
         by: Any = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -858,6 +883,8 @@ class GP:
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
             exposure: As for `fit`, (n,).
+            trials: As for `fit`, (n,).
+            censored: As for `fit`, (n,).
             horizon: As for `fit`.
             by: As for `fit`.
             progress: As for `fit`.
@@ -881,7 +908,11 @@ class GP:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        begun = begin(spec, self._spec.chunk(X, y, noise, sample_weight, exposure), is_fit=True)
+        begun = begin(
+            spec,
+            self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored),
+            is_fit=True,
+        )
         with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, horizon=horizon, by=by, deadline=deadline))
 

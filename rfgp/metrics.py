@@ -2,7 +2,7 @@
 
 All functions accept log-normal predictions (`Prediction.exp`), with targets in their own units. Predictions under
 non-Gaussian likelihoods are scored as distributions of observations. If the model was fitted with exposures, pass
-`predict(X).observed(exposure=...)`. Divergences use Laplace pseudo-observations instead.
+`predict(X).observed(exposure=...)`, and likewise trials and censoring. Divergences use Laplace pseudo-observations.
 """
 
 import math
@@ -532,7 +532,7 @@ def _crps_of_mixture(y: Tensor, mixture: Any) -> float:
 def _crps_of_draws(y: Any, observed: Any) -> float:
     """Return the mean of E |Y - y| - E |Y - Y'| / 2 over draws of observations."""
     likelihood = getattr(observed, "likelihood", None)
-    if likelihood is not None and likelihood.num_latents > 1:
+    if likelihood is not None and likelihood.has_classes:
         raise InvalidArgumentError("crps needs ordered observations, got labels. Use nlpd instead.")
     draws = _tensor(observed.sample(_DRAWS, seed=0)).sort(0).values
     targets = _matching(y, observed.mean_tensor())
@@ -579,7 +579,7 @@ def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
 
 
 def _quantile_residuals(y: Any, observed: Any) -> Tensor:
-    if observed.likelihood.num_latents > 1:
+    if observed.likelihood.has_classes:
         raise InvalidArgumentError("Residuals need ordered observations, got labels. Use nlpd instead.")
     targets = _matching(y, observed.mean_tensor())
     high = _tensor(observed.cdf(targets))
@@ -640,7 +640,7 @@ def relative_frobenius_error(estimate: Any, exact: Any) -> float:
 
 
 def _scored(observed: Any) -> Any:
-    """Return a distribution of observations if it has the exposures that its model needs."""
+    """Return a distribution of observations if it has the exposures or trials that its model needs."""
     if hasattr(observed, "check_scored"):
         observed.check_scored()
     return observed

@@ -45,6 +45,15 @@ LIKELIHOODS = (
     "student-t",
     "heteroscedastic",
     "gamma",
+    "zero-inflated-poisson",
+    "zero-inflated-negative-binomial",
+    "hurdle-poisson",
+    "ordinal",
+    "beta",
+    "binomial",
+    "weibull",
+    "tobit",
+    "lognormal",
 )
 INFERENCES = ("laplace", "variational")
 POSTERIORS = ("point", "integrated", "auto")

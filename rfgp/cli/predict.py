@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,8 @@ _CHUNK, CHUNK_OF_TERMS = 8192, 1000
 """The numbers of rows that are predicted at once, and whose effects of terms are."""
 _REFERENCE = 1000
 """The maximum number of rows over which effects of terms are centred."""
+_OF_ROWS = ("exposure", "trials")
+"""The arguments with numbers of rows on which predictions depend."""
 _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 
@@ -39,6 +41,7 @@ class Predict(Spelling):
             is an effect on the logarithm.
         id: A column of the table to copy into the predictions. Repeatable.
         exposure: A column of exposures, or one number such as 1 for rates. [default: the column of the fit, if any]
+        trials: A column of numbers of trials, or one number: 1 for probabilities. [default: the column of the fit]
         missing: Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]
         as_json: Print a summary as JSON; it needs --out.
     """
@@ -49,6 +52,7 @@ class Predict(Spelling):
     terms: bool = False
     id: list[str] | None = None
     exposure: str | None = None
+    trials: str | None = None
     missing: str | None = None
     as_json: Annotated[bool, "--json"] = False
 
@@ -64,9 +68,10 @@ class Predict(Spelling):
         gp, inputs, schema = self._opened(carried)
         if self.terms:
             _check_terms(gp, len(inputs.rows))
-        exposures = _exposures(gp, inputs, (self.file, schema), self.exposure)
+        each = {name: _numbers(gp, inputs, (self.file, schema), name, getattr(self, name)) for name in _OF_ROWS}
+        numbers = {name: values for name, values in each.items() if values is not None}
         with Bar(self.out is not None and not self.as_json) as report:
-            header, columns = _predicted(gp, inputs, exposures, self.terms, report)
+            header, columns = _predicted(gp, inputs, numbers, self.terms, report)
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow((_RESULTS[0], *inputs.passthrough, *header))
@@ -116,8 +121,8 @@ class Predict(Spelling):
         return gp, inputs, schema
 
 
-def _exposures(gp: Any, inputs: Any, source: tuple[Path, Any], given: str | None) -> Any:
-    """Return the exposures (n,) of the rows, or None if neither the command nor the fit has any.
+def _numbers(gp: Any, inputs: Any, source: tuple[Path, Any], name: str, given: str | None) -> Any:
+    """Return the exposures or trials (n,) of the rows, or None if neither the command nor the fit has any.
 
     `source` is the table with the schema by which it is read.
     """
@@ -125,7 +130,7 @@ def _exposures(gp: Any, inputs: Any, source: tuple[Path, Any], given: str | None
 
     from rfgp.tables import read_number_column
 
-    column = gp.metadata.get("exposure") if given is None else given
+    column = gp.metadata.get(name) if given is None else given
     if column is None:
         return None
     try:
@@ -162,7 +167,7 @@ def _rows_of(gp: Any, inputs: Any) -> Any:
     return inputs.frame().iloc
 
 
-def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: Any) -> tuple[list[str], list[Any]]:
+def _predicted(gp: Any, inputs: Any, numbers: Any, with_terms: bool, report: Any) -> tuple[list[str], list[Any]]:
     """Return the names and columns (n,) of results: predictions, or classes and probabilities, and effects."""
     import numpy as np
 
@@ -176,8 +181,8 @@ def _predicted(gp: Any, inputs: Any, exposures: Any, with_terms: bool, report: A
         chunk = slice(first, first + size)
         prediction = gp.predict(rows[chunk])
         if classes is None:
-            exposure = None if exposures is None else exposures[chunk]
-            part = [*_columns(prediction, bool(gp.metadata.get("log")), exposure)]
+            own = {name: values[chunk] for name, values in numbers.items()}
+            part = [*_columns(prediction, bool(gp.metadata.get("log")), own)]
         else:
             probabilities = np.asarray(prediction.observed().probabilities)
             part = [np.array(classes, dtype=object)[probabilities.argmax(axis=1)], *probabilities.T]
@@ -197,11 +202,11 @@ def _scores(gp: Any, y: Any, columns: Sequence[Any], known: Sequence[str] | None
     return {"rmse": float(np.sqrt(np.mean((y - mean) ** 2))), "coverage_95": float(np.mean(inside))}
 
 
-def _columns(prediction: Any, is_log: bool, exposure: Any) -> tuple[Any, ...]:
+def _columns(prediction: Any, is_log: bool, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the mean, sd of the function, sd of an observation, and its 95 % interval, each (n,), in its units."""
     import numpy as np
 
-    observed = prediction.observed() if exposure is None else prediction.observed(exposure=exposure)
+    observed = prediction.observed(**numbers)
     if getattr(observed, "likelihood", None) is not None:
         ends = observed.quantile([0.025, 0.975])
         return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), *ends

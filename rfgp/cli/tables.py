@@ -49,6 +49,9 @@ class Fit(Job, Reading, ModelRequest):
         target: The target column, by name or position. [default: the last]
         log: Fit the logarithm of a positive target. Predictions are in its own units.
         exposure: A column of exposures, such as hours or populations, by which the mean of a count is multiplied.
+        trials: A column of numbers of trials, for counts of successes with --likelihood binomial.
+        censored: A column of codes for --likelihood tobit, lognormal or weibull: -1 if the target is an upper limit, 0
+            if it is observed, 1 if it is a lower limit.
         noise_column: A column of known noise variances, in squared units of the target, to be added.
         weight_column: A column of weights: a row of weight w counts as w repeated observations. Precisions belong into
             --noise-column, as variances.
@@ -58,6 +61,8 @@ class Fit(Job, Reading, ModelRequest):
     target: str | None = None
     log: bool = False
     exposure: str | None = None
+    trials: str | None = None
+    censored: str | None = None
     noise_column: str | None = None
     weight_column: str | None = None
     fit_rows: Annotated[int, at_least(2)] = 4000
@@ -66,8 +71,9 @@ class Fit(Job, Reading, ModelRequest):
 
     @property
     def row_columns(self) -> dict[str, str]:
-        """The columns of exposures, noise and weights, by the arguments of `GP.fit`."""
-        named = {"exposure": self.exposure, "noise": self.noise_column, "sample_weight": self.weight_column}
+        """The columns of exposures, noise, weights and so on, by the arguments of `GP.fit`."""
+        named = {name: getattr(self, name) for name in ("exposure", "trials", "censored")}
+        named |= {"noise": self.noise_column, "sample_weight": self.weight_column}
         return {name: column for name, column in named.items() if column is not None}
 
     def run(self) -> None:
@@ -159,7 +165,9 @@ class Fit(Job, Reading, ModelRequest):
 
         table = data.table
         split = {"test_share": self.test_share, "seed": self.seed, "holdout": self.holdout, **data.groups}
-        if self.likelihood == "categorical":
+        if data.gp.spec.options.likelihood.has_classes:
+            if self.likelihood == "ordinal":
+                table.check_numeric_target()
             report("Fitting", 0, 0)
             with made_folder(folder):
                 return _fit_classes(table, data.gp, folder / MODEL, split, self.with_data)
@@ -185,7 +193,7 @@ class Fit(Job, Reading, ModelRequest):
         files = {"model": folder / MODEL, "report": folder / REPORT}
         with made_folder(folder):
             final = copy(study.model).condition(table.frame(), table.y, **data.row_options)
-            metadata = {"log": self.log, "exposure": self.row_columns.get("exposure")}
+            metadata = {"log": self.log, **{name: self.row_columns.get(name) for name in ("exposure", "trials")}}
             _save(final, table, files["model"], self.with_data, metadata)
             write_atomically(files["report"], page.encode())
         gone = table.num_rows - len(table.y)
@@ -199,12 +207,12 @@ class Fit(Job, Reading, ModelRequest):
         """Check that the command supports the likelihood."""
         if self.log and not gp.spec.is_gaussian:
             raise typer.BadParameter("--log is for a gaussian likelihood.")
-        if gp.spec.options.likelihood.num_latents > 1:
+        if gp.spec.options.likelihood.has_classes:
             if self.dry_run:
                 raise typer.BadParameter("Models of several classes are not selected. Leave out --dry-run.")
             if self.row_columns:
                 raise typer.BadParameter(
-                    "Several classes take no exposures, noise or weights. Leave these columns out."
+                    "Several classes take no columns of exposures, noise, weights and so on. Leave these columns out."
                 )
 
     def _groups(self, path: Path, rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import check_known
 from rfgp.gp import GP
 from rfgp.kernels.role import Term
-from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
+from rfgp.likelihoods import Bernoulli, Beta, Binomial, Likelihood
 from rfgp.tables import Table
 
 MAX_LEVELS = 30
@@ -147,7 +147,9 @@ def scale_of(likelihood: Likelihood, target: str) -> Scale:
     if isinstance(likelihood, Bernoulli):
         unit = "log odds" if likelihood.link == "logit" else "probit"
         return Scale(f"effect on the {unit}", f"Effects are added to the {unit} of {target}.")
-    if isinstance(likelihood, Poisson | NegativeBinomial | Gamma):
+    if isinstance(likelihood, Binomial | Beta):
+        return Scale("effect on the log odds", f"Effects are added to the log odds of {target}.")
+    if likelihood.has_log_link:
         words = f"Effects are factors by which the mean of {target} is multiplied."
         return Scale(f"factor of {target}", words, is_factor=True)
     if target.startswith(LOG_TARGET):

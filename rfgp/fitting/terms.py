@@ -475,8 +475,9 @@ def _by_elbo(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     """Return the fit with the highest ELBO, and the reports."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
-    if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
-        fit, report = fit_coarsely(fit, len(rows))
+    is_alone = not (likelihood.is_standardized or "laplace" in likelihood.approximations)  # no cheaper fit is alike
+    if likelihood.num_latents > 1 or is_alone or (has_features and not likelihood.has_noise_process):
+        fit, report = fit_coarsely(fit, limits().subset_rows if is_alone else len(rows))
         return fit, [report]
     cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)

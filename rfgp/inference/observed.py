@@ -2,8 +2,7 @@
 
 Moments without a closed form and cumulative probabilities are integrals of smooth functions against N(mean, variance).
 They use the trapezoidal rule, which is exact to rounding for analytic functions. If the standard deviation of y given f
-is much smaller than that of f, the error of a probability is at most 0.03. The integrand of a density has a peak. A
-Gauss-Hermite rule is centered at it (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
+is much smaller than that of f, the error of a probability is at most 0.03. Densities are those of `Likelihood.mixture`.
 """
 
 import math
@@ -25,9 +24,8 @@ from rfgp.inference.distributions import (
     ResultCache,
     check_values,
     kept,
-    read_real,
 )
-from rfgp.inference.prediction import NO_EXPOSURE, Prediction
+from rfgp.inference.prediction import Prediction, check_numbers
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 from rfgp.messages import counted
@@ -35,10 +33,6 @@ from rfgp.threads import computed
 
 # --- Posterior predictive distributions, by integrals over the latent function ---------------------------------------
 
-_HERMITE_NODES = 40
-"""The number of nodes of the Gauss-Hermite rule."""
-_MAX_NEWTON_STEPS = 50
-"""The maximum number of Newton steps to the peak of an integrand."""
 _BISECTION_STEPS = 60
 """The number of bisection steps for a quantile."""
 _MAX_DOUBLINGS = 200
@@ -70,8 +64,8 @@ class LatentPredictive:
         likelihood = self.likelihood
         if (moments := likelihood.moments(*self._latent_moments())) is not None:
             return moments
-        integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
-        within, squares, mean = map(self._expectation, integrands)
+        integrands = (lambda one, f: one.variance(f), lambda one, f: one.mean(f).square(), lambda one, f: one.mean(f))
+        within, squares, mean = map(self.expectation, integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -90,8 +84,8 @@ class LatentPredictive:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities, or log probabilities, at y, (n,)."""
-        parts = chunks(y / self.unit, *self._latent_moments())
-        log_prob = torch.cat([log_predictive_prob(self.likelihood, *part) for part in parts])
+        parts = self._chunks(y / self.unit)
+        log_prob = torch.cat([likelihood.mixture(y, m, v.clamp_min(1e-300)) for likelihood, m, v, y in parts])
         return log_prob - (0.0 if self.likelihood.is_discrete else math.log(self.unit))
 
     def cdf(self, y: Tensor) -> Tensor:
@@ -125,17 +119,29 @@ class LatentPredictive:
         return self.unit * high
 
     def _standardized_cdf(self, y: Tensor) -> Tensor:
-        return self._expectation(lambda f, y: self.likelihood.cdf(y[:, None].expand_as(f), f), y).clamp(0, 1)
+        return self.expectation(lambda one, f, y: one.cdf(y.expand_as(f), f), y).clamp(0, 1)
 
     def _latent_moments(self) -> tuple[Tensor, Tensor]:
         """Return the mean and the variance (n,) of the latent function."""
         return latent_moments(self.latent, self.location)
 
-    def _expectation(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-        """Return the mean of a function of f (b, q) and arguments (b,) at each point, (n,)."""
-        parts = chunks(*self._latent_moments(), *arguments)
-        values = (function(m[:, None] + v.sqrt()[:, None] * PLACES, *others) for m, v, *others in parts)
-        return torch.cat([value @ WEIGHTS for value in values])
+    def expectation(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """Return the mean of a function over f at each point, (n, ...).
+
+        Args:
+            function: A function of the likelihood of b points, f (q, b) and arguments (b,).
+            arguments: The other arguments, (n,) each.
+        """
+        parts = self._chunks(*arguments)
+        values = (function(one, m + v.sqrt() * PLACES[:, None], *others) for one, m, v, *others in parts)
+        return torch.cat([torch.tensordot(WEIGHTS, value, 1) for value in values])
+
+    def _chunks(self, *columns: Tensor) -> Iterator[Any]:
+        """Yield the likelihood of some points, the moments of f there, and columns (b,)."""
+        first = 0
+        for part in chunks(*self._latent_moments(), *columns):
+            yield self.likelihood.of_rows(slice(first, first + len(part[0]))), *part
+            first += len(part[0])
 
 
 def _smallest_count(cdf: Callable[[Tensor], Tensor], p: Tensor, high: Tensor) -> Tensor:
@@ -219,12 +225,12 @@ def averaged_softmax(
 
 @dataclass(frozen=True, eq=False)
 class ClassPredictive:
-    """The distribution of labels given C latent functions.
+    """The distribution of labels given C latent functions, or one function of ordered classes.
 
     Attributes:
         likelihood: The likelihood, with the number C of classes.
         latent: The distribution of the functions, without their means.
-        location: The means of the functions, (C,).
+        location: The means of the functions, (C,), or that of the only one, 0-d.
     """
 
     likelihood: Likelihood
@@ -236,6 +242,11 @@ class ClassPredictive:
     @torch.no_grad()
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return the probabilities of the classes and the variances of their indicators, (n, C) each."""
+        if self.likelihood.num_latents == 1:
+            p = LatentPredictive(self.likelihood, self.latent, self.location, 1.0).expectation(
+                type(self.likelihood).mean
+            )
+            return p, p * (1 - p)
         covariance = self.latent.function_covariance()
         p = averaged_softmax((self.location + self.latent.mean()).cpu(), covariance.cpu())
         return p, p * (1 - p)
@@ -247,6 +258,8 @@ class ClassPredictive:
             count: The number of draws.
             generator: A generator on the CPU.
         """
+        if self.likelihood.num_latents == 1:
+            return self.likelihood.sample(draw_values(self.location, self.latent, count, generator), generator)
         return self.likelihood.sample((self.location + self.latent.sample(count, generator)).cpu(), generator)
 
     def marginals(self) -> Marginals:
@@ -297,42 +310,6 @@ def draw_values(location: Tensor, latent: Distribution, count: int, generator: t
     return (location + latent.sample(count, generator)[..., 0]).double().cpu()
 
 
-def log_predictive_prob(
-    likelihood: Likelihood,
-    y: Tensor,  # (n,)
-    mean: Tensor,  # (n,)
-    variance: Tensor,  # (n,)
-) -> Tensor:  # (n,)
-    """Return the log of the integral of p(y | f) N(f; mean, variance).
-
-    Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
-
-    Args:
-        likelihood: The likelihood.
-        y: The observations, (n,).
-        mean: The means of f, (n,).
-        variance: The variances of f, (n,).
-    """
-    variance = variance.clamp_min(1e-300)
-    if (log_prob := likelihood.mixture(y, mean, variance)) is not None:
-        return log_prob
-    f = mean.clone()
-    for _ in range(_MAX_NEWTON_STEPS):
-        slopes = likelihood.slopes(y, f)
-        step = (slopes.first - (f - mean) / variance) / (1 / variance - slopes.second)
-        f = f + step.clamp(-2.0, 2.0)  # e^f changes by a factor of at most 7, so no step overflows
-        if bool((step.abs() < 1e-8 * (1 + f.abs())).all()):
-            break
-    width = (1 / variance - likelihood.slopes(y, f).second).rsqrt()
-    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_HERMITE_NODES))
-    values = f[:, None] + width[:, None] * nodes
-    prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
-    log_ratio = likelihood.log_prob(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
-    log_prob = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
-    log_prob = log_prob - 0.5 * math.log(2 * math.pi)
-    return torch.where(log_prob.isnan(), -torch.inf, log_prob)  # e^f overflows
-
-
 def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield columns in chunks of rows, at least one chunk.
 
@@ -379,9 +356,9 @@ class ObservedPrediction(Prediction):
     Methods are those of `Prediction`. Marginal distributions are integrals over the latent function. Draws are joint.
 
     Attributes:
-        likelihood: The likelihood of standardized observations, with all its parameters.
-        offset: The log exposures, (n,), which are added to the latent function. If None, 0.
-        is_per_unit: Whether the training rows have exposures, so that the offset must be given for scores.
+        likelihood: The likelihood of standardized observations, with all its parameters, and exposures, trials or codes
+            of censoring if they are given.
+        is_per_unit: Whether the training rows have exposures or trials, which must then be given for scores.
 
     Examples:
         >>> import numpy as np
@@ -394,24 +371,29 @@ class ObservedPrediction(Prediction):
     """
 
     likelihood: Likelihood = field(kw_only=True)
-    offset: Tensor | None = None
     is_per_unit: bool = False
     _has_closed_form = False
 
-    def observed(self, exposure: Any = None) -> "ObservedPrediction":
-        """Return the distribution itself, or that at other exposures, (n,) or one number."""
-        return self if exposure is None else replace(self, offset=log_exposure(self, exposure), is_per_unit=False)
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "ObservedPrediction":
+        """Return the distribution itself, or that at other exposures, trials or censoring, (n,) or one number."""
+        numbers = check_numbers(self.likelihood, exposure=exposure, trials=trials, censored=censored)
+        if numbers is None:
+            return self
+        mean = self.latent.mean()[:, 0].cpu().double()
+        values = check_values(numbers, mean, may_be_one=True).expand_as(mean)
+        return replace(self, likelihood=self.likelihood.at_rows(values), is_per_unit=False)
 
     def check_scored(self) -> None:
-        """Check that the exposures of observations are known.
+        """Check that the exposures or trials of observations are known.
 
         Raises:
-            InvalidArgumentError: If the model was fitted with exposures, and none are given here.
+            InvalidArgumentError: If the model was fitted with exposures or trials, and none are given here.
         """
         if self.is_per_unit:
+            name = self.likelihood.row_argument
             raise InvalidArgumentError(
-                "exposure must be given for scores of a model with exposures, got None. Score predict(X).observed("
-                "exposure=...) instead, with exposure=1.0 for observations of one unit."
+                f"{name} must be given for scores of a model that was fitted with it, got None. Score predict(X)."
+                f"observed({name}=...) instead, with {name}=1 for observations of one unit."
             )
 
     @computed
@@ -429,7 +411,7 @@ class ObservedPrediction(Prediction):
 
         Raises:
             InvalidArgumentError: If y has another shape than the mean or the labels, or is impossible under the
-                likelihood. Also if the model was fitted with exposures, and none are given here.
+                likelihood. Also if the model was fitted with exposures or trials, and none are given here.
         """
         self.check_scored()
         if (wrong := self.likelihood.check(check_values(y, self.values_like()) / self._unit)) is not None:
@@ -463,8 +445,8 @@ class ObservedPrediction(Prediction):
     @kept
     def _predictive(self) -> LatentPredictive | HeteroscedasticPredictive | ClassPredictive:
         likelihood, location = self.likelihood, (self.location / self.scale).double()
-        location = location if self.offset is None else location + self.offset
-        if likelihood.num_latents > 1:
+        location = location + likelihood.log_exposure
+        if likelihood.has_classes:
             return ClassPredictive(likelihood, self.latent, location)
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location, self._unit)
@@ -483,6 +465,7 @@ class ObservedClasses(ObservedPrediction):
 
     Methods are those of `Prediction`. Probabilities are means of softmaxes over the joint Gaussian distribution of the
     C functions at a point. They use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
+    Those of ordered classes are means over one function.
 
     Examples:
         >>> import numpy as np
@@ -500,61 +483,26 @@ class ObservedClasses(ObservedPrediction):
 
     @property
     def labels(self) -> Any:
-        """The most probable classes, (n,)."""
-        return self._out(self._moments()[0].argmax(-1))
+        """The most probable classes, (n,): numbers, or texts if the likelihood has those."""
+        labels, texts = self._moments()[0].argmax(-1), getattr(self.likelihood, "classes", None)
+        return self._out(labels) if texts is None else np.array(texts)[labels.numpy()]
 
     def __repr__(self) -> str:
         return f"ObservedClasses({self.likelihood!r})"
 
 
-def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
-    """Return the log exposures (n,) of points.
-
-    Args:
-        prediction: The prediction at n points.
-        exposure: The exposures, (n,) or one number.
-
-    Raises:
-        InvalidArgumentError: If they are not positive, not one for each point, or the likelihood has no exposures.
-    """
-    likelihood = getattr(prediction, "likelihood", None)
-    if likelihood is None or not likelihood.takes_exposure:
-        raise InvalidArgumentError(f"{NO_EXPOSURE[:-1]}, got {likelihood!r}.")
-    mean = prediction.latent.mean()[:, 0].cpu()
-    return check_values(check_exposure(exposure), mean, may_be_one=True).expand_as(mean).log()
-
-
-def check_exposure(exposure: Any) -> Any:
-    """Return exposures, (n,) or one number.
-
-    Args:
-        exposure: The exposures, (n,) or one number.
-
-    Raises:
-        InvalidArgumentError: If they are not positive and finite numbers.
-    """
-    values = read_real("exposure", exposure)
-    if not bool(((values > 0) & torch.isfinite(values)).all()):
-        raise InvalidArgumentError("exposure must be positive and finite.")
-    return exposure
-
-
-def observations(
-    prediction: Prediction, likelihood: Likelihood, offset: Tensor | None = None, *, is_per_unit: bool = False
-) -> ObservedPrediction:
+def observations(prediction: Prediction, likelihood: Likelihood, *, is_per_unit: bool = False) -> ObservedPrediction:
     """Return the distribution of observations for a prediction of the latent function.
 
     Args:
         prediction: The prediction.
         likelihood: The likelihood, with all its parameters.
-        offset: The log exposures, (n,), which are added to the latent function. If None, 0.
-        is_per_unit: Whether the training rows have exposures, so that the offset must be given for scores.
+        is_per_unit: Whether the training rows have exposures or trials, which must then be given for scores.
     """
     return prediction.as_kind(
-        ObservedClasses if likelihood.num_latents > 1 else ObservedPrediction,
+        ObservedClasses if likelihood.has_classes else ObservedPrediction,
         of_observations=None,
         calibrated_ends=None,
         likelihood=likelihood,
-        offset=offset,
         is_per_unit=is_per_unit,
     )

@@ -78,7 +78,6 @@ class ObservedOperator:
 
 # --- Error messages for operations that a distribution does not support ----------------------------------------------
 
-NO_EXPOSURE = "exposure requires a likelihood of counts, or of positive values around e^f."
 NO_LOGARITHM = (
     "Observations under this likelihood are not exponentials of Gaussian values. Use predict(X).observed() instead."
 )
@@ -87,6 +86,46 @@ NO_COVARIANCE = (
     "latent function, predict(X).covariance."
 )
 NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form. Use many samples instead."
+
+
+ROW_ARGUMENTS: dict[str, tuple[str, Callable[[Tensor], Tensor], str]] = {
+    "exposure": (
+        "of counts, or of positive values around e^f",
+        lambda x: (x > 0) & torch.isfinite(x),
+        "positive and finite",
+    ),
+    "trials": ("binomial", lambda x: (x > 0) & (x == x.round()), "integers 1, 2, ..., the trials of each count"),
+    "censored": (
+        "of censored values: tobit, lognormal or weibull",
+        lambda x: x.abs() * (x.abs() - 1) == 0,
+        "-1 (left-censored), 0 (observed) or 1 (right-censored)",
+    ),
+}
+"""The likelihoods that take each number of a row, whether a number is valid, and the valid ones."""
+
+
+def check_numbers(likelihood: Any, **numbers: Any) -> Any:
+    """Return the exposures, trials or codes of censoring, or None if there are none.
+
+    Args:
+        likelihood: The likelihood. If None, it is Gaussian.
+        **numbers: The numbers, (n,) or one, by their argument, or None.
+
+    Raises:
+        InvalidArgumentError: If the likelihood takes no such numbers, or they are not valid.
+    """
+    found = None
+    for name, values in numbers.items():
+        needed, is_valid, must = ROW_ARGUMENTS[name]
+        if values is None:
+            continue
+        if name != getattr(likelihood, "row_argument", None):
+            raise InvalidArgumentError(
+                f"{name} requires a likelihood {needed}, got {likelihood or 'gaussian'!r}. Leave it out."
+            )
+        if not bool(is_valid(read_real(name, found := values)).all()):
+            raise InvalidArgumentError(f"{name} must be {must}.")
+    return found
 
 
 def check_closed_form(has_closed_form: bool, message: str) -> None:
@@ -188,24 +227,26 @@ class Prediction:
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
 
-    def observed(self, exposure: Any = None) -> "Prediction":
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
 
         Args:
             exposure: For counts, the factor of their means, (n,) or one number. If None, 1. Scores of a model that was
                 fitted with exposures need them here.
+            trials: For a binomial likelihood, the numbers of trials, (n,) or one number. If None, 1. Scores need them.
+            censored: For scores of censored observations, their codes, (n,) or one number: -1 left-censored, 0
+                observed, 1 right-censored. `log_prob` is then the log probability beyond the limit. If None, 0.
 
         Raises:
-            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures. Also if there are
-                no observations, as of derivatives.
+            InvalidArgumentError: If a number is not valid, or the likelihood takes none. Also if there are no
+                observations, as of derivatives.
         """
         if isinstance(of_observations := self.of_observations, str):
             raise InvalidArgumentError(of_observations)
         if of_observations is not None:
             observed = self._cache.get("observed", lambda: of_observations(self))
-            return observed if exposure is None else observed.observed(exposure)
-        if exposure is not None:
-            raise InvalidArgumentError(NO_EXPOSURE)
+            return observed.observed(exposure, trials, censored)
+        check_numbers(None, exposure=exposure, trials=trials, censored=censored)
         if self.scales is not None:
             scaled: Prediction = self._cache.get("observed", lambda: self.scales.observed(self))
             return scaled
@@ -603,17 +644,19 @@ class LogNormal(Prediction):
     log: Prediction = field(kw_only=True)
     _has_closed_form = False
 
-    def observed(self, exposure: Any = None) -> "LogNormal":
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> "LogNormal":
         """Return the distribution of observations, with multiplicative noise.
 
         Args:
             exposure: It must be None.
+            trials: It must be None.
+            censored: It must be None.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
         check_closed_form(self.of_observations is None, NO_LOGARITHM)
-        return self.log.observed(exposure).exp()
+        return self.log.observed(exposure, trials, censored).exp()
 
     @property
     def median(self) -> Any:

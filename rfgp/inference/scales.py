@@ -477,9 +477,9 @@ class ScaledPrediction(Prediction):
     scales: PointScales = field(kw_only=True)
     source: Prediction = field(kw_only=True)
 
-    def observed(self, exposure: Any = None) -> Prediction:
-        """Return the distribution itself, or raise an InvalidArgumentError if an exposure is given."""
-        return self.source.observed(exposure)
+    def observed(self, exposure: Any = None, trials: Any = None, censored: Any = None) -> Prediction:
+        """Return the distribution itself, or raise an InvalidArgumentError if numbers of rows are given."""
+        return self.source.observed(exposure, trials, censored)
 
     @property
     def unscaled(self) -> Prediction:

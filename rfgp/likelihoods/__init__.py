@@ -2,11 +2,15 @@
 
 from graphs.checks import Registry
 from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods.censored import LogNormal as LogNormal
+from rfgp.likelihoods.censored import Tobit as Tobit
+from rfgp.likelihoods.censored import Weibull as Weibull
 from rfgp.likelihoods.exponential import Gamma as Gamma
 from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial
 from rfgp.likelihoods.exponential import Poisson as Poisson
 from rfgp.likelihoods.labels import Bernoulli as Bernoulli
 from rfgp.likelihoods.labels import Categorical as Categorical
+from rfgp.likelihoods.labels import Ordinal as Ordinal
 from rfgp.likelihoods.real import Gaussian as Gaussian
 from rfgp.likelihoods.real import Heteroscedastic as Heteroscedastic
 from rfgp.likelihoods.real import StudentT as StudentT
@@ -15,6 +19,11 @@ from rfgp.likelihoods.role import InitialMoments as InitialMoments
 from rfgp.likelihoods.role import Likelihood as Likelihood
 from rfgp.likelihoods.role import LogProbDerivatives as LogProbDerivatives
 from rfgp.likelihoods.role import Parameter as Parameter
+from rfgp.likelihoods.shares import Beta as Beta
+from rfgp.likelihoods.shares import Binomial as Binomial
+from rfgp.likelihoods.zeros import HurdlePoisson as HurdlePoisson
+from rfgp.likelihoods.zeros import ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial
+from rfgp.likelihoods.zeros import ZeroInflatedPoisson as ZeroInflatedPoisson
 from rfgp.names import LIKELIHOODS
 
 REGISTRY: Registry[Likelihood] = Registry(
@@ -22,7 +31,11 @@ REGISTRY: Registry[Likelihood] = Registry(
     dict(
         zip(
             LIKELIHOODS,
-            (Gaussian, Bernoulli, Categorical, Poisson, NegativeBinomial, StudentT, Heteroscedastic, Gamma),
+            (
+                *(Gaussian, Bernoulli, Categorical, Poisson, NegativeBinomial, StudentT, Heteroscedastic, Gamma),
+                *(ZeroInflatedPoisson, ZeroInflatedNegativeBinomial, HurdlePoisson, Ordinal, Beta, Binomial),
+                *(Weibull, Tobit, LogNormal),
+            ),
             strict=True,
         )
     ),

@@ -25,14 +25,15 @@ _VARIANCES = (0.1, 10.0)
 """The bounds of the variance of the latent function before a fit."""
 
 
-class _LogLink:
+class LogLink:
     """The common part of likelihoods with mean e^f.
 
     The variance is e^f + share e^(2 f) for counts, and share e^(2 f) for positive observations.
     """
 
     is_discrete: ClassVar[bool] = True
-    takes_exposure: ClassVar[bool] = True
+    row_argument: ClassVar[str | None] = "exposure"
+    has_log_link: ClassVar[bool] = True
     lowest: ClassVar[float] = 0.0
     latent_deviation: ClassVar[float | None] = 2.0
     """The scale of the half-normal prior of the standard deviation of the log rate.
@@ -80,8 +81,17 @@ _MAX_RATE = 1e15
 """The rate above which counts are drawn from a normal distribution. numpy refuses rates beyond 9e18."""
 
 
-def _counts(rates: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
-    """Return Poisson draws at rates (...), which may be infinite."""
+def counts(rates: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
+    """Return Poisson draws at rates (...), which may be infinite.
+
+    Args:
+        rates: The rates, (...).
+        rng: The generator.
+
+    Examples:
+        >>> counts(np.array([0.0, np.inf]), np.random.default_rng(0)).tolist()
+        [0.0, inf]
+    """
     is_large = rates > _MAX_RATE
     counts = rng.poisson(np.where(is_large, 0.0, rates)).astype(np.float64)
     if is_large.any():
@@ -91,7 +101,7 @@ def _counts(rates: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
 
 
 @dataclass(frozen=True, repr=False)
-class Poisson(_LogLink, Likelihood):
+class Poisson(LogLink, Likelihood):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
 
     Examples:
@@ -133,11 +143,11 @@ class Poisson(_LogLink, Likelihood):
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """Return a count for each f, (...) -> (...)."""
-        return _counts(f.exp().numpy(), drawing(generator))
+        return counts(f.exp().numpy(), drawing(generator))
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(_LogLink, Likelihood):
+class NegativeBinomial(LogLink, Likelihood):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
@@ -173,7 +183,7 @@ class NegativeBinomial(_LogLink, Likelihood):
         """Return a count for each f, (...) -> (...)."""
         r, rng = float(self._size(f)), drawing(generator)
         rates = rng.gamma(r, f.exp().numpy() / r)
-        return _counts(rates, rng)
+        return counts(rates, rng)
 
     def _size(self, f: Tensor) -> Tensor:
         """Return 1 / dispersion, 0-d."""
@@ -184,7 +194,7 @@ class NegativeBinomial(_LogLink, Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Gamma(_LogLink, Likelihood):
+class Gamma(LogLink, Likelihood):
     """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:

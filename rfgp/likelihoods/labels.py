@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -10,8 +10,16 @@ from scipy.stats import qmc
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.likelihoods.role import (
+    Expected,
+    InitialMoments,
+    Likelihood,
+    LogProbDerivatives,
+    Parameter,
+    drawing,
+    first_where,
+)
 from rfgp.messages import check_count
 
 START_VARIANCE = 2.0
@@ -64,17 +72,20 @@ class Bernoulli(Likelihood):
             one = torch.sigmoid(f)
             width = one * torch.sigmoid(-f)
             return LogProbDerivatives(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
-        return _probit(2 * y - 1, f)
+        return probit(2 * y - 1, f)
 
     def fisher(self, f: Tensor) -> Tensor:
         """Return the mean of the curvature over observations given f, (n,)."""
         ones, zeros = (self.slopes(torch.full_like(f, y), f).second for y in (1.0, 0.0))
         return -(self.mean(f) * ones + self.mean(-f) * zeros)
 
-    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
-        """Return log Phi(+-mean / sqrt(1 + variance)), (n,), for the probit link, otherwise None."""
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the log probability of y (n,) for f ~ N(mean, variance).
+
+        For the probit link it is log Phi(+-mean / sqrt(1 + variance)).
+        """
         if self.link == "logit":
-            return None
+            return super().mixture(y, mean, variance)
         out: Tensor = torch.special.log_ndtr((2 * y - 1) * mean / (1 + variance).sqrt())
         return out
 
@@ -96,11 +107,19 @@ class Bernoulli(Likelihood):
         return torch.from_numpy(drawing(generator).random(f.shape) < self.mean(f).numpy()).to(f)
 
 
-def _probit(sign: Tensor, f: Tensor) -> LogProbDerivatives:
+def probit(sign: Tensor | float, f: Tensor) -> LogProbDerivatives:
     """Return log Phi(z), z = sign f, (n,), with its derivatives in f.
 
     With h = phi(z) / Phi(z) they are h, -h (z + h) and h ((z + h)^2 + h (z + h) - 1). Odd ones are multiplied by the
     sign. h is computed as a scaled complementary error function, which is accurate if both phi and Phi underflow.
+
+    Args:
+        sign: 1 or -1, or one for each value.
+        f: The values, (n,).
+
+    Examples:
+        >>> round(probit(1, torch.zeros(1).double()).value.exp().item(), 3)
+        0.5
     """
     z = sign * f
     h = math.sqrt(2 / math.pi) / torch.special.erfcx(-z / math.sqrt(2))
@@ -136,7 +155,7 @@ class Categorical(Likelihood):
     """
 
     num_classes: int | None = None
-    is_discrete = is_far_from_normal = True
+    is_discrete = is_far_from_normal = has_classes = True
     lowest, widest, widest_by_laplace = 0.0, WIDEST, WIDEST_BY_LAPLACE
 
     def __post_init__(self) -> None:
@@ -196,18 +215,171 @@ class Categorical(Likelihood):
 
     def variance(self, f: Tensor) -> Tensor:
         """Return the variances of the indicators of the classes given f, (..., C) -> (..., C)."""
-        p = torch.softmax(f, dim=-1)
+        p = self.mean(f)
         return p * (1 - p)
 
     def cdf(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the probability of a label of at most y (...) given f (..., C)."""
-        labels = torch.arange(f.shape[-1], dtype=f.dtype)
-        return (self.mean(f) * (labels <= y[..., None])).sum(-1)
+        p = self.mean(f)
+        return (p * (torch.arange(p.shape[-1], dtype=f.dtype) <= y[..., None])).sum(-1)
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """Return a label for each f, (..., C) -> (...)."""
         gumbel = torch.from_numpy(drawing(generator).gumbel(size=tuple(f.shape)))
         return (f + gumbel).argmax(-1).to(f)
+
+
+_FAR = 1e5
+"""The end of the interval of the first and the last class, which stands for infinity."""
+
+
+@dataclass(frozen=True, repr=False)
+class Ordinal(Categorical):
+    """Ordered classes 0 to K - 1 of one function: P(y <= k | f) = Phi(c_k - f) with cutpoints c_0 = 0 < c_1 < ...
+
+    The link is probit, the standard of Gaussian processes of ordered classes, so f has noise of variance 1. The first
+    cutpoint is 0, since the mean of f is learned. The other K - 2 follow from gaps between neighbors. Classes may be
+    numbers, or texts in an order: that of an ordered pandas.Categorical, or of `classes`.
+
+    Source: Chu and Ghahramani (2005), Gaussian processes for ordinal regression, Eqs. 5 to 9.
+
+    Attributes:
+        num_classes: K, at least 3. If None, one more than the largest class in the data.
+        gaps: The gaps between cutpoints, (K - 2,). If None, they are learned.
+        classes: The texts of the classes, in order. If None, those of an ordered categorical target, or there are none.
+
+    Raises:
+        InvalidArgumentError: If there are fewer than three classes, or more than 1,000.
+
+    Examples:
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import rfgp
+        >>> x = np.linspace(0, 10, 60)
+        >>> y = pd.cut(x, [-1, 3, 7, 10], labels=["low", "medium", "high"])
+        >>> found = rfgp.GP(rfgp.kernels.RBF(), "ordinal", seed=0).fit(x[:, None], y).predict([[1.0], [9.0]]).observed()
+        >>> found.labels.tolist(), found.probabilities.shape
+        (['low', 'high'], (2, 3))
+    """
+
+    gaps: Any = None
+    classes: tuple[str, ...] | None = None
+    widest_by_laplace = WIDEST
+    num_latents, expected = 1, Likelihood.expected
+
+    def __post_init__(self) -> None:
+        count = self.num_classes
+        if self.classes is not None:
+            vars(self)["classes"] = tuple(map(str, self.classes))
+            count = len(set(self.classes))
+        elif self.gaps is not None and np.ndim(self.gaps) == 1:
+            count = len(self.gaps) + 2
+        if check_count("num_classes", count or 3) < 3:
+            raise InvalidArgumentError(
+                f'num_classes must be at least 3 for ordered classes, got {count}. Use likelihood="bernoulli" for two.'
+            )
+        vars(self)["num_classes"] = count
+        self._start_at(torch.ones((count or 3) - 2, dtype=torch.float64))
+        super().__post_init__()
+
+    def _start_at(self, gaps: Tensor) -> None:
+        vars(self)["parameters"] = (Parameter("gaps", gaps, (1e-3, 1e2)),)
+
+    @property
+    def cutpoints(self) -> Tensor:
+        """The cutpoints, (K - 1,), increasing from 0."""
+        return self._ends[1:-1]
+
+    @property
+    def _ends(self) -> Tensor:
+        """The ends of the intervals of the classes, (K + 1,)."""
+        gaps = torch.as_tensor(self.gaps, dtype=torch.float64)
+        return torch.cat([gaps.new_tensor([-_FAR, 0.0]), gaps.cumsum(0), gaps.new_tensor([_FAR])])
+
+    def read(self, y: Any) -> tuple[Self, Any]:
+        """Return the likelihood with the texts of the classes, and the targets as numbers (n,).
+
+        Args:
+            y: Numbers, texts of `classes`, or an ordered categorical column.
+
+        Raises:
+            DataError: If categories have no order, or a text is not one of the classes.
+        """
+        kind = getattr(y, "dtype", None)
+        categories = getattr(kind, "categories", None)
+        if categories is not None and not getattr(kind, "ordered", True):
+            raise DataError(
+                "Ordered classes must have an order, got categories without one. Use pandas.Categorical(y, categories="
+                "[...], ordered=True), or Ordinal(classes=[...])."
+            )
+        new = self if self.classes is not None or categories is None else replace(self, classes=tuple(categories))
+        cells = np.asarray(y)
+        if cells.dtype.kind in "iufb" or (new.classes is None and not any(isinstance(one, str) for one in cells.flat)):
+            return new, y
+        if new.classes is None:
+            raise DataError(
+                "Ordered classes must have an order, got texts. Use Ordinal(classes=[...]) with all of them."
+            )
+        codes = {text: number for number, text in enumerate(new.classes)}
+        unknown = next((cell for cell in map(str, cells.reshape(-1)) if cell not in codes), None)
+        if unknown is not None:
+            raise DataError(
+                f"y must be one of {', '.join(new.classes)}, got {unknown!r}. Name all classes, or drop the row."
+            )
+        return new, np.array([codes[str(cell)] for cell in cells], dtype=np.float64)
+
+    def with_targets(self, y: Tensor) -> Self:
+        """Return the likelihood with the number of classes of its targets (n,), and cutpoints that start at shares."""
+        if self.check(y) is not None:
+            return self
+        count = self.num_classes or int(y.max()) + 1
+        new = replace(self, num_classes=count)
+        new._start_at(self._places(y, torch.ones_like(y), count).diff().clamp_min(0.01))
+        return new
+
+    def _places(self, y: Tensor, weight: Tensor, count: int) -> Tensor:
+        """Return cutpoints (K - 1,) at the cumulative shares of the classes, for f of mean 0 and variance 1."""
+        shares = torch.bincount(y.long(), weight, minlength=count).double() + 0.5
+        out: Tensor = math.sqrt(2) * torch.special.ndtri(shares.cumsum(0)[:-1] / shares.sum())
+        return out
+
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the mean of f at which the first class of y (n,) has its share."""
+        center = -self._places(y, weight, self.num_classes or 3)[0]
+        return InitialMoments(center, torch.ones_like(center))
+
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
+        """Return the log probability of classes (n,) given f (n,), with its derivatives in f.
+
+        It is log(Phi(u) - Phi(l)) at the ends u and l of the interval of the class, minus f. With the ratios r of the
+        densities there to the probability, the slope is r(l) - r(u), and the slope of each ratio is r (end - slope).
+        """
+        low, high = (self._ends[y.long() + k] - f for k in (0, 1))
+        is_above = low + high > 0  # both tails are computed on the left, where differences are accurate
+        below, above = torch.where(is_above, -high, low), torch.where(is_above, -low, high)
+        top = torch.special.log_ndtr(above)
+        value = top + (-torch.expm1(torch.special.log_ndtr(below) - top)).log()
+        ratios = [(-0.5 * end.square() - value).exp() / math.sqrt(2 * math.pi) for end in (low, high)]
+        first = ratios[0] - ratios[1]
+        slopes = [ratio * (end - first) for ratio, end in zip(ratios, (low, high), strict=True)]
+        second = slopes[0] - slopes[1]
+        third = [s * (end - first) - r * (1 + second) for s, r, end in zip(slopes, ratios, (low, high), strict=True)]
+        return LogProbDerivatives(value, first, second, third[0] - third[1])
+
+    def fisher(self, f: Tensor) -> Tensor:
+        """Return the mean of the curvature over classes given f, (n,)."""
+        slopes = [self.slopes(torch.full_like(f, k), f) for k in range(len(self.cutpoints) + 1)]
+        return -torch.stack([one.value.exp() * one.second for one in slopes]).sum(0)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return the probabilities of the classes given f, (...) -> (..., K)."""
+        out: Tensor = torch.special.ndtr(self._ends - f[..., None]).diff(dim=-1)
+        return out
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Return a class for each f, (...) -> (...)."""
+        noisy = f + torch.randn(f.shape, generator=generator, dtype=f.dtype)
+        return torch.bucketize(noisy, self.cutpoints).to(f)
 
 
 def normal_places(count: int) -> Tensor:

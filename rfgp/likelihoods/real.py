@@ -30,7 +30,7 @@ def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
 
 
-class _Normal:
+class NormalNoise:
     """The common part of likelihoods with y ~ N(f, noise)."""
 
     noise: Any
@@ -56,7 +56,7 @@ class _Normal:
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(_Normal, Likelihood):
+class Gaussian(NormalNoise, Likelihood):
     """y ~ N(f, noise), with inference in closed form.
 
     Attributes:
@@ -156,7 +156,7 @@ class StudentT(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Heteroscedastic(_Normal, Likelihood):
+class Heteroscedastic(NormalNoise, Likelihood):
     """y ~ N(f, noise e^g) with a second latent function g ~ GP(0) of the inputs.
 
     The function g has its own hyperparameters. Their paths begin with "noise.". The posterior is variational, with f

@@ -1,8 +1,10 @@
 """The base class of likelihoods, distributions of an observation y given a latent value f."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from copy import copy
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -25,10 +27,14 @@ MIN_CURVATURE = 1e-10
 PLACES = torch.arange(-8.0, 8.125, 0.125, dtype=torch.float64)
 """Nodes of the trapezoidal rule for normal means, in standard deviations. It is accurate for analytic functions."""
 WEIGHTS = torch.exp(-0.5 * PLACES.square()) / torch.exp(-0.5 * PLACES.square()).sum()
+_HERMITE_NODES = 40
+"""The number of nodes of the Gauss-Hermite rule."""
+_MAX_NEWTON_STEPS = 50
+"""The maximum number of Newton steps to the peak of an integrand."""
 
 
 class Parameter(NamedTuple):
-    """A positive parameter of a likelihood. It is learned unless the user gives it.
+    """A positive parameter of a likelihood, one number or several. It is learned unless the user gives it.
 
     Examples:
         >>> Parameter("scale", 0.3, (1e-3, 1e1), power=1).start
@@ -36,7 +42,7 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    start: float
+    start: Any  # () or (p,)
     bounds: tuple[float, float]
     power: int = 0  # the power of the unit of the targets: 1 for a scale, 2 for a variance
 
@@ -100,11 +106,14 @@ class Likelihood(ABC):
     approximation. If the log density is concave, it is the negative second derivative. Otherwise it is the
     mean of that over observations (Fisher information), which must not depend on f.
 
+    Rows may have a number each that the likelihood needs beside the target: the argument `row_argument` of `GP.fit`.
+    `at_rows` binds these numbers. The last axis of y and f is then that of the rows.
+
     Examples:
         >>> from rfgp import likelihoods
         >>> poisson = likelihoods.by_name("poisson")
-        >>> poisson.mean(torch.zeros(1)).item(), poisson.takes_exposure
-        (1.0, True)
+        >>> poisson.mean(torch.zeros(1)).item(), poisson.row_argument
+        (1.0, 'exposure')
     """
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
@@ -124,8 +133,17 @@ class Likelihood(ABC):
     """The largest ratio of the latent variance to its start."""
     widest_by_laplace: ClassVar[float] = 1e5
     """The largest ratio of the latent variance to its start under Laplace's approximation."""
-    takes_exposure: ClassVar[bool] = False
-    """Whether e^f is a mean, so that rows may have an exposure."""
+    row_argument: ClassVar[str | None] = None
+    """The argument of `GP.fit` with a number for each row: "exposure", "trials" or "censored". If None, there is none.
+    An exposure multiplies the mean e^f."""
+    row_numbers: ClassVar[Tensor | None] = None
+    """These numbers, (n,), which `at_rows` binds. If None, rows have none."""
+    unit: ClassVar[float] = 1.0
+    """The unit by which targets are divided, which `standardized` binds."""
+    has_log_link: ClassVar[bool] = False
+    """Whether the mean of an observation is proportional to e^f."""
+    has_classes: ClassVar[bool] = False
+    """Whether observations are classes, so that `mean` returns their probabilities (..., C)."""
     has_fixed_dispersion: ClassVar[bool] = False
     """Whether the mean of an observation determines its variance, which the data may exceed."""
     latent_deviation: ClassVar[float | None] = None
@@ -139,17 +157,40 @@ class Likelihood(ABC):
         if type(self).slopes is Likelihood.slopes and type(self).log_prob is Likelihood.log_prob:
             raise InvalidArgumentError(f"{type(self).__name__} must implement log_prob or slopes. Add one of them.")
         for name, value in given_parameters(self).items():
-            number = torch.as_tensor(value)
-            if number.ndim or not bool(torch.isfinite(number) & (number > 0)):
+            number, (start,) = torch.as_tensor(value), (p.start for p in self.parameters if p.name == name)
+            if number.shape != np.shape(start) or not bool((torch.isfinite(number) & (number > 0)).all()):
                 raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {number}.")
 
     def at(self, numbers: Mapping[str, Tensor]) -> Self:
         """Return the likelihood with values of its learned parameters.
 
         Args:
-            numbers: Values, 0-d each, by the name of the parameter.
+            numbers: Values, of the shape of their starts, by the name of the parameter.
         """
-        return replace(self, **numbers)
+        return _bound(self, **numbers)
+
+    def at_rows(self, numbers: Tensor | None) -> Self:
+        """Return the likelihood of n rows with their numbers (see `row_argument`).
+
+        Args:
+            numbers: The exposures, trials or codes of censoring, (n,). If None, there are none.
+        """
+        return _bound(self, row_numbers=None if self.row_argument is None else numbers)
+
+    def of_rows(self, rows: slice) -> Self:
+        """Return the likelihood of some of its rows.
+
+        Args:
+            rows: A slice of the rows.
+        """
+        return self if self.row_numbers is None else self.at_rows(self.row_numbers[rows])
+
+    @property
+    def log_exposure(self) -> Tensor | float:
+        """The logarithms of the exposures, (n,) or 0, which are added to the latent function."""
+        if self.row_numbers is None or self.row_argument != "exposure":
+            return 0.0
+        return torch.where(self.row_numbers > 0, self.row_numbers, 1.0).log()  # joined rows may have none
 
     @property
     def num_latents(self) -> int:
@@ -214,6 +255,17 @@ class Likelihood(ABC):
         """
         return self.slopes(y, f).value
 
+    def log_prob_and_slope(self, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log density of targets given f, and its derivative in f.
+
+        By default they are those of `slopes`, whose other derivatives may cost more.
+
+        Args:
+            y: The targets (n,).
+            f: The latent function (..., n).
+        """
+        return self.slopes(y, f)[:2]
+
     def information(self, slopes: LogProbDerivatives, f: Tensor) -> tuple[Tensor, Tensor]:
         """Return the curvature W (n,) of the Laplace approximation at f, and its derivative in f.
 
@@ -253,21 +305,41 @@ class Likelihood(ABC):
             mean: The means (n, L) of the L latent functions.
             variance: The variances (n, L) of the latent functions.
         """
-        deviation = variance.sqrt()
-        f, y = mean + deviation * PLACES, y[:, None].expand(-1, len(PLACES))
-        slopes = self.slopes(y, f)
-        first, curvature = slopes.first @ WEIGHTS, -(slopes.first * PLACES) @ WEIGHTS / deviation[:, 0]
-        return Expected(slopes.value @ WEIGHTS, first[:, None], curvature[:, None])
+        deviation = variance[:, 0].sqrt()
+        f = mean[:, 0] + deviation * PLACES[:, None]
+        value, slope = self.log_prob_and_slope(y, f)
+        first, curvature = WEIGHTS @ slope, -(WEIGHTS * PLACES) @ slope / deviation
+        return Expected(WEIGHTS @ value, first[:, None], curvature[:, None])
 
-    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
-        """Return the log density (n,) of targets for normal f, or None without a closed form.
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the log density (n,) of targets for normal f.
+
+        By default it uses a Gauss-Hermite rule at the peak of the integrand, to which `majorizer` leads (adaptive
+        Gauss-Hermite quadrature, Liu and Pierce 1994).
 
         Args:
             y: The targets (n,).
             mean: The means (n,) of f.
-            variance: The variances (n,) of f.
+            variance: The variances (n,) of f, positive.
         """
-        return None
+        f = mean.clone()
+        for _ in range(_MAX_NEWTON_STEPS):
+            slopes = self.slopes(y, f)
+            precision = 1 / variance + self.majorizer(slopes, y, f).clamp_min(0)
+            step = (slopes.first - (f - mean) / variance) / precision
+            f = f + step.clamp(-2.0, 2.0)  # e^f changes by a factor of at most 7, so no step overflows
+            if bool((step.abs() < 1e-8 * (1 + f.abs())).all()):
+                break
+        width = (1 / variance + self.majorizer(self.slopes(y, f), y, f).clamp_min(0)).rsqrt()
+        nodes, weights = (
+            torch.from_numpy(part)[:, None] for part in np.polynomial.hermite_e.hermegauss(_HERMITE_NODES)
+        )
+        values = f + width * nodes
+        prior = -0.5 * (values - mean).square() / variance
+        log_ratio = self.log_prob(y, values) + prior + 0.5 * nodes.square()
+        log_prob = torch.logsumexp(log_ratio + weights.log(), dim=0) + (width / variance.sqrt()).log()
+        log_prob = log_prob - 0.5 * math.log(2 * math.pi)
+        return torch.where(log_prob.isnan(), -torch.inf, log_prob)  # e^f overflows
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the mean and variance of observations for normal f, or None without a closed form.
@@ -346,7 +418,7 @@ def learned_parameters(likelihood: Likelihood) -> tuple[Parameter, ...]:
 def standardized(likelihood: L, unit: float) -> L:
     """Return the likelihood of targets that are divided by a unit.
 
-    Scales are divided by the unit, variances by its square.
+    Scales are divided by the unit, variances by its square. The likelihood keeps the unit.
 
     Args:
         likelihood: The likelihood.
@@ -354,7 +426,14 @@ def standardized(likelihood: L, unit: float) -> L:
     """
     held = given_parameters(likelihood)
     units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
-    return replace(likelihood, **{name: held[name] / units[name] for name in units})
+    return _bound(likelihood, unit=unit, **{name: held[name] / units[name] for name in units})
+
+
+def _bound(likelihood: L, **values: Any) -> L:
+    """Return a likelihood with other attributes, also those that are no arguments."""
+    new = copy(likelihood)
+    vars(new).update(values)
+    return new
 
 
 def _median(values: Tensor, weight: Tensor) -> Tensor:
@@ -376,7 +455,7 @@ def refuse(likelihood: Likelihood, y: Tensor) -> None:
         y: The targets (n,).
 
     Raises:
-        DataError: If a target is invalid. The message names the first.
+        DataError: If a target, or a number of a row, is invalid. The message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")
@@ -391,13 +470,17 @@ def drawing(generator: torch.Generator) -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
 
 
-def first_where(bad: Tensor, y: Tensor, must: str) -> str | None:
+def first_where(bad: Tensor, y: Tensor, must: str, remedy: str = "", *, what: str = "Targets") -> str | None:
     """Return a message about the first invalid target, or None.
 
     Args:
         bad: Whether each target is invalid, (n,).
         y: The targets (n,).
         must: The valid values, for the message.
+        remedy: A sentence with a remedy. The default is none.
+        what: The name of the values. The default is targets.
     """
     rows = bad.nonzero()
-    return f"Targets must be {must}, got {float(y[rows[0]]):g} in row {int(rows[0])}" if len(rows) else None
+    if not len(rows):
+        return None
+    return f"{what} must be {must}, got {float(y[rows[0]]):g} in row {int(rows[0])}{remedy and f'. {remedy}'}"

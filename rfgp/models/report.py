@@ -31,7 +31,7 @@ from rfgp.inference.mixture import Member, MixtureDistribution, latent_distribut
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.scales import factors
 from rfgp.messages import counted, read_bytes, read_seconds
-from rfgp.models.state import GPState, left_out_prediction, predicted
+from rfgp.models.state import GPState, left_out_prediction, predicted, row_numbers
 from rfgp.rows import Block, Rows, gathered, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
 from rfgp.solvers import solver_for, uses_cg
@@ -597,7 +597,7 @@ def _held_out(state: GPState, rows: Rows) -> tuple[GPState, Prediction, Tensor]:
     if state.spec.is_gaussian:
         prediction = replace(prediction, latent=latent, noise=held_out.observation_noise(prediction.noise))
     y = units.inverse(held_out.targets if units.scale.ndim else held_out.targets[:, 0])
-    return rest, prediction.observed(held_out.fixed_noise if state.has_exposures else None), y
+    return rest, prediction.observed(**row_numbers(state, held_out)), y
 
 
 def _rank(level: float, count: int) -> int:

@@ -31,13 +31,13 @@ from rfgp.columns.indicators import Indicators, count_levels, keys_of_many_level
 from rfgp.columns.rules import AREA_KEY, Key, sources_of
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.mixture import Member
-from rfgp.inference.observed import check_exposure
+from rfgp.inference.prediction import check_numbers
 from rfgp.kernels import Group, Kernel, Sphere, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.role import BoundTerm, ColumnSummary, bind, check_points, hyperparameters_of, requests_of
 from rfgp.kernels.stationary import angles_among, are_degrees
 from rfgp.lattices.design import LatticeDesign
-from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, by_name
+from rfgp.likelihoods import Bernoulli, Gaussian, Likelihood, Ordinal, by_name
 from rfgp.limits import limits
 from rfgp.messages import check_choice, check_count, counted, positive
 from rfgp.models.inputs import (
@@ -517,25 +517,25 @@ class ModelSpec:
         y: Any,  # (n,) or (n, k)
         noise: Any,  # (n,)
         sample_weight: Any,  # (n,)
-        exposure: Any,  # (n,)
-        average_over: Any = None,  # (n,)
-        weights: Any = None,  # (n,)
+        areas: tuple[Any, Any] = (None, None),  # (n,) each
+        **numbers: Any,  # (n,) each
     ) -> Chunk:
-        """Return the user's data as a chunk, with exposures in the field of the noise, and areas in that of inputs.
+        """Return the user's data as a chunk.
+
+        The numbers that the likelihood takes are in the field of the noise, and areas in that of inputs.
 
         Args:
             X: The inputs, in any supported format.
             y: The targets, or the name of their column.
             noise: Known noise variances of the rows. If None, there are none.
             sample_weight: The numbers of repetitions of the rows. If None, ones.
-            exposure: The exposures of the rows. If None, there are none.
-            average_over: The areas of the rows, or the key of their column. If None, rows are points.
-            weights: The weights of the rows in their areas, or the key of their column. If None, ones.
+            areas: The areas of the rows, and their weights in the areas, or the keys of their columns. If None, rows
+                are points, and weights are ones.
+            **numbers: The exposures, trials and codes of censoring of the rows, or None.
 
         Raises:
-            DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in
-                shape.
-            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
+            DataError: If noise is given with a likelihood that is not Gaussian.
+            InvalidArgumentError: If the likelihood takes no such numbers, or needs some.
         """
         likelihood = self.options.likelihood
         if not isinstance(likelihood, Bernoulli):
@@ -544,16 +544,14 @@ class ModelSpec:
             raise DataError(
                 f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows."
             )
-        if exposure is not None:
-            if not likelihood.takes_exposure:
-                raise InvalidArgumentError(
-                    f"exposure requires a likelihood of counts or positive values, got {likelihood!r}. Leave it out."
-                )
-            shape = np.shape(check_exposure(exposure))
-            if y is None or (shape != np.shape(y) and not isinstance(y, str)):
-                raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
-            noise = exposure
-        data = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+        check_numbers(likelihood, **{name: None if values is None else 1 for name, values in numbers.items()})
+        noise = noise if likelihood.row_argument is None else numbers.get(likelihood.row_argument)
+        if noise is None and likelihood.row_argument == "trials":
+            raise InvalidArgumentError(
+                f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
+                'trials=1 for one each, or use likelihood="bernoulli".'
+            )
+        data, (average_over, weights) = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight))), areas
         if weights is not None and average_over is None:
             raise InvalidArgumentError("weights require average_over. Use sample_weight to repeat rows.")
         return data if average_over is None else data._replace(X=AreaRows(data.X, average_over, weights))
@@ -576,10 +574,31 @@ class ModelSpec:
             spec = spec._with_columns(with_indicators(table, spec.options.indicators), source)
             return spec, Chunk(spec.coded(source))
         data = without_missing(data, self.options.kernel)
-        table, y = table_of(data.X, graph_of(self.options.kernel)).split(data.y)
-        spec = self._with_indicators_of(table)
+        table, y, noise, weight = self._columns_of_rows(data.X, data)
+        if noise is not None and not self.is_gaussian:
+            noise = check_numbers(self.options.likelihood, **{self.row_argument: noise})
+            noise = np.full(table.num_rows, noise) if np.ndim(noise) == 0 else noise
+        likelihood, spec = self.options.likelihood, self
+        if isinstance(likelihood, Ordinal):
+            informed, y = likelihood.read(y)
+            if informed is not likelihood:
+                spec = replace(self, options=self.options.changed(likelihood=informed))
+        spec = spec._with_indicators_of(table)
         table = spec.named(with_indicators(table, spec.options.indicators))
-        return spec._with_columns(table), data._replace(X=table, y=y)
+        return spec._with_columns(table), Chunk(table, y, noise, weight)
+
+    def _columns_of_rows(self, X: Any, data: Chunk) -> tuple[InputTable, Any, Any, Any]:
+        """Return inputs as a table without the columns that other arguments name, targets, noise and weights (n,)."""
+        table, y = table_of(X, graph_of(self.options.kernel)).split(data.y)
+        each = data.noise, data.sample_weight
+        noise, weight = (table.column(one) if isinstance(one, str) else one for one in each)
+        table = reduce(InputTable.without, dict.fromkeys(one for one in each if isinstance(one, str)), table)
+        return table, y, noise, weight
+
+    @property
+    def row_argument(self) -> str:
+        """The argument of `fit` whose numbers are in the field of the noise."""
+        return self.options.likelihood.row_argument or "noise"
 
     def _with_areas(self, given: AreaRows, data: Chunk) -> tuple[Self, Chunk]:
         """Return the specification with areas, and one row for each of them: that with the target.
@@ -597,7 +616,7 @@ class ModelSpec:
             raise InvalidArgumentError("average_over requires a model that was fitted with it. Fit the model again.")
         if as_source(given.X, data.y) is not None:
             raise DataError("Rows must be in memory for average_over, got a source. Pass a dataframe or arrays.")
-        table, y = table_of(given.X, graph_of(self.options.kernel)).split(data.y)
+        table, y, *each = self._columns_of_rows(given.X, data)
         groups = grouped(table, y, given)
         spec = self._with_indicators_of(groups.table)
         table = spec.named(with_indicators(groups.table, spec.options.indicators))
@@ -608,9 +627,7 @@ class ModelSpec:
         first = 0 if self.areas is None else len(self.areas.sizes)
         rows = table.take(groups.targets, {AREA_KEY: first + np.arange(len(groups.sizes), dtype=np.float64)})
         areas = areas if self.areas is None else self.areas.joined(areas)
-        noise, weight = (
-            None if one is None else np.asarray(one)[groups.targets] for one in (data.noise, data.sample_weight)
-        )
+        noise, weight = (None if one is None else np.asarray(one)[groups.targets] for one in each)
         return spec._over(areas), Chunk(rows, groups.y, noise, weight)
 
     def _over(self, areas: Areas) -> Self:

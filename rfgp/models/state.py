@@ -38,6 +38,7 @@ from rfgp.models.spec import ModelSpec, by_process, check_blocks, inference_of, 
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.rows import (
     ArrayRows,
+    Block,
     Chunk,
     DataSummary,
     JoinedRows,
@@ -90,10 +91,11 @@ def summary_of(spec: ModelSpec, given: TrainingData) -> tuple[ModelSpec, DataSum
     if informed is not likelihood:
         options = dataclasses.replace(spec.options, likelihood=informed)
         spec, likelihood = dataclasses.replace(spec, options=options), informed
+    likelihood = likelihood.at_rows(given.chunk.noise if given.source is None else None)
     refuse(likelihood, y)
     weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
-    exposure = given.chunk.noise if given.source is None and likelihood.takes_exposure else None
-    start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
+    times = torch.as_tensor(likelihood.log_exposure, dtype=y.dtype).exp()
+    start = likelihood.begin(y / times, weight * times)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
     return spec, dataclasses.replace(summary, center=center, deviation=deviation, narrow=deviation)
@@ -124,14 +126,15 @@ def outlier_warnings(spec: ModelSpec, summary: DataSummary) -> Iterator[Warning]
 
 
 def constant_targets(spec: ModelSpec, given: TrainingData) -> str | None:
-    """Return a message about a target that is constant, relative to its exposures if there are any, or None.
+    """Return a message about a target that is constant, relative to exposures or trials if there are any, or None.
 
     Args:
         spec: The specification.
         given: The training data as read, not standardized.
     """
     low, high, count = given.target_range
-    if given.source is None and given.chunk.noise is not None and spec.options.likelihood.takes_exposure:
+    is_share = spec.options.likelihood.row_argument in ("exposure", "trials")
+    if given.source is None and given.chunk.noise is not None and is_share:
         low, high = torch.aminmax(given.chunk.y / given.chunk.noise.to(given.chunk.y), dim=0)
     return constant_message(low, high, count)
 
@@ -153,13 +156,26 @@ def constant_warnings(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
 
 
 def has_exposures(spec: ModelSpec, rows: Rows) -> bool:
-    """Return whether rows have exposures, which are stored as known noise.
+    """Return whether rows have exposures, trials or codes of censoring, which are stored as known noise.
 
     Args:
         spec: The specification.
         rows: The standardized rows.
     """
-    return spec.options.likelihood.takes_exposure and rows.has_fixed_noise
+    return spec.options.likelihood.row_argument is not None and rows.has_fixed_noise
+
+
+def row_numbers(state: "GPState", rows: Block) -> dict[str, Tensor]:
+    """Return the exposures, trials or codes of censoring (n,) of rows, as arguments of `Prediction.observed`.
+
+    Args:
+        state: The state of the model.
+        rows: The standardized rows.
+    """
+    argument, numbers = state.spec.options.likelihood.row_argument, rows.fixed_noise
+    if argument is None or numbers is None:
+        return {}
+    return {argument: numbers.sign() if argument == "censored" else numbers}  # codes have no unit
 
 
 def check_rows(spec: ModelSpec, rows: Rows) -> None:
@@ -175,10 +191,10 @@ def check_rows(spec: ModelSpec, rows: Rows) -> None:
     if spec.is_gaussian:
         return
     likelihood = spec.options.likelihood
-    if rows.has_fixed_noise and not (likelihood.takes_exposure and isinstance(rows, ArrayRows)):
+    if rows.has_fixed_noise and not (has_exposures(spec, rows) and isinstance(rows, ArrayRows)):
         raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if isinstance(rows, ArrayRows):
-        refuse(likelihood, rows.targets[:, 0])
+        refuse(likelihood.at_rows(rows.fixed_noise), rows.targets[:, 0])
 
 
 def likelihood_quantities(spec: ModelSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
@@ -267,14 +283,14 @@ def left_out_prediction(
     units = state.scaling.targets
     location, scale = units.location.double(), units.scale.double()
     zero = scale.new_zeros(())
-    columns = [(block.targets, block.log_exposure()) for block in rows.blocks(2**16)]
-    targets, offset = (torch.cat(column) for column in zip(*columns, strict=True))
+    targets = torch.cat([block.targets for block in rows.blocks(2**16)])
     y = units.inverse(targets if scale.ndim else targets[:, 0])
     last = zero, units.scale.new_empty(0), is_numpy_input(rows)
     if not state.spec.is_gaussian:
         latent = _marginals(*(inference or state.infer(rows)).leave_one_out())
         prediction = Prediction(latent, location.reshape(-1)[0], scale.reshape(-1)[0], *last)
-        return observations(prediction, bound_likelihood(state), offset if rows.has_fixed_noise else None), y
+        numbers = gathered(rows).fixed_noise if rows.has_fixed_noise else None
+        return observations(prediction, bound_likelihood(state).at_rows(numbers)), y
     members, latents, rows = state.spec.members(state.hyperparameters), [], state.weighted(rows)
     for member in members:
         mean, variance = solvers.solver_for(member.prior, rows, member.mean, member.noise).leave_one_out()
@@ -366,7 +382,7 @@ class GPState:
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
             on first use.
         has_forgotten: Whether `reduced` removed rows, after which no rows are stored.
-        has_exposures: Whether rows have exposures.
+        has_exposures: Whether rows have exposures, trials or codes of censoring.
         scale_model: The model of the scales of residuals. If None, the noise has one variance.
 
     Examples:
@@ -654,7 +670,9 @@ def predicted(state: GPState, inputs: Any, output_format: OutputFormat, derivati
     is_small = isinstance(inputs, Tensor) and max(state.num_observations, len(inputs)) <= limits().small_rows
     more: dict[str, Any] = {"is_small": is_small}
     if not spec.is_gaussian:
-        options: dict[str, Any] = {"likelihood": bound_likelihood(state), "is_per_unit": state.has_exposures}
+        likelihood = bound_likelihood(state)
+        is_per_unit = state.has_exposures and likelihood.row_argument != "censored"
+        options: dict[str, Any] = {"likelihood": likelihood, "is_per_unit": is_per_unit}
         more["of_observations"] = partial(observations, **options)
     if state.scale_model is not None:
         with torch.no_grad():
@@ -881,27 +899,30 @@ def input_variances(state: GPState, variances: Mapping[Any, Any]) -> dict[int, T
     return checked
 
 
-def noise_of_inputs(state: GPState, variances: Mapping[int, Tensor]) -> Any:
-    """Return the noise variances (n,) of rows from errors of their inputs: squared slopes times variances.
+def with_noise_of_inputs(begun: GPState, fitted: GPState, variances: Mapping[int, Tensor]) -> GPState:
+    """Return a state before a fit with the noise of rows that errors of inputs cause: squared slopes times variances.
 
     Source: McHutchon and Rasmussen (2011), Gaussian process training with input noise, Equation 4.
 
     Args:
-        state: The state of a model that was fitted to the rows.
+        begun: The state before the fit.
+        fitted: The state after a fit to the same rows, whose mean has the slopes.
         variances: The result of `input_variances`.
     """
-    rows = gathered(state.require_rows(purpose="a fit"))
-    output_format, slopes = OutputFormat(False, rows.inputs.new_empty(0)), list[Tensor]()
-    for some in torch.split(rows.inputs.detach(), SLOPES_AT_ONCE):
+    known = begun.require_rows(purpose="a fit")
+    given, inputs = in_memory(known, "input_noise"), gathered(known).inputs.detach()
+    output_format, slopes = OutputFormat(False, inputs.new_empty(0)), list[Tensor]()
+    for some in torch.split(inputs, SLOPES_AT_ONCE):
         points = some.clone().requires_grad_()
         with torch.enable_grad():
-            mean = predicted(state, points, output_format).mean
+            mean = predicted(fitted, points, output_format).mean
         slopes.append(torch.autograd.grad(mean.sum(), points)[0].double())
-    scaled = torch.cat(slopes) / state.scaling.inputs.scale.double()
-    total = torch.zeros(len(rows), dtype=torch.float64)
+    scaled = torch.cat(slopes) / begun.scaling.inputs.scale.double()
+    noise = torch.zeros(len(inputs), dtype=torch.float64) if given.chunk.noise is None else given.chunk.noise.double()
     for column, variance in variances.items():
-        total += scaled[:, column].square() * variance
-    return total.numpy()
+        noise = noise + scaled[:, column].square() * variance
+    rows = replace(given, chunk=given.chunk._replace(noise=noise.to(given.chunk.y))).rows(begun.scaling)
+    return at_starting_values(begun.replace(rows=rows), begun.spec.with_options(begun.spec.options))
 
 
 def _with_weights(state: GPState, rows: Rows) -> ScaleModel | None:

@@ -210,8 +210,8 @@ def study_table(
         groups: Numbers or texts (n,), such as stations or patients. Rows of one group are in the same set, and standard
             errors count groups. If None, copies of a row are a group.
         split_by: The name of the groups, for the report.
-        row_options: The arguments `noise`, `sample_weight` and `exposure` (n,) of `GP.fit` by name. Held-out rows have
-            their own noise and exposure, and count once each. If None, there are none.
+        row_options: The arguments `noise`, `sample_weight`, `exposure`, `trials` and `censored` (n,) of `GP.fit` by
+            name. Held-out rows have their own, but count once each. If None, there are none.
         report: A function of the step as text, the steps done, and their total or 0 if unknown. If None, there is no
             report.
 
@@ -260,7 +260,7 @@ def study_table(
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
-    baselines = baselines_of_rows(table, train, test, given.get("exposure"))
+    baselines = baselines_of_rows(table, train, test, given.get("exposure", given.get("trials")))
     notes = [
         *_seen(copies, train, test, "order" if grouped is None else "groups"),
         *_of_selection(model),
@@ -475,8 +475,8 @@ def _fit_and_predict(
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
     prediction: Prediction = model.predict(rows[test])
     spread = float(targets[train].std(ddof=1))
-    if "exposure" in given:
-        prediction = prediction.observed(exposure=given["exposure"][test])
+    if numbers := {name: given[name][test] for name in ("exposure", "trials", "censored") if name in given}:
+        prediction = prediction.observed(**numbers)
     if "noise" in given:
         known = torch.as_tensor(given["noise"][test]) / prediction.scale.double() ** 2
         prediction = replace(prediction, noise=prediction.noise + known, has_noise=True)

@@ -38,9 +38,9 @@ class Block:
     Attributes:
         inputs: The inputs (b, d), or positions (b,).
         targets: The targets (b, k), float64.
-        fixed_noise: Known noise variances (b,), or exposures (b,), float64. With a Gaussian likelihood the variances
-            are added to the learned noise. If None, they are zeros. With a likelihood of counts or positive values
-            the exposures scale the mean. If None, they are ones.
+        fixed_noise: The numbers of rows that the likelihood takes (b,), float64 (`Likelihood.row_argument`). With a
+            Gaussian likelihood they are noise variances, which are added to the learned noise. If None, they are zeros.
+            With other likelihoods they are exposures, numbers of trials, or codes of censoring.
         weight: The numbers of observations (b,), float64. If None, ones.
         given_output_weights: The weights (k,) of the outputs in the sum of log densities. If None, ones.
         replicate_sum_of_squares: The sums of squares of a row's observations about their mean, the target, (b, k). If
@@ -152,15 +152,6 @@ class Block:
         if self.replicate_sum_of_squares is None:
             return torch.zeros_like(self.targets[:, 0])
         return (self.replicate_sum_of_squares @ self.output_weights) / self.observation_noise(noise)
-
-    def log_exposure(self) -> Tensor:
-        """Return the logarithms of the exposures (b,), which are added to the latent function.
-
-        The exposures are stored as `fixed_noise`.
-        """
-        if self.fixed_noise is None:
-            return torch.zeros_like(self.targets[:, 0])
-        return torch.where(self.fixed_noise > 0, self.fixed_noise, 1.0).log()
 
     def counts(self) -> Tensor:
         """Return the number of observations of each row, (b,) float64."""

@@ -118,7 +118,8 @@ def read_per_row(
     if t.shape != (n,):
         raise DataError(f"{name} must have one value for each of the {counted(n, 'row')}, got shape {tuple(t.shape)}.")
     t = t.to(like.device, torch.float64, copy=True)
-    bad = (~torch.isfinite(t) | ((t <= 0) if positive else (t < 0))).nonzero()
+    least = -1 if name == "censored" else 0  # a code of censoring
+    bad = (~torch.isfinite(t) | ((t <= 0) if positive else (t < least))).nonzero()
     if len(bad):
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
@@ -260,7 +261,8 @@ class Chunk(NamedTuple):
     Attributes:
         X: An array (b, d), a dataframe, a dict of columns, or labels (b,). Validated, a tensor (b, d).
         y: Targets (b,) or (b, k), or None.
-        noise: Known variances (b,), added to the learned noise. If None, zeros.
+        noise: Known variances (b,), added to the learned noise, or other numbers that the likelihood takes (see
+            `Block.fixed_noise`). If None, zeros. Before validation also the key of a column, like the weights.
         sample_weight: Positive frequency weights (b,). If None, ones.
         names: The names of the d columns. If None, those of X if it is a dataframe.
     """
@@ -271,19 +273,20 @@ class Chunk(NamedTuple):
     sample_weight: Any = None
     names: tuple[str, ...] | None = None
 
-    def checked(self, X: Tensor, dtype: torch.dtype | None, first: int = 0) -> "Chunk":
+    def checked(self, X: Tensor, dtype: torch.dtype | None, first: int = 0, numbers: str = "noise") -> "Chunk":
         """Return the rows as tensors, with copies of all columns but the inputs.
 
         Args:
             X: The checked inputs (b, d).
             dtype: The dtype that the user selected. If None, that of the data.
             first: The number of preceding rows, for messages.
+            numbers: The name of the numbers in the field of the noise.
 
         Raises:
             DataError: If targets, noise or weights cannot be used. The message names the row.
         """
         y = read_targets(self.y, len(X), X, dtype, first)
-        noise = read_per_row(self.noise, "noise", len(X), X, positive=False, first=first)
+        noise = read_per_row(self.noise, numbers, len(X), X, positive=False, first=first)
         weight = read_per_row(self.sample_weight, "sample_weight", len(X), X, positive=True, first=first)
         return Chunk(X, y, noise, weight)
 

@@ -31,6 +31,10 @@ class InputReader(Protocol):
     def dtype(self) -> torch.dtype | None:
         """The dtype of the rows. If None, that of the data."""
 
+    @property
+    def row_argument(self) -> str:
+        """The name of the numbers in the field of the noise."""
+
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
         """Return checked inputs (n, d) in the user's units."""
 
@@ -254,7 +258,8 @@ def read_training(reader: InputReader, data: Chunk, seed: int, min_rows: int = 2
     else:
         X, output_format = reader.read(data.X)
         X = X if output_format.is_numpy else X.detach().clone()
-        given, n = TrainingData(data.checked(X, reader.dtype), output_format.is_numpy), len(X)
+        checked = data.checked(X, reader.dtype, numbers=reader.row_argument)
+        given, n = TrainingData(checked, output_format.is_numpy), len(X)
     if n < min_rows:
         raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
     return given

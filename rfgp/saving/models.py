@@ -36,7 +36,7 @@ from rfgp.messages import check_count, check_flag
 from rfgp.models import FitReport, GPState, Member, ModelSpec
 from rfgp.models.report import ERROR, LOG_DENSITY, SelectionReport
 from rfgp.models.spec import ModelOptions, restored_spec
-from rfgp.models.state import restored_posterior, space_of
+from rfgp.models.state import check_rows, restored_posterior, space_of
 from rfgp.parameters import ParameterSpace, ParameterValues
 from rfgp.rows import Chunk, DataSummary, Rows, TrainingData, in_memory
 from rfgp.rows.sources import read_per_row
@@ -296,10 +296,12 @@ def _rows(tensors: Tensors, scaling: Scaling, spec: ModelSpec, kind: str) -> Row
     fits = targets.shape[1:] == scaling.targets.scale.shape and targets.is_floating_point()
     check(fits, "the data must have the outputs of the model")
     noise, weight = (
-        read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
-        for name in ("noise", "weight")
+        read_per_row(tensors.get(name), argument, len(targets), targets, positive=name == "weight")
+        for name, argument in (("noise", spec.row_argument), ("weight", "weight"))
     )
-    return TrainingData(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    rows = TrainingData(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    check_rows(spec, rows)
+    return rows
 
 
 def _check_inputs(inputs: Tensor, n: int, scaling: Scaling, spec: ModelSpec) -> None:

@@ -103,7 +103,7 @@ _ROLES = {
     "approximation": _Role(approximations.Approximation, APPROXIMATIONS.name_of, APPROXIMATIONS.make, _fields),
     "spectrum": _Role(spectra.Spectrum, spectra.name_of, spectra.by_name, vars),
     "coupling": _Role(couplings.Coupling, couplings.name_of, couplings.by_name, couplings.options_of),
-    "likelihood": _Role(likelihoods.Likelihood, likelihoods.REGISTRY.name_of, likelihoods.REGISTRY.make, vars),
+    "likelihood": _Role(likelihoods.Likelihood, likelihoods.REGISTRY.name_of, likelihoods.REGISTRY.make, _fields),
     "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, graphs.kernels.by_name, _fields),
     "hop rule": _Role(HopRule, HOP_RULES.name_of, HOP_RULES.make, _fields),
     "prior": _Role(

@@ -30,7 +30,7 @@ from rfgp.fitting.maximize import Coordinates
 from rfgp.limits import limits
 from rfgp.local import nearest
 from rfgp.models import FitReport, GPState, Score, initial_state, mean_and_noise
-from rfgp.models.state import data_summary, predicted
+from rfgp.models.state import data_summary, predicted, row_numbers
 from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.sources import OutputFormat
 from rfgp.selection.candidates import Candidate
@@ -303,8 +303,9 @@ def scored(state: GPState, rows: Block, *, is_left_out: bool = False) -> ScoredR
                 log_prob = state.leave_one_out(rows).log_prob
             else:
                 latent = predicted(state, rows.inputs, OutputFormat(False, rows.targets.new_empty(0)))
-                given = () if rows.fixed_noise is None else (rows.fixed_noise,)  # exposures
-                log_prob = latent.observed(*given).log_prob(state.scaling.targets.inverse(rows.targets[:, 0]))
+                log_prob = latent.observed(**row_numbers(state, rows)).log_prob(
+                    state.scaling.targets.inverse(rows.targets[:, 0])
+                )
             return torch.as_tensor(log_prob).double().reshape(-1), None
         if is_left_out:
             noise = state.hyperparameters.standardized("noise").double()

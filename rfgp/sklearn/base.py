@@ -367,13 +367,14 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
         X: Any,
         y: Any,  # (n,) or (n, k)
         weight: Any,  # (n,)
+        **numbers: Any,  # (n,) each
     ) -> Self:
         """Fit the model to the outputs that are not constant."""
         targets = Targets.of(y)
         if not bool(targets.varies.all()):
             _warn_of_constants(targets)
         if bool(targets.varies.any()):
-            self._fit_model(gp, X, targets.learned(y), sample_weight=weight)
+            self._fit_model(gp, X, targets.learned(y), sample_weight=weight, **numbers)
         else:
             self.gp_, self.log_marginal_likelihood_value_, self.n_iter_ = None, float("nan"), 0
         self._targets = targets
@@ -454,10 +455,10 @@ class ProcessClassifier(ClassifierMixin, ProcessEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y must have at least two classes, got only one: {classes[0]!r}.")
+        self.classes_ = classes
         gp = self._process(self._likelihood_of(len(classes)))
         dtype = getattr(X, "dtype", np.dtype(np.float64))
         codes = codes.astype(dtype if dtype in (np.float32, np.float64) else np.float64)
-        self.classes_ = classes
         return self._fit_model(gp, X, codes, sample_weight=weight)
 
 

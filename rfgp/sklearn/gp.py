@@ -1,11 +1,12 @@
 """`rfgp.GP` as a scikit-learn regressor of numbers, classifier, and regressor of counts."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
+import torch
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import check_consistent_length
@@ -16,7 +17,7 @@ from rfgp.columns.table import names_of, without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.gp import GP
 from rfgp.kernels import Kernel
-from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, by_name
+from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, Ordinal, by_name
 from rfgp.messages import counted
 from rfgp.models import SelectionReport
 from rfgp.parameters import Hyperprior
@@ -88,11 +89,11 @@ class GPOptions:
         X: Any,
         y: Any,
         sample_weight: Any,
-        exposure: Any = None,
         *,
         read_targets: Callable[[Any], Any] | None = None,
-    ) -> tuple[Any, Any, Any, Any]:
-        """Return checked rows (m, d), their targets, weights and exposures.
+        **numbers: Any,
+    ) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Return checked rows (m, d), their targets, weights, and other numbers by name.
 
         Rows of weight zero are left out, and equal rows are merged (`merge_rows`). The model reads the columns of a
         dataframe by itself.
@@ -101,8 +102,8 @@ class GPOptions:
             X: Rows (n, d), an array or a dataframe.
             y: Targets.
             sample_weight: The weights (n,). If None, ones.
-            exposure: The exposures, () or (n,). If None, there are none.
             read_targets: The reader of targets that are not numbers. If None, they are numbers.
+            **numbers: Other numbers of the rows by the argument of `GP.fit`, () or (n,), or None.
 
         Raises:
             ValueError: If the data cannot be used.
@@ -126,10 +127,14 @@ class GPOptions:
             X = X.astype(y.dtype, copy=False) if names is None else X
         else:
             y = read_targets(y)
-        each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
-        rows, weight = merge_rows(sample_weight, *columns, y, *each)
+        given = {name: values for name, values in numbers.items() if values is not None}
+        for name, values in given.items():
+            if np.ndim(values) and np.shape(values) != (len(y),):
+                raise DataError(f"{name} must be one number or {len(y)}, one a row, got shape {np.shape(values)}.")
+        each = {name: np.asarray(values) for name, values in given.items() if np.ndim(values)}
+        rows, weight = merge_rows(sample_weight, *columns, y, *each.values())
         X = X if len(rows) == len(y) and weight is None else take_rows(X, rows)
-        return X, y[rows], weight, each[0][rows] if each else exposure
+        return X, y[rows], weight, given | {name: values[rows] for name, values in each.items()}
 
     def _without_index(self, X: Any, names: tuple[str, ...]) -> Any:
         """Return a dataframe without columns that are an index of pandas, with a warning.
@@ -176,8 +181,9 @@ class GPRegressor(GPOptions, ProcessRegressor):
     its columns by name: `k.RBF("t") + k.Group("store")`.
 
     `predict` returns the posterior mean of the mean of an observation. That is the latent function f, or exp(f) for
-    Poisson, negative binomial and gamma likelihoods. Standard deviations and covariances refer to this mean, without
-    the noise of an observation. `gp_.predict(X).observed()` is the distribution of an observation. scikit-learn's
+    Poisson, negative binomial and gamma likelihoods, and a multiple of exp(f) for Weibull and log-normal ones. Standard
+    deviations and covariances refer to this mean, without the noise of an observation. Those of "beta" are of an
+    observation. `gp_.predict(X).observed()` is the distribution of an observation. scikit-learn's
     `GaussianProcessRegressor` with a `WhiteKernel` includes the noise in its standard deviations.
 
     A constant output is predicted exactly, with standard deviation 0 and a `rfgp.ConstantTargetWarning`.
@@ -187,7 +193,8 @@ class GPRegressor(GPOptions, ProcessRegressor):
         approximation: One approximation for all terms that it supports, such as `rfgp.RandomFeatures(256)`, or a dict
             of approximations by the names of terms. If "auto", they are automatic, or selected with the kernel.
         likelihood: The distribution of an observation given the latent function: "gaussian", "student-t",
-            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. "auto" and None are as for `rfgp.GP`.
+            "heteroscedastic", "gamma", "beta", "tobit", "lognormal", "weibull", or an object of `rfgp.likelihoods`.
+            "auto" and None are as for `rfgp.GP`.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
         mean: "constant" or "zero".
@@ -227,7 +234,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None) -> Self:
         """Select automatic options, learn the hyperparameters, and condition on the data.
 
         Equal rows are merged into one with a weight. Rows with weights and written-out repetitions therefore give the
@@ -238,6 +245,8 @@ class GPRegressor(GPOptions, ProcessRegressor):
             y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is the same as (n,).
             sample_weight: Non-negative weights (n,). A weight w counts a row w times. If None, ones. Divide relative
                 weights by their mean, because repeated equal targets imply little noise.
+            censored: Codes (n,) for "tobit", "lognormal" and "weibull": -1 left-censored, 0 observed, 1 right-censored.
+                If None, zeros.
 
         Returns:
             The estimator.
@@ -261,13 +270,14 @@ class GPRegressor(GPOptions, ProcessRegressor):
             (1, 5)
         """
         likelihood = self._likelihood
-        if not (likelihood.is_standardized or likelihood.takes_exposure):
+        if likelihood.is_discrete and likelihood.row_argument is None:
             raise InvalidArgumentError(
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
             )
         gp = self._process(self.likelihood)
         warn_of_booleans(y)
-        return self._learn(gp, *self._read(X, y, sample_weight)[:3])
+        X, y, weight, numbers = self._read(X, y, sample_weight, censored=censored)
+        return self._learn(gp, X, y, weight, **numbers)
 
     def terms(self, X: Any) -> dict[str, tuple[Any, Any]]:
         """Return the posterior mean and standard deviation of each term of the kernel, by its name.
@@ -306,7 +316,13 @@ class GPRegressor(GPOptions, ProcessRegressor):
     def _mean_function(self, inputs: Any) -> Any:
         assert self.gp_ is not None
         latent = self.gp_.predict(inputs)
-        return latent.exp() if self._likelihood.takes_exposure else latent
+        likelihood = getattr(latent.observed(), "likelihood", None)
+        if likelihood is None or likelihood.is_standardized:
+            return latent
+        if not likelihood.has_log_link:
+            return latent.observed()
+        shift = likelihood.mean(torch.zeros_like(latent.location, device="cpu")).log()
+        return replace(latent, location=latent.location + shift.to(latent.location)).exp()
 
 
 class GPClassifier(GPOptions, ProcessClassifier):
@@ -351,9 +367,13 @@ class GPClassifier(GPOptions, ProcessClassifier):
     def _likelihood_of(self, num_classes: int) -> Likelihood:
         usual = Bernoulli() if num_classes == 2 else Categorical(num_classes)
         found = usual if self.likelihood in (None, "auto") else by_name(self.likelihood)
-        if not isinstance(found, Categorical) and not (isinstance(found, Bernoulli) and num_classes == 2):
+        is_sorted = not isinstance(found, Ordinal) or self.classes_.dtype.kind in "iuf"
+        if not (isinstance(found, Categorical) and is_sorted) and not (
+            isinstance(found, Bernoulli) and num_classes == 2
+        ):
             raise InvalidArgumentError(
-                f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them.'
+                f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them, '
+                "and numbers for ordered classes."
             )
         return found
 
@@ -401,8 +421,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
     Args:
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: As for `GPRegressor`.
-        likelihood: "negative-binomial" with a learned dispersion, "poisson", or another likelihood of counts. If
-            None or "auto", "negative-binomial".
+        likelihood: "negative-binomial" with a learned dispersion, "poisson", "binomial", or another likelihood of
+            counts. If None or "auto", "negative-binomial".
         inference: "laplace" or "variational". If None, "laplace".
         standardize: Whether columns of numbers are mapped to mean 0 and standard deviation 1.
 
@@ -429,7 +449,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
 
     usual_likelihood = "negative-binomial"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, trials: Any = None) -> Self:
         """Select automatic options, learn the hyperparameters, and condition on the data.
 
         Args:
@@ -437,6 +457,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
             y: Counts (n,).
             sample_weight: Non-negative weights (n,). A weight w counts a row w times. If None, ones.
             exposure: Positive times, areas or populations (n,), to which the means are proportional. If None, ones.
+            trials: The numbers of trials (n,), or one number, for "binomial".
 
         Returns:
             The estimator.
@@ -450,17 +471,16 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
         """
         gp = self._process(_of_counts(self._likelihood))
         counts = column_or_1d(y, warn=True)
-        if np.ndim(exposure) and np.shape(exposure) != counts.shape:
-            raise DataError(f"exposure must be one number or {len(counts)}, one a row, got shape {np.shape(exposure)}.")
-        X, rows, weight, times = self._read(X, counts, sample_weight, exposure)
-        return self._fit_model(gp, X, rows, sample_weight=weight, exposure=times)
+        X, rows, weight, numbers = self._read(X, counts, sample_weight, exposure=exposure, trials=trials)
+        return self._fit_model(gp, X, rows, sample_weight=weight, **numbers)
 
-    def predict(self, X: Any, exposure: Any = None) -> Any:
+    def predict(self, X: Any, exposure: Any = None, trials: Any = None) -> Any:
         """Return the mean counts (n,), averaged over the posterior of the latent function.
 
         Args:
             X: Rows (n, d).
             exposure: The exposures of these rows, () or (n,), positive. If None, ones.
+            trials: The numbers of trials of these rows, () or (n,). If None, ones.
 
         Raises:
             NotFittedError: If the estimator is not fitted (raised by scikit-learn).
@@ -468,9 +488,9 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
         """
         check_is_fitted(self)
         latent = self.gp_.predict(self._read_new(X))
-        return (latent.observed() if exposure is None else latent.observed(exposure)).mean
+        return latent.observed(exposure, trials).mean
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, trials: Any = None) -> float:
         """Return D^2, the explained fraction of the Poisson deviance.
 
         It is at most 1, and 0 for the mean of y.
@@ -480,17 +500,20 @@ class GPCountRegressor(GPOptions, RegressorMixin, ProcessEstimator):
             y: Counts (n,).
             sample_weight: The weights (n,). If None, ones.
             exposure: As for `predict`. It must be given if the estimator was fitted with exposures.
+            trials: As for `predict`. It must be given if the estimator was fitted with trials.
 
         Raises:
-            InvalidArgumentError: If the estimator was fitted with exposures, and none are given.
+            InvalidArgumentError: If the estimator was fitted with exposures or trials, and none are given.
         """
         check_is_fitted(self)
-        if exposure is None and self.gp_.state.has_exposures:
+        if exposure is trials is None and self.gp_.state.has_exposures:
+            name = self._likelihood.row_argument
             raise InvalidArgumentError(
-                "exposure must be given to score an estimator that was fitted with exposures, got None. Pass those of "
-                "these rows, or exposure=1.0."
+                f"{name} must be given to score an estimator that was fitted with it, got None. Pass the numbers of "
+                f"these rows, or {name}=1."
             )
-        return float(d2_tweedie_score(y, self.predict(X, exposure), sample_weight=sample_weight, power=1))
+        mean = self.predict(X, exposure, trials)
+        return float(d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -504,7 +527,7 @@ def _of_counts(found: Likelihood) -> Likelihood:
     Raises:
         InvalidArgumentError: If the observations are not counts.
     """
-    if not (found.takes_exposure and found.is_discrete):
+    if not (found.row_argument in ("exposure", "trials") and found.is_discrete):
         raise InvalidArgumentError(
             f'likelihood must be of counts, got {found!r}. Use "negative-binomial" or "poisson", or for other '
             "numbers GPRegressor."

@@ -275,14 +275,27 @@ LIKELIHOODS = {
     "student-t": ("student-t", Y),
     "gamma": ("gamma", Y),
     "heteroscedastic": (rfgp.likelihoods.Heteroscedastic(kernel=0.5 * k.RBF("q", lengthscale=2.0) + STORE), Y),
+    "zero-inflated-poisson": ("zero-inflated-poisson", np.round(Y)),
+    "zero-inflated-negative-binomial": ("zero-inflated-negative-binomial", np.round(Y)),
+    "hurdle-poisson": ("hurdle-poisson", np.round(Y)),
+    "ordinal": (rfgp.likelihoods.Ordinal(classes=("few", "some", "many", "most")), np.digitize(Y, [4.0, 5.0, 6.0])),
+    "beta": ("beta", 1 / (1 + np.exp(5 - Y))),
+    "binomial": ("binomial", np.round(Y)),
+    "weibull": ("weibull", Y),
+    "tobit": ("tobit", Y),
+    "lognormal": (rfgp.likelihoods.LogNormal(noise=0.1), Y),
 }
+OF_ROWS = {"trials": np.arange(36) % 4 + 20, "censored": np.arange(36) % 3 - 1}
 ARRAYS, SEEN = np.column_stack([ROWS["t"], ROWS["p"]]), list(GRID.labels)[::2]
 NEW_ARRAYS, HIDDEN = ARRAYS[:3] + 1, list(GRID.labels)[1::2]
 
 
 def likelihood(name, approximation):
     given, y = LIKELIHOODS[name]
-    return condition(BASE, given, approximation, y=np.asarray(y, dtype=float))
+    argument = rfgp.likelihoods.by_name(name).row_argument
+    numbers = {argument: OF_ROWS[argument]} if argument in OF_ROWS else {}
+    gp = rfgp.GP(BASE, given, approximation, seed=0)
+    return gp.condition(ROWS, np.asarray(y, dtype=float), **numbers)
 
 
 def nodes(graph=GRID, **options):

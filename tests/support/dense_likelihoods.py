@@ -59,6 +59,128 @@ def logistic_slopes(y, f, scale):
     return z / scale, -(1 - z**2) / (2 * scale**2)
 
 
+def like(values, f):
+    """Return numbers of rows (n,) with the dimensions of f, whose first axis is that of the rows."""
+    return np.reshape(values, np.shape(values) + (1,) * (np.ndim(f) - np.ndim(values)))
+
+
+class ExtraZeros:
+    """Counts that are 0 with a probability, and otherwise have a distribution of scipy, given y > 0 if `is_hurdle`."""
+
+    def __init__(self, base, probability, is_hurdle=False):
+        self.base, self.pi, self.dist = base, probability, self
+        self.share = (1 - probability) / (1 - base.pmf(0) if is_hurdle else 1.0)  # of the distribution above 0
+
+    def pmf(self, y):
+        return np.where(np.equal(y, 0), 1 - self.share * (1 - self.base.pmf(0)), self.share * self.base.pmf(y))
+
+    def logpmf(self, y):
+        return np.where(np.equal(y, 0), np.log(self.pmf(0)), np.log(self.share) + self.base.logpmf(y))
+
+    def cdf(self, y):
+        return np.where(np.less(y := np.asarray(y), 0), 0.0, 1 - self.share * self.base.sf(y))
+
+    def mean(self):
+        return self.share * self.base.mean()
+
+    def var(self):
+        return self.share * (self.base.var() + self.base.mean() ** 2) - self.mean() ** 2
+
+    def rvs(self, random_state):
+        shape = np.shape(self.base.mean())
+        low = 1 - self.share * (1 - self.base.pmf(0))
+        u = random_state.uniform(size=shape)
+        return np.where(u < low, 0.0, self.base.ppf(1 - (1 - np.maximum(u, low)) / self.share))
+
+
+class Ordered:
+    """Classes with P(y <= k) = Phi(c_k - f). The moments are those of the indicators of the classes."""
+
+    def __init__(self, f, cutpoints):
+        self.ends, self.f, self.dist = np.r_[-np.inf, cutpoints, np.inf], np.asarray(f), self
+
+    def pmf(self, y):
+        y = np.asarray(y).astype(int)
+        low, high = self.ends[y] - self.f, self.ends[y + 1] - self.f
+        flip = low + high > 0
+        return stats.norm.cdf(np.where(flip, -low, high)) - stats.norm.cdf(np.where(flip, -high, low))
+
+    def logpmf(self, y):
+        return np.log(self.pmf(y))
+
+    def cdf(self, y):
+        return stats.norm.cdf(
+            self.ends[np.clip(np.floor(np.asarray(y)).astype(int) + 1, 0, len(self.ends) - 1)] - self.f
+        )
+
+    def mean(self):
+        return np.stack([self.pmf(k) for k in range(len(self.ends) - 1)], -1)
+
+    def var(self):
+        return self.mean() * (1 - self.mean())
+
+    def rvs(self, random_state):
+        return np.searchsorted(self.ends[1:-1], self.f + random_state.normal(size=self.f.shape)).astype(float)
+
+
+def beta_slopes(y, f, precision):
+    a, b = precision * special.expit(f), precision * special.expit(-f)
+    tilt, width = special.logit(y) - special.digamma(a) + special.digamma(b), a * b / precision
+    curvature = special.polygamma(1, a) + special.polygamma(1, b)
+    return width * tilt, width * (b - a) / precision * tilt - width**2 * curvature
+
+
+def zero_inflated_slopes(y, f, zero_probability, dispersion=0.0):
+    """By the chain rule, from dp / df of the probability p of a zero."""
+    m = np.exp(f)
+    none = np.where(dispersion > 0, (1 + dispersion * m) ** (-1 / max(dispersion, 1e-300)), np.exp(-m))
+    d1 = -none * m / (1 + dispersion * m)
+    d2 = none * (m / (1 + dispersion * m)) ** 2 - none * m / (1 + dispersion * m) ** 2
+    p = zero_probability + (1 - zero_probability) * none
+    first, second = (1 - zero_probability) * d1 / p, (1 - zero_probability) * d2 / p
+    counts = negative_binomial_slopes(y, f, dispersion)
+    return np.where(np.equal(y, 0), first, counts[0]), np.where(np.equal(y, 0), second - first**2, counts[1])
+
+
+def hurdle_slopes(y, f, zero_probability):
+    m = np.exp(f)
+    share = m / -np.expm1(-m)
+    second = -share * (1 - share * np.exp(-m))
+    return np.where(np.equal(y, 0), 0.0, y - share), np.where(np.equal(y, 0), 0.0, second)
+
+
+def ordinal_slopes(y, f, gaps):
+    given = Ordered(f, np.r_[0, np.cumsum(np.asarray(gaps))])
+    y = np.asarray(y).astype(int)
+    low, high = np.clip(given.ends[y], -50, 50) - f, np.clip(given.ends[y + 1], -50, 50) - f
+    first = (stats.norm.pdf(low) - stats.norm.pdf(high)) / given.pmf(y)
+    return first, (low * stats.norm.pdf(low) - high * stats.norm.pdf(high)) / given.pmf(y) - first**2
+
+
+@dataclass(frozen=True)
+class CensoredLaw(Law):
+    """A law of values that are below y (code -1), equal to y (0) or above y (1)."""
+
+    def log_density(self, y, f, censored=0, **parameters):
+        given, codes = self.distribution(f, **parameters), like(censored, f)
+        return np.where(codes == 0, given.logpdf(y), np.where(codes > 0, given.logsf(y), given.logcdf(y)))
+
+
+def normal_slopes(z, rate, codes):
+    ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(-codes * z))
+    first = np.where(codes == 0, z, codes * ratio)
+    second = np.where(codes == 0, 1.0, ratio * (ratio - codes * z))
+    return rate * first, -(rate**2) * second
+
+
+def weibull_slopes(y, f, shape, censored=0):
+    h, codes = (y * np.exp(-f)) ** shape, like(censored, f)
+    below = h * np.exp(-h) / -np.expm1(-h)
+    first = np.where(codes == 0, h - 1, np.where(codes > 0, h, -below))
+    second = np.where(codes < 0, below * (1 - h / -np.expm1(-h)), -h)
+    return shape * first, shape**2 * second
+
+
 LAWS = {
     "gaussian": Law(
         lambda f, noise: stats.norm(f, np.sqrt(noise)), lambda y, f, noise: ((y - f) / noise, 0 * f - 1 / noise)
@@ -84,6 +206,39 @@ LAWS = {
         lambda y, f, df, scale: (df + 1) / (df * scale**2 + (y - f) ** 2),
     ),
     "logistic": Law(lambda f, scale: stats.logistic(f, scale), logistic_slopes),
+    "zero-inflated-poisson": Law(
+        lambda f, zero_probability: ExtraZeros(stats.poisson(np.exp(f)), zero_probability), zero_inflated_slopes
+    ),
+    "zero-inflated-negative-binomial": Law(
+        lambda f, dispersion, zero_probability: ExtraZeros(
+            stats.nbinom(1 / dispersion, 1 / (1 + dispersion * np.exp(f))), zero_probability
+        ),
+        zero_inflated_slopes,
+    ),
+    "hurdle-poisson": Law(
+        lambda f, zero_probability: ExtraZeros(stats.poisson(np.exp(f)), zero_probability, is_hurdle=True),
+        hurdle_slopes,
+    ),
+    "ordinal": Law(lambda f, gaps: Ordered(f, np.r_[0, np.cumsum(np.asarray(gaps))]), ordinal_slopes),
+    "beta": Law(
+        lambda f, precision: stats.beta(precision * special.expit(f), precision * special.expit(-f)), beta_slopes
+    ),
+    "binomial": Law(
+        lambda f, trials=7: stats.binom(like(trials, f), special.expit(f)),
+        lambda y, f, trials=7: (
+            y - like(trials, f) * special.expit(f),
+            -like(trials, f) * special.expit(f) * special.expit(-f),
+        ),
+    ),
+    "weibull": CensoredLaw(lambda f, shape: stats.weibull_min(shape, scale=np.exp(f)), weibull_slopes),
+    "tobit": CensoredLaw(
+        lambda f, noise: stats.norm(f, np.sqrt(noise)),
+        lambda y, f, noise, censored=0: normal_slopes((y - f) / noise**0.5, noise**-0.5, like(censored, f)),
+    ),
+    "lognormal": CensoredLaw(
+        lambda f, noise: stats.lognorm(np.sqrt(noise), scale=np.exp(f)),
+        lambda y, f, noise, censored=0: normal_slopes((np.log(y) - f) / noise**0.5, noise**-0.5, like(censored, f)),
+    ),
 }
 
 
@@ -116,7 +271,7 @@ class Laplace:
             raise AssertionError("the mode was not found")
         first, second = law.slopes(y, f + offset, **parameters)
         information = -second if law.information is None else law.information(y, f + offset, **parameters)
-        self.f, self.gradient, self.information = f, weight * first, weight * information
+        self.f, self.gradient, self.information = f, weight * first, np.maximum(weight * information, 1e-10)
         inside = np.eye(len(y)) + kernel * self.information
         value = (weight * law.log_density(y, f + offset, **parameters)).sum()
         self.evidence = value - 0.5 * (f - mean) @ self.gradient - 0.5 * np.linalg.slogdet(inside)[1]
@@ -272,10 +427,12 @@ class Observed:
 
     def __init__(self, law, mean, variance, offset=0.0, **parameters):
         f = (mean + offset)[:, None] + np.sqrt(variance)[:, None] * FINE
-        self.given = law.distribution(f, **parameters)
+        of_values = {name: value for name, value in parameters.items() if name != "censored"}
+        self.given = law.distribution(f, **of_values)
         self.log_density = lambda y: law.log_density(y, f, **parameters)
-        self.mean = self.given.mean() @ FINE_WEIGHTS
-        self.variance = (self.given.var() + self.given.mean() ** 2) @ FINE_WEIGHTS - self.mean**2
+        mean, spread = (np.moveaxis(part, 1, -1) for part in (self.given.mean(), self.given.var()))
+        self.mean = mean @ FINE_WEIGHTS
+        self.variance = (spread + mean**2) @ FINE_WEIGHTS - self.mean**2
 
     def log_prob(self, y):
         """Return the log densities at y, (n,)."""

@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import SolverError
-from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods import Expected, Likelihood
 from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
@@ -80,7 +80,7 @@ class LikelihoodTerms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowLikelihood:
-    """Rows under a likelihood.
+    """Rows under a likelihood, which is bound to their exposures, trials or codes of censoring.
 
     Latent values exclude the log exposures of the rows.
 
@@ -91,6 +91,9 @@ class RowLikelihood:
 
     likelihood: Likelihood
     rows: Block
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "likelihood", self.likelihood.at_rows(self.rows.fixed_noise))
 
     @property
     def targets(self) -> Tensor:
@@ -103,7 +106,7 @@ class RowLikelihood:
         Args:
             f: The latent values, (n,).
         """
-        shifted, counts = f + self.rows.log_exposure(), self.rows.counts()
+        shifted, counts = f + self.likelihood.log_exposure, self.rows.counts()
         slopes = self.likelihood.slopes(self.targets, shifted)
         weight, weight_slope = self.likelihood.information(slopes, shifted)
         majorizer = self.likelihood.majorizer(slopes, self.targets, shifted)
@@ -123,9 +126,20 @@ class RowLikelihood:
         Args:
             f: The latent values, (n,) or (n, C).
         """
-        offset = self.rows.log_exposure() if f.ndim == 1 else self.rows.log_exposure()[:, None]
-        total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
+        log_prob = self.likelihood.log_prob(self.targets, f + self.likelihood.log_exposure)
+        total = (log_prob * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
+
+    def expected(self, mean: Tensor, variance: Tensor) -> Expected:
+        """Return the mean log density of one observation of each row over independent normal functions.
+
+        Args:
+            mean: The means (n, L) of the L functions.
+            variance: Their variances (n, L).
+        """
+        offset = self.likelihood.log_exposure
+        shifted = mean + (offset[:, None] if isinstance(offset, Tensor) else offset)
+        return self.likelihood.expected(self.targets, shifted, variance)
 
     def evidence_terms(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
         """Return log p(y | f) + change^T g - variance^T W / 2, 0-d, with the gradient of the evidence.
@@ -138,7 +152,7 @@ class RowLikelihood:
             change: The product K u of `rfgp.inference.sites.newton`, or Phi b of `rfgp.inference.sites.weights`, (n,).
             variance: The posterior variances of f, (n,).
         """
-        shifted = f + self.rows.log_exposure()
+        shifted = f + self.likelihood.log_exposure
         slopes = self.likelihood.slopes(self.targets, shifted)
         weight, _ = self.likelihood.information(slopes, shifted)
         return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()

@@ -148,8 +148,7 @@ class VariationalProblem:
         solvers = tuple(regression(solver, self.rows, z, weight, zero) for solver, z, weight in triples)
         mean = torch.cat([solver.fitted for solver in solvers], dim=1)
         variance = torch.stack([solver.latent_variances for solver in solvers], dim=1).clamp_min(_MIN_VARIANCE)
-        shifted = self.mean + mean + self.rows.log_exposure()[:, None]
-        expected = self.likelihood.expected(self.rows.targets[:, 0], shifted, variance)
+        expected = RowLikelihood(self.likelihood, self.rows).expected(self.mean + mean, variance)
         precision, linear = sites
         quadratic = (precision * variance).sum() - (mean * (linear - precision * mean)).sum()
         determinants = torch.stack([solver.log_determinant for solver in solvers]).sum()
@@ -273,7 +272,8 @@ class Variational(Inference):
             return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
         mean = problem.mean.expand(len(rows), -1)
         if is_process:
-            expected = problem.likelihood.expected(rows.targets[:, 0], mean, torch.full_like(mean, _MIN_VARIANCE))
+            like = torch.full_like(mean, _MIN_VARIANCE)
+            expected = RowLikelihood(problem.likelihood, rows).expected(mean, like)
         else:
             expected = problem.at(Sites(torch.full_like(mean, MIN_CURVATURE), torch.zeros_like(mean))).expected
         precision = (problem.counts * expected.curvature).clamp_min(MIN_CURVATURE)
@@ -291,9 +291,8 @@ class Variational(Inference):
             return approximation.bound
         total = torch.stack([solver.log_marginal_likelihood() for solver in self._regressions()]).sum()
         if any(number.requires_grad for number in self.learned.values()):
-            shifted = self.mean.detach() + approximation.mean + self.rows.log_exposure()[:, None]
-            likelihood, targets = self.likelihood.at(self.learned), self.rows.targets[:, 0]
-            expected = likelihood.expected(targets, shifted, approximation.variance)
+            rows = RowLikelihood(self.likelihood.at(self.learned), self.rows)
+            expected = rows.expected(self.mean.detach() + approximation.mean, approximation.variance)
             total = total + (self.rows.counts() * expected.value).sum()
         return approximation.bound + (total - total.detach())
 

@@ -205,6 +205,34 @@ def test_exposures_scale_counts_in_fits_and_predictions(tmp_path):
     assert "must be positive" in command(f"predict {MODEL} t.csv --exposure x", tmp_path, 1).err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["binomial", "weibull", "ordinal"])
+def test_trials_censoring_and_ordered_classes_are_fitted(kind, tmp_path):
+    rng, x = waves(120)
+    trials, time, limit = (
+        rng.integers(1, 30, 120),
+        np.exp(np.sin(2 * x)) * rng.weibull(2, 120),
+        rng.uniform(0.5, 3, 120),
+    )
+    y, option, column = {
+        "binomial": (rng.binomial(trials, 1 / (1 + np.exp(-np.sin(2 * x)))), {"trials": trials}, "--trials trials"),
+        "weibull": (np.minimum(time, limit), {"censored": (time > limit).astype(int)}, "--censored censored"),
+        "ordinal": (np.digitize(np.sin(2 * x) + 0.3 * rng.normal(size=120), [-0.5, 0.5]), {}, ""),
+    }[kind]
+    write(tmp_path, x=x, y=y, **option)
+    line = f"fit t.csv --target y --likelihood {kind} {column} --kernel RBF(x) --no-compare --out o --seed 0"
+    command(line, tmp_path)
+    gp, found = rfgp.load(tmp_path / MODEL), read(command(f"predict {MODEL} t.csv", tmp_path).out)
+    law = gp.predict({"x": x})
+    if kind == "ordinal":
+        assert_columns(found, p_2=law.observed().probabilities[:, 2])
+        return
+    assert_columns(found, mean=law.observed(**({"trials": trials} if kind == "binomial" else {})).mean)
+    values = {name: gp.hyperparameters[name].detach().numpy() for name in gp.hyperparameters.names}
+    own = rfgp.GP(rfgp.kernels.RBF("x"), kind, start=values, seed=0).condition({"x": x}, y, **option)
+    np.testing.assert_allclose(own.predict({"x": x}).mean, law.mean, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(("option", "name"), [("--noise-column", "noise"), ("--weight-column", "sample_weight")])
 def test_columns_of_noise_and_weights_are_no_inputs(option, name, tmp_path):
     rng, x = waves(60)

@@ -32,6 +32,7 @@ def drawn():
         "positive": np.exp(y),
         "2 classes": names[chosen % 2],
         "3 classes": names[chosen],
+        "3 numbers": np.digitize(y, [-0.5, 0.5]),
         "counts": rng.poisson(np.exp(1 + mean)),
     }
     return X, targets, rng.uniform(-1, 1, size=(7, 3))
@@ -59,6 +60,9 @@ CASES = [
     (GPClassifier, "2 classes", {"inference": "variational"}, {"max_iterations": 5}),
     (GPCountRegressor, "counts", {}, {"max_iterations": 9}),
     (GPCountRegressor, "counts", {"likelihood": "poisson"}, {"exposure": np.linspace(0.5, 2, 60)}),
+    (GPCountRegressor, "counts", {"likelihood": "binomial"}, {"trials": np.arange(60) % 3 + 50, "max_iterations": 5}),
+    (GPRegressor, "one", {"likelihood": "tobit"}, {"censored": np.arange(60) % 3 - 1, "max_iterations": 5}),
+    (GPClassifier, "3 numbers", {"likelihood": "ordinal"}, {"max_iterations": 5}),
 ]
 SLOW_CASES = [
     (GPClassifier, "3 classes", {"inference": "laplace"}, {"max_iterations": 5}),
@@ -79,7 +83,7 @@ def test_estimators_equal_the_model_of_the_same_seed(make, kind, options, fit):
     of_fit = {name: value for name, value in fit.items() if name not in words}
     estimator = small(make, **options, **of_estimator).fit(X, y, **of_fit)
     usual = {"likelihood": USUAL[kind]} if kind in USUAL else {}
-    numbers = np.unique(y, return_inverse=True)[1] if "classes" in kind else y
+    numbers = np.unique(y, return_inverse=True)[1] if make is GPClassifier else y
     gp = rfgp.GP(**{**MODEL, **usual, **options}, seed=0).fit(X, numbers.astype(float), **fit)
     p = gp.predict(NEW)
     if make is GPRegressor:
@@ -106,7 +110,9 @@ def test_estimators_equal_the_model_of_the_same_seed(make, kind, options, fit):
         assert repr(ours) == repr(theirs)
 
 
-@pytest.mark.parametrize("likelihood", ["gamma", pytest.param("heteroscedastic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "likelihood", ["gamma", "weibull", "lognormal", pytest.param("heteroscedastic", marks=pytest.mark.slow)]
+)
 def test_predictions_are_means_of_observations(likelihood):
     estimator = small(likelihood=likelihood, max_iter=5).fit(X, TARGETS["positive"])
     mean, std = estimator.predict(NEW, return_std=True)
@@ -303,6 +309,10 @@ BAD_FITS = [
     (small(**AUTO, time_limit="now"), {}, INVALID, "time_limit"),
     (small(GPClassifier, likelihood="bernoulli"), {"y": TARGETS["3 classes"]}, INVALID, "3 classes"),
     (small(GPCountRegressor, likelihood="gamma"), COUNTED, INVALID, "counts"),
+    (small(GPCountRegressor, likelihood="binomial"), COUNTED, INVALID, "trials"),
+    (small(likelihood="tobit"), {"censored": [1, 2]}, DATA, "censored"),
+    (small(), {"censored": np.zeros(60)}, INVALID, "tobit"),
+    (small(GPClassifier, likelihood="ordinal"), {"y": TARGETS["3 classes"]}, INVALID, "numbers"),
     # columns of frames
     (GPRegressor(KERNEL), {"X": FRAME.assign(t=FRAME.store), "y": SALES}, DATA, "text"),
 ]
