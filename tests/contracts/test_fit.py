@@ -115,7 +115,7 @@ PATHS = {
     "categorical": of(SMOOTH, FEATURES, partial(classes, 60, 3), "categorical", inference="laplace"),
     "nodes": Path(partial(rfgp.GraphGP, GRID, graphs.kernels.Diffusion(1.5), features="exact"), nodes),
     "walks": Path(partial(rfgp.GraphGP, GRID, features="walks", num_walkers=8), nodes, optimal=VARIANCES),
-    "mesh": Path(partial(rfgp.MeshGP, BALL), vertices),
+    "mesh": Path(partial(rfgp.MeshGP, BALL, 2), vertices),
 }
 """A model for each path of a search."""
 SLOW = (
