@@ -114,6 +114,14 @@ def test_smooth_kernel_matches_spherical_harmonics():
     assert_allclose(found, legval(places @ places.T, weights) / weights.sum(), atol=0.01)
 
 
+def test_lengthscales_keep_the_omitted_variance_small():
+    """Values without any correlation end at the shortest lengthscale, with 256 of 642 eigenfunctions."""
+    ball, rng = trimesh.creation.icosphere(3), np.random.default_rng(0)
+    gp = rfgp.MeshGP(ball, np.inf, noise=1e-3, seed=0).fit(ball.vertices[:100], rng.standard_normal(100), fixed="noise")
+    lengthscale = gp.hyperparameters.lengthscale.item()
+    assert np.exp(-(lengthscale**2) * graphs.MeshField(ball).spectrum(256)[0][-1] / 2) == pytest.approx(1e-3, rel=1e-3)
+
+
 @pytest.mark.slow
 def test_selected_alpha_is_that_of_the_field():
     ball, rng = trimesh.creation.icosphere(2), np.random.default_rng(1)
