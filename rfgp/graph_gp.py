@@ -1,5 +1,6 @@
 """Gaussian processes on the nodes of a graph, on surfaces and on roads."""
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,8 +34,8 @@ from rfgp.torch_context import with_torch_defaults
 
 # --- Gaussian processes on surfaces and on roads: `GP` of one Whittle-Matern field -----------------------------------
 
-_ALPHAS = (2, 3, 4)
-"""The orders that `MeshGP(alpha="auto")` compares."""
+_ALPHAS = (2, 3, 4, math.inf)
+"""The orders that `MeshGP` compares."""
 
 
 class RoadGP(GP):
@@ -119,9 +120,10 @@ class MeshGP(GP):
 
     Args:
         field: A mesh, a `trimesh.Scene`, the path of a file, or a `graphs.MeshField`.
-        alpha: The smoothness, from 1 to 6. With 2 paths are continuous, with 3 and more they have derivatives. With
-            "auto", `fit` selects 2, 3 or 4 by the leave-one-out log density and reports all in `selection`. `condition`
-            without a fit then uses 2. If None, that of the `graphs.MeshField`, or 2.
+        alpha: The smoothness, from 1 to 6, or math.inf for the heat kernel (see `kernels.Mesh`). With 2 paths are
+            continuous, with 3 and more they have derivatives. With "auto", `fit` selects 2, 3, 4 or math.inf by the
+            leave-one-out log density and reports all in `selection`. `condition` without a fit then uses 2. If None,
+            that of a `graphs.MeshField`, and otherwise "auto".
         within: The largest distance of a point from the surface, in the mesh's units. Points farther away raise an
             error, and math.inf allows any distance. If None, a tenth of the diagonal of the mesh's bounding box.
         lengthscale: Starting value, in the mesh's units. If None, several are compared.
@@ -162,7 +164,7 @@ class MeshGP(GP):
     def __init__(
         self,
         field: Any,
-        alpha: int | str | None = None,
+        alpha: float | str | None = None,
         *,
         within: float | None = None,
         lengthscale: float | None = None,
@@ -190,18 +192,21 @@ class MeshGP(GP):
         return factor.domain.limit
 
 
-def _mesh_kernels(field: Any, alpha: int | str | None, within: float | None) -> list[Mesh]:
+def _mesh_kernels(field: Any, alpha: float | str | None, within: float | None) -> list[Mesh]:
     """Return the kernels on a mesh for each alpha to compare, with the warnings of the mesh once.
 
     The highest alpha warns, since it leaves out the most thin faces.
     """
-    is_auto = isinstance(alpha, str) and alpha == "auto"
-    if isinstance(field, graphs.MeshField) and not is_auto and alpha not in (None, field.alpha):
-        raise InvalidArgumentError(f"alpha must be that of the MeshField, {field.alpha}, or 'auto', got {alpha!r}.")
+    has_order = isinstance(field, graphs.MeshField)
+    is_auto = not has_order if alpha is None else isinstance(alpha, str) and alpha == "auto"
+    if has_order and not is_auto and alpha not in (None, field.alpha, math.inf):
+        raise InvalidArgumentError(
+            f"alpha must be that of the MeshField, {field.alpha}, or math.inf or 'auto', got {alpha!r}."
+        )
     if not is_auto:
-        usual: Any = 2 if alpha is None else alpha
+        usual: Any = field.alpha if alpha is None else alpha
         return [Mesh(field, usual, within=within)]
-    read = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field, _ALPHAS[-1])
+    read = field if has_order else Mesh(field, 4).mesh
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.GraphWarning)
         return [Mesh((read.vertices, read.faces), other, within=within) for other in _ALPHAS]

@@ -46,6 +46,7 @@ from rfgp.fitting.last_stage import FEWEST_CHECKED, merged, with_leave_one_out_s
 from rfgp.fitting.maximize import Objective, Plan, ended_early, maximize
 from rfgp.fitting.neighbors import fit_learned_with_neighbors, fit_neighbors
 from rfgp.fitting.starts import (
+    SCREENED_ROWS,
     free_lengthscales,
     is_one_field,
     scaled,
@@ -159,9 +160,16 @@ def _stages(fit: TermFit) -> list[SearchStage]:
 
 
 def _fit_field(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit one kernel on nodes, roads or a mesh on all rows, and renew its basis at the hyperparameters found."""
-    fit, rows = fit.at(start_of_field(fit)), gathered(fit.rows)
-    fit, reports = search_in_stages(fit, _stages(fit) if uses_cg(fit.prior, rows) else [SearchStage(rows)])
+    """Fit one kernel on nodes, roads or a mesh on all rows, and renew its basis at the hyperparameters found.
+
+    A covariance matrix of all rows is first replaced by that of few rows, which also find the basis for all.
+    """
+    fit, rows, first = fit.at(start_of_field(fit)), gathered(fit.rows), list[FitReport]()
+    is_dense = not (fit.prior.precisions or fit.prior.weights)
+    if is_dense and len(rows) > 2 * SCREENED_ROWS and fit.free and not fit.plan.is_continued:
+        fit, report = search(fit, fit.subset(SCREENED_ROWS))
+        fit, first = fit if fit.plan.is_over() else fit.with_new_basis(), [report]
+    fit, reports = search_in_stages(fit, _stages(fit) if uses_cg(fit.prior, rows) else [SearchStage(rows)], first)
     fit, reports = with_renewed_basis(fit, reports, lambda other: search(other, rows))
     return fit.state, reports[-1].merged_with(reports)
 

@@ -1,5 +1,6 @@
 """Kernels of fields on roads, on surfaces and on the nodes of a graph, and their domains."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from rfgp.columns.rules import Key
 from rfgp.errors import DataError, InvalidArgumentError, NotDifferentiableError
 from rfgp.features.walks import resolvent_values, spectral_values
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import ColumnSummary, LatentField, Projector, Values, bounds_in
+from rfgp.kernels.role import ColumnSummary, Functions, LatentField, Projector, Values, bounds_in
 from rfgp.messages import positive
 from rfgp.parameters import Hyperparameter
 from rfgp.sparse import selection
@@ -88,6 +89,7 @@ class MeshDomain(Domain):
         mesh: The field.
         within: The largest distance of a point from the surface, in the mesh's units. If None, a tenth of the diagonal
             of its box.
+        is_smooth: Whether the kernel is the heat kernel, whatever the order of the field.
 
     Raises:
         InvalidArgumentError: If `within` is not a positive number.
@@ -95,6 +97,7 @@ class MeshDomain(Domain):
 
     mesh: graphs.MeshField
     within: float | None = None
+    is_smooth: bool = False
     _recent: Recent[sp.csr_array] = field(default_factory=Recent, init=False, repr=False)
     subject = "The mesh has"
     joining = " If parts should be one, merge their vertices where they touch."
@@ -193,6 +196,8 @@ class MeshDomain(Domain):
 
     def description(self) -> str:
         """Return the field in words."""
+        if self.is_smooth:
+            return "the field of the heat kernel on the surface (by eigenfunctions of its Laplacian)"
         return (
             f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface (by linear finite elements, with a "
             "derivative of zero across boundaries), exactly"
@@ -200,7 +205,9 @@ class MeshDomain(Domain):
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield alpha, a limit if one was given, vertices (V, d) and faces (F, 3)."""
-        yield f"mesh alpha={self.mesh.alpha}" + ("" if self.within is None else f" within={self.within}")
+        yield f"mesh alpha={math.inf if self.is_smooth else self.mesh.alpha}" + (
+            "" if self.within is None else f" within={self.within}"
+        )
         yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
 
 
@@ -410,7 +417,7 @@ class _OnDomain(Kernel):
             raise DataError(f"{reads}, and X has shape (n, {len(keys)}).")
         raise InvalidArgumentError(f"{reads}, which X does not have. Give columns=.")
 
-    def latent_field(self, columns: ColumnSummary) -> LatentField:
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
         """Return the field with its sparse precision, whatever the columns."""
         latent: LatentField = self.domain
         return latent
@@ -484,18 +491,30 @@ class Roads(_OnDomain):
         self._set(columns, lengthscale, name, domain=domain, network=network, alpha=alpha, boundary=boundary)
 
 
+RANK = 256
+"""The number of eigenfunctions of the heat kernel on a surface."""
+OMITTED = 1e-3
+"""The largest share of the variance of a heat kernel that further eigenfunctions would have."""
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Mesh(_OnDomain):
     """A Whittle-Matern field of linear finite elements on a triangle mesh.
 
-    Points are projected to the nearest point of the mesh.
+    Points are projected to the nearest point of the mesh. With alpha = math.inf the kernel is the limit of smooth
+    fields, the heat kernel sum_j exp(-lengthscale^2 lambda_j / 2) phi_j(x) phi_j(z), divided by the standard
+    deviations of x and z. It has the variance 1 everywhere, and is near the RBF kernel at distances that are short
+    compared to the curvature. The sum is over the 256 smallest eigenvalues of the Laplacian and their eigenfunctions,
+    of `graphs.MeshField.spectrum`. By Weyl's law the others have a share of exp(-lengthscale^2 lambda_256 / 2) of the
+    variance. Lengthscales for which it exceeds 0.001 are out of bounds.
 
     Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
-    fields, Section 2.3.
+    fields, Section 2.3. Borovitskiy et al. (2020), Matern Gaussian processes on Riemannian manifolds, Eq. 10, for
+    alpha = math.inf.
 
     Attributes:
         mesh: A `graphs.MeshField`, a mesh of trimesh, or the path of a file.
-        alpha: The smoothness, from 1 to 6. A `graphs.MeshField` has its own.
+        alpha: The smoothness, from 1 to 6, or math.inf. A `graphs.MeshField` has its own, unless this is math.inf.
         columns: The keys of the coordinates. If None, "x", "y" and "z", or the leading columns of an array.
         within: The largest distance of a point from the surface. If None, a tenth of the diagonal of its box.
         lengthscale: The starting lengthscale, in the mesh's units. If None, 5 % of its diagonal.
@@ -505,21 +524,24 @@ class Mesh(_OnDomain):
         InvalidArgumentError: If there is no mesh, or alpha or a number is invalid.
 
     Examples:
+        >>> import math
         >>> import trimesh
         >>> from rfgp import kernels as k
         >>> ball = trimesh.creation.icosphere(2)
         >>> k.Mesh(ball, lengthscale=1.0).matrix(ball.vertices[:5]).shape
         torch.Size([5, 5])
+        >>> k.Mesh(ball, math.inf, lengthscale=1.0).matrix(ball.vertices[:5]).shape
+        torch.Size([5, 5])
     """
 
     mesh: Any = None
-    alpha: int = 2
+    alpha: float = 2
     within: float | None = field(default=None, kw_only=True)
 
     def __init__(
         self,
         mesh: Any,
-        alpha: int = 2,
+        alpha: float = 2,
         columns: Any = None,
         *,
         within: float | None = None,
@@ -528,9 +550,61 @@ class Mesh(_OnDomain):
     ) -> None:
         if isinstance(mesh, graphs.Graph):
             raise InvalidArgumentError("Mesh needs a graphs.MeshField or a mesh, got a graph. Use k.Nodes for graphs.")
-        field = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
-        domain = MeshDomain(field, within)
-        self._set(columns, lengthscale, name, domain=domain, mesh=field, alpha=field.alpha, within=within)
+        is_smooth = isinstance(alpha, float) and alpha == math.inf
+        given: Any = 2 if is_smooth else alpha
+        field = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, given)
+        domain = MeshDomain(field, within, is_smooth)
+        order = alpha if is_smooth else field.alpha
+        self._set(columns, lengthscale, name, domain=domain, mesh=field, alpha=order, within=within)
+
+    @property
+    def rank(self) -> int:
+        """The number r of eigenfunctions of the heat kernel."""
+        return min(RANK, len(self.mesh.areas))
+
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the field with its sparse precision, or None for the heat kernel."""
+        return None if self.alpha == math.inf else super().latent_field(columns)
+
+    def functions(self, columns: ColumnSummary) -> Functions | None:
+        """Return the functions of the heat kernel, or None for a field with a sparse precision."""
+        return Functions(self.rank, self._features) if self.alpha == math.inf else None
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of points a (n, d) and b (m, d)."""
+        if self.alpha != math.inf:
+            return super().covariance(a, b, values)
+        return self._features(a, values) @ self._features(b, values).mT
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of points a (n, d)."""
+        return super().variances(a, values) if self.alpha != math.inf else torch.ones(len(a), dtype=torch.float64)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the lengthscale, in the domain's units."""
+        known = super().hyperparameters(columns)
+        if self.alpha == math.inf and self.rank < len(self.mesh.areas):
+            found = known["lengthscale"]
+            least = math.sqrt(-2 * math.log(OMITTED) / self.mesh.spectrum(self.rank)[0][-1])
+            low, high = (bound.clamp_min(least) for bound in found.bounds)
+            known["lengthscale"] = replace(found, start=found.start.clamp_min(least), bounds=(low, high))
+        return known
+
+    def _features(self, a: Tensor, values: Values) -> Tensor:
+        """Return the functions (n, r) at points a (n, d), whose squares have the sum 1.
+
+        Raises:
+            NotDifferentiableError: If points require gradients.
+        """
+        if is_differentiated(a):
+            raise NotDifferentiableError(
+                "X must not require gradients for the heat kernel on a mesh, got X that does. Use predict(X.detach()), "
+                "or a finite alpha."
+            )
+        eigenvalues, eigenfunctions = self.mesh.spectrum(self.rank)
+        exponents = -0.25 * values["lengthscale"].double().square() * torch.from_numpy(eigenvalues)
+        features = torch.from_numpy(self.domain.projector(a) @ eigenfunctions) * exponents.exp()
+        return torch.nn.functional.normalize(features, dim=1)
 
 
 # --- Kernels of the nodes of a graph ---------------------------------------------------------------------------------

@@ -232,7 +232,8 @@ def _warnings_of_places(spec: ModelSpec, rows: Rows) -> Iterator[Warning]:
         for factor, indices, _ in term.parts():
             if factor.kind not in (ColumnKind.NODE, ColumnKind.COORDINATE):
                 continue
-            x, latent = gathered(rows).inputs, factor.latent_field(spec.columns.select(indices))
+            x = gathered(rows).inputs
+            latent = factor.latent_field(spec.columns.select(indices)) or factor.domain
             subject, hint = "The graph has", ""
             if factor.nodes is not None:
                 links, observed = factor.nodes.adjacency, x[:, indices[0]].long().numpy()

@@ -58,8 +58,8 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     start_time, fits, failed = time.monotonic(), dict[str, tuple[GPState, FitReport, Tensor]](), dict[str, Exception]()
     weight, optimism = gathered(state.require_rows(purpose="a fit")).counts(), dict[str, float]()
     for name, kernel in spec.options.alternatives.items():
-        initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         try:
+            initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
             if fits and plan.is_over():
                 raise SolverError(f"not fitted: {plan.deadline.reason}")
             with plan.reporter.about(f"selection, {name}"):

@@ -193,6 +193,7 @@ KERNELS = {
     "Nodes": k.Nodes(RING, graphs.kernels.FreeModulation(graphs.kernels.Matern(2.5, 1.5), (0.8, 1.2))),
     "Roads": k.Roads(NETWORK, 2, boundary="stationary", lengthscale=30.0),
     "Mesh": k.Mesh(BALL, within=np.inf),
+    "Mesh, smooth": k.Mesh(BALL, np.inf, lengthscale=0.5),
 }
 SUMS = {
     "all domains": k.Roads(NETWORK) + k.Mesh(BALL, name="surface") + FIELD + k.Group("store"),

@@ -115,7 +115,7 @@ PATHS = {
     "categorical": of(SMOOTH, FEATURES, partial(classes, 60, 3), "categorical", inference="laplace"),
     "nodes": Path(partial(rfgp.GraphGP, GRID, graphs.kernels.Diffusion(1.5), features="exact"), nodes),
     "walks": Path(partial(rfgp.GraphGP, GRID, features="walks", num_walkers=8), nodes, optimal=VARIANCES),
-    "mesh": Path(partial(rfgp.MeshGP, BALL), vertices),
+    "mesh": Path(partial(rfgp.MeshGP, BALL, 2), vertices),
 }
 """A model for each path of a search."""
 SLOW = (
@@ -679,6 +679,21 @@ def test_equal_counts_over_different_exposures_are_fitted():
     gp, times = rfgp.GP(SMOOTH, "poisson", seed=0), 1 + 20 * ONE_COLUMN[:, 0]
     first, *_, last = gp.fit(ONE_COLUMN, np.full(30, 3.0), exposure=times).predict(ONE_COLUMN).observed().mean
     assert first > 3 * last
+
+
+@pytest.mark.slow
+def test_dense_kernels_of_graphs_begin_on_few_rows():
+    """The search on all rows ends at an optimum all the same."""
+    grid, rng = graphs.Graph.from_grid((33, 33)), np.random.default_rng(0)
+    nodes = [(i, j) for i in range(33) for j in range(33) if i + j != 40]
+    y = np.array([np.sin(i / 4) * np.cos(j / 5) for i, j in nodes]) + 0.1 * rng.standard_normal(len(nodes))
+    gp = rfgp.GraphGP(grid, "diffusion", "exact", seed=0).fit(nodes, y)
+    assert [stage.rows for stage in gp.fit_report.stages] == [500, len(nodes)]
+    known = {name: gp.hyperparameters[name].item() for name in ("outputscale", "noise")}
+    for factor in (0.97, 1.03):
+        kernel = graphs.kernels.Diffusion(factor * gp.hyperparameters.lengthscale.item())
+        other = rfgp.GraphGP(grid, kernel, "exact", seed=0, **known).condition(nodes, y)
+        assert other.log_marginal_likelihood() < gp.log_marginal_likelihood() - 1e-3
 
 
 # --- progress, time and threads --------------------------------------------------------------------

@@ -960,7 +960,7 @@ def on_mesh():
 
 SMOOTHNESS = {
     "roads": (lambda alpha: rfgp.RoadGP(ROADS, alpha, seed=0), on_roads, (1, 2)),
-    "mesh": (lambda alpha: rfgp.MeshGP(BALL, alpha, within=0.5, seed=0), on_mesh, (2, 3, 4)),
+    "mesh": (lambda alpha: rfgp.MeshGP(BALL, alpha, within=0.5, seed=0), on_mesh, (2, 3, 4, np.inf)),
 }
 
 

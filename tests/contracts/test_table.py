@@ -48,6 +48,7 @@ LEAVES = {
     "Nodes, Matern of order 1.5": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=1.5, kappa=1.5)),
     "Roads": lambda: k.Roads(NET),
     "Mesh": lambda: k.Mesh(BALL),
+    "Mesh, smooth": lambda: k.Mesh(BALL, np.inf),
 }
 GRAPH, NET, BALL = ring(), network(), trimesh.creation.icosphere(1)
 APPROXIMATIONS: dict[str, Approximation] = {

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import trimesh
 from fields import elements, matern, matrix, mesh_precision, squares
 from refusals import refused
+from scipy.linalg import eigh
 from scipy.spatial import Delaunay
 
 import graphs
@@ -30,6 +31,76 @@ MESHES = {
     "three faces on an edge": BOOK,
     "grid": squares(4, 4.0)[:2],
 }
+
+
+def heat(mesh):
+    """Return exp(-L / 9) C^-1 of the Laplacian L = C^-1 G, by a dense generalized eigenproblem."""
+    C, G = elements(*mesh)
+    values, vectors = eigh(G, np.diag(C))
+    return (vectors * np.exp(-values / 9)) @ vectors.T
+
+
+def jittered(seed, count=6):
+    """Return a Delaunay triangulation without obtuse angles at its boundary."""
+    points, _, at = squares(count, float(count))
+    inner = at[1:-1, 1:-1].ravel()
+    points[inner] += np.random.default_rng(seed).uniform(-0.3, 0.3, (len(inner), 2))
+    return points, Delaunay(points).simplices
+
+
+@pytest.mark.parametrize("name", ["ball", "grid"])
+def test_spectrum_solves_the_generalized_eigenproblem(name):
+    mesh = MESHES[name]
+    scaled = MeshField((1e3 * np.asarray(mesh[0]), mesh[1]), 3)
+    values, vectors = MeshField(mesh).spectrum(len(mesh[0]))
+    np.testing.assert_allclose((vectors * np.exp(-values / 9)) @ vectors.T, heat(mesh), atol=1e-9)
+    np.testing.assert_allclose(scaled.spectrum(5)[0], 1e-6 * values[:5], rtol=1e-7, atol=1e-15)
+    np.testing.assert_allclose(vectors.T @ (elements(*mesh)[0][:, None] * vectors), np.eye(len(values)), atol=1e-9)
+
+
+def test_spectrum_is_of_the_delaunay_triangulation():
+    """Edges are flipped to the other diagonal of a convex quadrilateral, until a fifth of the faces has changed."""
+    points, faces = jittered(2)
+    faces, flips = faces.copy(), 0
+    for first, second in itertools.permutations(range(len(faces)), 2):
+        shared = np.intersect1d(faces[first], faces[second])
+        if len(shared) == 2 and flips < len(faces) // 10:
+            (i, j), k, m = shared, np.setdiff1d(faces[first], shared)[0], np.setdiff1d(faces[second], shared)[0]
+            sides = [np.linalg.det([points[i] - points[k], points[m] - points[k]])]
+            sides.append(np.linalg.det([points[j] - points[k], points[m] - points[k]]))
+            if sides[0] * sides[1] < 0 and min(map(abs, sides)) > 0.05:
+                faces[first], faces[second], flips = (i, m, k), (m, j, k), flips + 1
+    values, vectors = MeshField((points, faces)).spectrum(49)
+    assert flips == len(faces) // 10
+    np.testing.assert_allclose((vectors * np.exp(-values / 9)) @ vectors.T, heat(jittered(2)), atol=1e-9)
+
+
+def test_spectrum_of_surfaces_with_several_sheets_has_constants():
+    """Faces of one edge have different orders of corners, or there are three, or a strip is twisted."""
+    angle = np.linspace(0, np.pi, 9)[:-1]
+    middle, across = np.stack([np.cos(2 * angle), np.sin(2 * angle), 0 * angle], 1), np.sin(angle)
+    along = 0.4 * np.stack([np.cos(angle) * np.cos(2 * angle), np.cos(angle) * np.sin(2 * angle), across], 1)
+    vertices = np.concatenate([middle - along, middle + along])
+    strip = [(i, i + 1, i + 8) for i in range(7)] + [(i + 1, i + 9, i + 8) for i in range(7)] + [(7, 8, 15), (8, 0, 15)]
+    for mesh in (
+        BOOK,
+        (vertices, strip),
+        (BALL.vertices, np.where(np.arange(80)[:, None] < 9, BALL.faces[:, ::-1], BALL.faces)),
+    ):
+        values, vectors = MeshField(mesh).spectrum(3)
+        assert values[0] < 1e-9 < 1e-2 < values[1]
+        np.testing.assert_allclose(np.ptp(vectors[:, 0]), 0, atol=1e-9)
+
+
+def test_largest_meshes_have_the_spectrum_of_the_sphere():
+    """Each eigenvalue l (l + 1) has 2 l + 1 copies, found by blocks; the dense problem has the same numbers."""
+    ball = trimesh.creation.icosphere(3)
+    values, vectors = MeshField(ball).spectrum(16)
+    sphere = np.concatenate([[degree * (degree + 1.0)] * (2 * degree + 1) for degree in range(4)])
+    np.testing.assert_allclose(values, sphere, rtol=0.02, atol=1e-9)
+    everything, _ = MeshField(ball).spectrum(200)
+    np.testing.assert_allclose(values, everything[:16], atol=1e-9)
+    np.testing.assert_allclose(vectors.T @ (MeshField(ball).areas[:, None] * vectors), np.eye(16), atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", range(1, 7))

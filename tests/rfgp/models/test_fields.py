@@ -10,8 +10,10 @@ import trimesh
 from dense import DenseGP
 from field_cases import NEW, ROWS, Y, network, ring
 from model_checks import assert_gradients
+from numpy.polynomial.legendre import legval
 from numpy.testing import assert_allclose
 from refusals import refused
+from scipy.linalg import eigh
 
 import graphs
 import rfgp
@@ -82,12 +84,63 @@ def test_kernels_and_models_have_the_covariances_of_fields(alpha):
     assert_gradients(gp, abs=1e-6)
 
 
+def heat_on_ball(places, lengthscale):
+    """Return the correlations of the heat kernel by a dense generalized eigenproblem."""
+    found = graphs.MeshField(BALL).locate(places)
+    read = np.zeros((len(places), 42))
+    np.put_along_axis(read, BALL.faces[found.faces], found.barycentric, axis=1)
+    C, G = fields.elements(BALL.vertices, BALL.faces)
+    values, vectors = eigh(G, np.diag(C))
+    law = read @ (vectors * np.exp(-(lengthscale**2) * values / 2)) @ vectors.T @ read.T
+    return law / np.sqrt(np.outer(np.diag(law), np.diag(law)))
+
+
+def test_smooth_kernel_matches_dense_eigenvectors():
+    (X, y), new = points(), np.concatenate([points(9, 1)[0], BALL.vertices[BALL.faces[0]].mean(0)[None]])
+    law = heat_on_ball(np.concatenate([X, new]), 0.7)
+    assert_allclose(k.Mesh(BALL, np.inf, lengthscale=0.7).matrix(new), law[60:, 60:], atol=1e-9)
+    gp = rfgp.MeshGP(BALL, np.inf, **{**KNOWN, "lengthscale": 0.7}).condition(X, y)
+    assert gp.terms["mesh"].cost.note == "42 functions, exactly"
+    compare(gp, {"field": law}, y, new, 1e-7)
+    assert_gradients(gp, abs=1e-6)
+
+
+def test_smooth_kernel_matches_spherical_harmonics():
+    ball = trimesh.creation.icosphere(3)
+    places = ball.vertices[:30]
+    found = k.Mesh(ball, np.inf, lengthscale=0.6).matrix(places)
+    degrees = np.arange(20)
+    weights = (2 * degrees + 1) * np.exp(-(0.6**2) * degrees * (degrees + 1) / 2)
+    assert_allclose(found, legval(places @ places.T, weights) / weights.sum(), atol=0.01)
+
+
+def test_lengthscales_keep_the_omitted_variance_small():
+    """Values without any correlation end at the shortest lengthscale, with 256 of 642 eigenfunctions."""
+    ball, rng = trimesh.creation.icosphere(3), np.random.default_rng(0)
+    gp = rfgp.MeshGP(ball, np.inf, noise=1e-3, seed=0).fit(ball.vertices[:100], rng.standard_normal(100), fixed="noise")
+    lengthscale = gp.hyperparameters.lengthscale.item()
+    assert np.exp(-(lengthscale**2) * graphs.MeshField(ball).spectrum(256)[0][-1] / 2) == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_selected_alpha_is_that_of_the_field():
+    ball, rng = trimesh.creation.icosphere(2), np.random.default_rng(1)
+    covariance = k.Mesh(ball, 1, lengthscale=2.0).matrix(ball.vertices).numpy()
+    rough = np.linalg.cholesky(covariance) @ rng.standard_normal(162)
+    smooth = np.sin(2 * ball.vertices[:, 0] + ball.vertices[:, 1]) * ball.vertices[:, 2]
+    for values, alpha in ((rough, 2), (smooth, np.inf)):
+        gp = rfgp.MeshGP(ball, seed=0).fit(ball.vertices[:120], values[:120] + 1e-3 * rng.standard_normal(120))
+        assert gp.kernel.terms()[0].factors[0].alpha == alpha
+        assert {trial.name for trial in gp.selection.trials} == {f"alpha={a}" for a in (2, 3, 4, np.inf)}
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
         k.Roads(network(), lengthscale=400.0),
         k.Roads(network(), 2, lengthscale=400.0),
         k.Mesh(BALL, lengthscale=0.6),
+        k.Mesh(BALL, np.inf, lengthscale=0.6),
         k.Nodes(ring(), graphs.kernels.Diffusion(1.3)),
     ],
     ids=lambda kernel: type(kernel).__name__,
@@ -254,6 +307,13 @@ REFUSED = [
     (lambda: rfgp.RoadGP(ROADS, 3), graphs.InvalidArgumentError, "alpha"),
     (lambda: rfgp.MeshGP(ring()), INVALID, "k.Nodes"),
     (lambda: rfgp.MeshGP(BALL, within=0.0), INVALID, "within"),
+    (lambda: rfgp.MeshGP(graphs.MeshField(BALL, 3), 2), INVALID, "alpha"),
+    (lambda: rfgp.MeshGP(BALL, -np.inf), graphs.InvalidArgumentError, "alpha"),
+    (
+        lambda: k.Mesh(BALL, np.inf, lengthscale=1.0).matrix(torch.tensor([[0.0, 0.0, 1.0]], requires_grad=True)),
+        rfgp.NotDifferentiableError,
+        "finite alpha",
+    ),
     (lambda: rfgp.MeshGP(BALL).fit(points()[0][:, :2], points()[1]), DATA, "column"),
     (lambda: rfgp.MeshGP(BALL, **KNOWN).condition([(0.0, 0.0, 0.0)] * 2, [0.0, 1.0]), DATA, "distance of 0.9"),
     (at([0.5]), DATA, "column"),
