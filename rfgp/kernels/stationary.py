@@ -18,7 +18,7 @@ from rfgp import spectra
 from rfgp.autograd import Array, as_array
 from rfgp.chains import StateModel, harmonics, matern
 from rfgp.errors import InvalidArgumentError
-from rfgp.grams import scaled_gram
+from rfgp.grams import in_frame, rotated, scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
 from rfgp.kernels.role import (
     ColumnSummary,
@@ -32,7 +32,7 @@ from rfgp.kernels.role import (
     label_of,
     read_positives,
 )
-from rfgp.messages import check_count, positive
+from rfgp.messages import check_count, positive, short_repr
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 from rfgp.spectra import Spectrum
@@ -110,6 +110,8 @@ def _chain(values: bytes, order: int, spacing: float) -> ChainField:
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 """The bounds of a lengthscale, in standard deviations of the column."""
+LEARN = "learn"
+"""The `rotation` that a fit learns."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,10 +127,15 @@ class Stationary(Kernel):
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
             data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: If there is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: If there is no such spectrum, a lengthscale is not positive, a rotation is not finite, or
+            there is one without two columns, two lengthscales and an isotropic spectrum.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -140,12 +147,44 @@ class Stationary(Kernel):
     spectrum: Any = "gaussian"
     ard: bool = field(default=True, kw_only=True)
     lengthscale: Any = field(default=None, kw_only=True)
+    rotation: Any = field(default=None, kw_only=True)
     has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
         object.__setattr__(self, "lengthscale", read_positives("lengthscale", self.lengthscale))
+        if self.is_rotated:
+            self._check_rotation()
+
+    def _check_rotation(self) -> None:
+        angle, name = self._degrees, type(self).__name__
+        is_number = isinstance(angle, int | float) and not isinstance(angle, bool) and math.isfinite(angle)
+        if not is_number and not (self._learns_rotation and angle is None):
+            raise InvalidArgumentError(
+                f'rotation must be a finite number of degrees, "{LEARN}" or None, got {short_repr(self.rotation)}.'
+            )
+        if self.columns is not None and len(self.columns) != 2:
+            raise InvalidArgumentError(
+                f"rotation requires two columns, got {len(self.columns)}. Give two, as in "
+                f'{name}(("x", "y"), rotation="{LEARN}"), or use rotation=None.'
+            )
+        if not self.ard or not self.spectrum.is_isotropic:
+            what = "an isotropic spectrum" if self.ard else "two lengthscales"
+            got = f"spectrum={self.spectrum!r}" if self.ard else "ard=False"
+            raise InvalidArgumentError(f"rotation requires {what}, got {got}. Use rotation=None.")
+
+    @property
+    def _learns_rotation(self) -> bool:
+        first = self.rotation[0] if isinstance(self.rotation, tuple) and len(self.rotation) == 2 else self.rotation
+        return isinstance(first, str) and first == LEARN
+
+    @property
+    def _degrees(self) -> Any:
+        """The angle, or the start of a learned one, in degrees. If None, there is none."""
+        if not self._learns_rotation:
+            return self.rotation
+        return self.rotation[1] if isinstance(self.rotation, tuple) else None
 
     @property
     def measure(self) -> Spectrum:
@@ -155,32 +194,65 @@ class Stationary(Kernel):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting lengthscale, if it was given."""
-        return {"lengthscale": self.lengthscale}
+        """The starting lengthscale and the angle, if they were given."""
+        return {"lengthscale": self.lengthscale, **({"rotation": self._degrees} if self.is_rotated else {})}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with starts, also of a learned angle."""
+        angle = starts.get("rotation")
+        learned = {"rotation": (LEARN, angle)} if self._learns_rotation and angle is not None else {}
+        return replace(self, **{**starts, **learned})
+
+    @property
+    def embedding(self) -> Any:
+        """The map of rows to positions along rotated axes, or None."""
+        return _along_axes if self.is_rotated else None
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the axes of the lengthscales are rotated."""
+        return self.rotation is not None
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
-        lengthscale = values["lengthscale"].to(a.dtype)
         if a is b and not a.requires_grad:
-            return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
-        return self.measure.kernel_between(a / lengthscale, b / lengthscale)
+            x, lengthscale = in_frame(a, values["lengthscale"], values.get("rotation"))
+            return scaled_gram(self.measure, x, lengthscale.to(x), torch.ones((), dtype=x.dtype, device=x.device))
+        return self.measure.kernel_between(_along_axes(a, values), _along_axes(b, values))
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the dict of the hyperparameter "lengthscale".
+        """Return the dict of the hyperparameter "lengthscale", and of the angle "rotation" if there is one.
 
         It has one number for each of the c columns, or one number if `ard` is False. Each starts at sqrt(c) standard
         deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them. In
         standard deviations, sqrt(c) is the root mean square distance of a row from the mean. The root mean square
         distance of two rows is sqrt(2 c).
 
+        Along rotated axes, the lengthscales start at 2 and 1 root mean square deviations of the two columns. At equal
+        lengthscales the likelihood would not depend on the angle.
+
         Args:
             columns: The summary of the c columns, with their standard deviations.
         """
-        spread, unit = columns.spread, columns.scale
+        spread, unit, others = columns.spread, columns.scale, dict[str, Hyperparameter]()
         if not self.ard:
             spread = spread.mean()
+        start = math.sqrt(columns.num_columns) * spread
+        if self.is_rotated:
+            spread = spread.square().mean().sqrt().expand(2)
+            start, one = spread * spread.new_tensor([2.0, 1.0]), torch.ones_like(spread[0])
+            angle = math.radians(self._degrees or 0.0) * one
+            bounds = angle - 2 * math.pi, angle + 2 * math.pi
+            others["rotation"] = Hyperparameter(
+                angle, math.degrees(1.0) * one, bounds, is_fixed=not self._learns_rotation, is_positive=False
+            )
         bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
-        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, saturates=True)}
+        return {"lengthscale": Hyperparameter(start, unit, bounds, saturates=True), **others}
+
+
+def _along_axes(a: Tensor, values: Values) -> Tensor:
+    """Return rows a (n, c) in lengthscales, along the axes of the lengthscales."""
+    return rotated(a, values.get("rotation")) / values["lengthscale"].to(a.dtype)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,6 +266,10 @@ class RBF(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:
@@ -217,6 +293,10 @@ class Matern(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:
@@ -257,6 +337,10 @@ class RationalQuadratic(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:

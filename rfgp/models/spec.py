@@ -618,12 +618,18 @@ class ModelSpec:
     def in_own_units(self, summary: DataSummary) -> DataSummary:
         """Return a summary of data whose maps do not standardize levels, nodes and coordinates.
 
+        The columns of kernels with a rotation get one scale, so that angles are those of the user's units.
+
         Args:
             summary: The summary, with a map of all columns.
         """
         inputs: Any = summary.scaling.inputs
         keep = torch.tensor(self.schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
-        maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
+        scale = torch.where(keep, inputs.scale, 1.0)
+        parts = [part for term in self._read_terms for part in term.parts()]
+        turned = sorted({index for part in parts if part.factor.is_rotated for index in part.indices})
+        scale[turned] = scale[turned].square().mean().sqrt()
+        maps = Affine(torch.where(keep, inputs.location, 0.0), scale)
         return replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows) -> Self:

@@ -54,6 +54,8 @@ def centered(kernel, points, x):
 
 
 R = distance(T / 2.0, P / 0.5)
+COS, SIN = np.cos(np.radians(30)), np.sin(np.radians(30))
+TURNED = distance((COS * T + SIN * P) / 2.0, (COS * P - SIN * T) / 0.5)
 W = np.array([[1.0, 0.5], [-1.0, 0.2], [0.3, -0.7]])
 LEVELS = W @ W.T + np.diag([1.0, 2.0, 0.5])
 CODES = np.array([0, 1, 0, 2, 1])
@@ -69,6 +71,8 @@ LEAVES = {
     "matern 1/2": (k.Matern(BOTH, nu=0.5), ARD, np.exp(-R)),
     "matern 3/2": (k.Matern(BOTH), ARD, (1 + 3**0.5 * R) * np.exp(-(3**0.5) * R)),
     "matern 5/2": (k.Matern(BOTH, nu=2.5), ARD, (1 + 5**0.5 * R + 5 / 3 * R**2) * np.exp(-(5**0.5) * R)),
+    "learned rotation": (k.RBF(BOTH, rotation="learn"), {**ARD, "rotation": 30.0}, np.exp(-(TURNED**2) / 2)),
+    "given rotation": (k.Matern(BOTH, nu=0.5, rotation=("learn", 30)), ARD, np.exp(-TURNED)),
     "rational quadratic": (k.RationalQuadratic(BOTH, alpha=0.7), ARD, (1 + R**2 / 1.4) ** -0.7),
     "stationary": (
         k.Stationary(BOTH, spectrum="product-laplace"),
@@ -251,6 +255,7 @@ TEXTS = {
     "RBF('t t', name='trend')": k.RBF("t t", name="trend"),
     "RBF((lon, 'lat'), lengthscale=2)": k.RBF(("lon", "lat"), lengthscale=2),
     "RBF(columns=t)  # a comment": k.RBF("t"),
+    "Matern((x, y), rotation=learn)": k.Matern(("x", "y"), rotation="learn"),
     "2.0 * RBF(x) * 3": 6.0 * k.RBF("x"),
     NESTED: k.RBF("t").named("a") + (k.RBF("t") * k.Group("s")).named("b"),
     "(RBF(a) + RBF(b)).named('s')": (k.RBF("a") + k.RBF("b")).named("s"),
@@ -392,6 +397,7 @@ def conditioned(kernel, approximation):
 
 
 INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
+WRONG_ANGLES = (np.nan, np.inf, True, "lern", np.array([1.0, 2.0]), ("learn", "30"), ("learn",), ())
 REFUSED = [
     (lambda: k.RBF(lengthscale="long"), INVALID, "lengthscale must be a number"),
     (lambda: k.RBF(()), INVALID, "at least one"),
@@ -401,6 +407,13 @@ REFUSED = [
     (lambda: A.named(""), INVALID, "not empty"),
     (lambda: k.Stationary(spectrum="no such"), INVALID, "no such"),
     (lambda: k.RationalQuadratic(alpha=-1.0), INVALID, "alpha"),
+    (lambda: k.RBF("t", rotation="learn"), INVALID, "two columns"),
+    (lambda: k.Matern(("a", "b", "c"), rotation=30), INVALID, "two columns"),
+    (lambda: k.RBF(rotation=30).matrix(np.zeros((2, 3))), INVALID, "two columns"),
+    (lambda: k.RBF(BOTH, ard=False, rotation="learn"), INVALID, "two lengthscales"),
+    (lambda: k.Stationary(BOTH, "product-laplace", rotation=30), INVALID, "isotropic"),
+    *((lambda wrong=wrong: k.RBF(BOTH, rotation=wrong), INVALID, "degrees") for wrong in WRONG_ANGLES),
+    (lambda: k.RBF(BOTH, lengthscale=1.0, rotation="learn").matrix(TABLE), INVALID, "rotation"),
     (lambda: k.Periodic("t", 0.0), INVALID, "period must be a positive"),
     (lambda: k.Periodic(("t", "p"), 1.0), INVALID, "one column"),
     (lambda: k.Harmonics("t", 1.0, num_harmonics=0), INVALID, "num_harmonics"),
@@ -452,3 +465,45 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "error", "word"), REFUSED)
 def test_bad_kernels_are_refused(call, error, word):
     refused(call, error, word)
+
+
+# --- rotations ------------------------------------------------------------------------------------
+
+
+def test_a_turned_map_has_the_same_fit_at_another_angle():
+    rng = np.random.default_rng(2)
+    places = rng.uniform(0, 10, (150, 2)) * [1.0, 0.5]
+    kernel = k.Matern((0, 1), lengthscale=(4.0, 0.8), rotation=70).matrix(places).numpy()
+    y = np.linalg.cholesky(kernel + 0.01 * np.eye(150)) @ rng.normal(size=150)
+    turn = np.array([[COS, -SIN], [SIN, COS]])  # by 30 degrees
+    fits = [rfgp.GP(k.Matern((0, 1), rotation="learn"), seed=0).fit(Z, y) for Z in (places, places @ turn.T)]
+    length, other_length = (gp.hyperparameters["lengthscale"].detach() for gp in fits)
+    angle, other_angle = (gp.hyperparameters["rotation"].item() for gp in fits)
+    first, second = (gp.log_marginal_likelihood().item() for gp in fits)
+    assert first == pytest.approx(second, abs=0.01)
+    assert_allclose(length, other_length, rtol=0.02)
+    assert other_angle - angle == pytest.approx(30, abs=0.5)
+    assert angle == pytest.approx(70, abs=8)
+
+
+@pytest.mark.parametrize("name", ["RandomFeatures", "InducingPoints", "EquispacedFourier"])
+def test_features_are_those_of_turned_rows(name):
+    """The draws, points and frequencies are along the axes of the lengthscales. A square lattice is not."""
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    turned = rows @ np.array([[COS, SIN], [-SIN, COS]]).T
+    options = {"EquispacedFourier": {"tolerance": 1e-7}}.get(name, {"seed": 0})
+    prior = [
+        rfgp.GP(
+            kernel,
+            approximation=getattr(rfgp, name)(**options),
+            start={"outputscale": 1.0, "noise": 0.1},
+            standardize=False,
+        )
+        .condition(X, np.ones(60))
+        .prior_covariance(X[:9])
+        for kernel, X in (
+            (k.RBF((0, 1), lengthscale=(2.0, 0.7), rotation=30), rows),
+            (k.RBF((0, 1), lengthscale=(2.0, 0.7)), turned),
+        )
+    ]
+    assert_allclose(*(matrix.detach() for matrix in prior), atol=1e-5)
