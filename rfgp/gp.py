@@ -45,6 +45,7 @@ from rfgp.models.state import (
     reduced,
     solved_if_read,
 )
+from rfgp.models.variogram import Variogram, variogram
 from rfgp.parameters import Hyperprior
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
@@ -553,6 +554,53 @@ class GP:
             array([0.95])
         """
         return calibration(self.state, levels)
+
+    @computed
+    def variogram(
+        self,
+        term: str | None = None,
+        *,
+        max_distance: float | None = None,
+        num_bins: int = 15,
+        num_pairs: int = 1_000_000,
+        seed: int | None = None,
+    ) -> Variogram:
+        """Return the variogram of the rows and of the model: nugget, sill and practical range.
+
+        The values of rows are targets less the mean and the posterior means of all other terms, such as a `Linear`
+        trend. With an estimated trend they vary somewhat less at long distances than the model says. If lengthscales
+        differ, there is one variogram for each of their axes, and a pair belongs to the axis that is nearest to it in
+        lengthscales. Its distance is that along the axis with the same semivariance in the model.
+
+        Args:
+            term: The name of the term whose columns are positions. Other stationary terms of these columns are added.
+                If None, the first stationary one.
+            max_distance: The largest distance, in the columns' units. If None, half of the extent of the rows or two
+                practical ranges in each direction, whichever is smaller.
+            num_bins: The number of bins of equal width in each direction.
+            num_pairs: The number of pairs that are drawn at random if there are more.
+            seed: The seed of the draw. If None, that of the model.
+
+        Returns:
+            The variogram. `str` gives a table, and `rfgp.plotting.plot_variogram` a picture.
+
+        Raises:
+            NotFittedError: If the rows are not known.
+            InvalidArgumentError: If no term is stationary, or the noise has not one variance.
+            DataError: If all rows are at one position.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> rng = np.random.default_rng(0)
+            >>> X, noise = rng.uniform(0, 10, (200, 2)), 0.1 * rng.standard_normal(200)
+            >>> gp = rfgp.GP(k.Matern((0, 1)), seed=0).fit(X, np.sin(X[:, 0]) + np.cos(X[:, 1]) + noise)
+            >>> variogram = gp.variogram()
+            >>> variogram.directions, bool(abs(variogram.nugget - 0.01) < 0.004)
+            (('0', '1'), True)
+        """
+        return variogram(self.state, term, max_distance, num_bins, num_pairs, seed)
 
     @computed
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:

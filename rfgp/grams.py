@@ -118,7 +118,7 @@ def rotated(
         angle: The angle of the first axis, in radians. If None, the points are returned.
 
     Examples:
-        >>> rotated(torch.tensor([[0.0, 2.0]]), torch.tensor(math.pi / 2)).round().tolist()
+        >>> (rotated(torch.tensor([[0.0, 2.0]]), torch.tensor(math.pi / 2)).round() + 0.0).tolist()
         [[2.0, 0.0]]
     """
     return x if angle is None else x @ _axes(angle).to(x).mT
