@@ -14,6 +14,7 @@ from torch import Tensor
 from rfgp import forecasts, random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
+from rfgp.columns.table import is_grid
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.fitting.integrated import log_density
@@ -348,8 +349,10 @@ class GP:
 
         Args:
             X: Inputs: an array, tensor or list of rows (n, d), a dataframe, a dict of columns, or n node labels of a
-                graph. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`, are read in blocks. Blocks
-                require that all terms have dense weights, such as random features or inducing points.
+                graph. A Dataset or DataArray of xarray is a table of cells, with coordinates and variables as columns.
+                Cells without a target are left out. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`,
+                are read in blocks. Blocks require that all terms have dense weights, such as random features or
+                inducing points.
             y: Targets (n,), or (n, k) for k outputs with one kernel and, if standardized, one noise variance. If X
                 holds the targets, the name of their column or k names, or None for sources that are read in blocks.
             noise: Known noise variances (n,), in squared units of the targets. They are added to the learned noise. If
@@ -608,7 +611,8 @@ class GP:
 
         Args:
             X: Inputs (n, d), or n node labels. Results are arrays, or tensors if X is a tensor. Sources that are read
-                in blocks are read when the mean (n,) or the variance (n,) is computed.
+                in blocks are read when the mean (n,) or the variance (n,) is computed. The cells of a Dataset or
+                DataArray of xarray are points, and `to_xarray()` of the prediction has its coordinates.
             derivative: The key of a column of numbers. The result is the derivative of the function in this column, in
                 units of the target over those of the column. If None, the function itself.
 
@@ -636,6 +640,8 @@ class GP:
         for warning in forecast_warnings(state, self.fit_report, inputs):
             warnings.warn(warning, stacklevel=3)
         prediction = predicted(state, inputs, output_format, derivative)
+        if is_grid(X):
+            prediction = replace(prediction, grid=(X.coords.to_dataset(), dict(X.sizes)))
         if derivative is not None:
             return prediction
         return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))

@@ -52,6 +52,7 @@ from rfgp.models.inputs import (
     keys_of_levels,
     levels_of_source,
     mean_variance,
+    of_grid,
     open_keys,
     parameters_of_nodes,
     repetitions,
@@ -538,7 +539,7 @@ class ModelSpec:
             if y is None or (shape != np.shape(y) and not isinstance(y, str)):
                 raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
             noise = exposure
-        return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+        return of_grid(Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight))))
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
         """Return the specification with the schema of the data, and the data.
