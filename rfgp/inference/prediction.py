@@ -285,7 +285,7 @@ class Prediction:
         outputs = ("output",) if self.mean_tensor().ndim > 1 else ()
         moments = (("mean", self.mean), ("std", self.std))
         return coordinates.assign(
-            {name: ((*sizes, *outputs), v.reshape(*sizes.values(), *v.shape[1:])) for name, v in moments}
+            {name: ((*sizes, *outputs), v.reshape((*sizes.values(), *v.shape[1:]))) for name, v in moments}
         )
 
     @computed
