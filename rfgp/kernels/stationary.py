@@ -110,8 +110,8 @@ def _chain(values: bytes, order: int, spacing: float) -> ChainField:
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 """The bounds of a lengthscale, in standard deviations of the column."""
-LEARN = "learn"
-"""The `rotation` that a fit learns."""
+LEARN, TURN = "learn", 360
+"""The `rotation` that a fit learns, and the largest angle in degrees."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,7 +134,7 @@ class Stationary(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: If there is no such spectrum, a lengthscale is not positive, a rotation is not finite, or
+        InvalidArgumentError: If there is no such spectrum, a lengthscale is not positive, a rotation is no angle, or
             there is one without two columns, two lengthscales and an isotropic spectrum.
 
     Examples:
@@ -154,37 +154,30 @@ class Stationary(Kernel):
         super().__post_init__()
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
         object.__setattr__(self, "lengthscale", read_positives("lengthscale", self.lengthscale))
-        if self.is_rotated:
-            self._check_rotation()
-
-    def _check_rotation(self) -> None:
-        angle, name = self._degrees, type(self).__name__
-        is_number = isinstance(angle, int | float) and not isinstance(angle, bool) and math.isfinite(angle)
-        if not is_number and not (self._learns_rotation and angle is None):
+        if not self.is_rotated:
+            return
+        learns, angle = self._turn
+        is_number = isinstance(angle, int | float) and not isinstance(angle, bool) and -TURN <= angle <= TURN
+        if not is_number and not (learns and angle is None):
             raise InvalidArgumentError(
-                f'rotation must be a finite number of degrees, "{LEARN}" or None, got {short_repr(self.rotation)}.'
+                f'rotation must be a number of degrees from -360 to 360, "{LEARN}" or None, got '
+                f"{short_repr(self.rotation)}."
             )
-        if self.columns is not None and len(self.columns) != 2:
-            raise InvalidArgumentError(
-                f"rotation requires two columns, got {len(self.columns)}. Give two, as in "
-                f'{name}(("x", "y"), rotation="{LEARN}"), or use rotation=None.'
-            )
-        if not self.ard or not self.spectrum.is_isotropic:
-            what = "an isotropic spectrum" if self.ard else "two lengthscales"
-            got = f"spectrum={self.spectrum!r}" if self.ard else "ard=False"
-            raise InvalidArgumentError(f"rotation requires {what}, got {got}. Use rotation=None.")
+        needed = {
+            "two columns": self.columns is None or len(self.columns) == 2,
+            "two lengthscales": self.ard,
+            "an isotropic spectrum": self.spectrum.is_isotropic,
+        }
+        for name, is_present in needed.items():
+            if not is_present:
+                raise InvalidArgumentError(f"rotation requires {name}, got {self!r}. Use rotation=None.")
 
     @property
-    def _learns_rotation(self) -> bool:
-        first = self.rotation[0] if isinstance(self.rotation, tuple) and len(self.rotation) == 2 else self.rotation
-        return isinstance(first, str) and first == LEARN
-
-    @property
-    def _degrees(self) -> Any:
-        """The angle, or the start of a learned one, in degrees. If None, there is none."""
-        if not self._learns_rotation:
-            return self.rotation
-        return self.rotation[1] if isinstance(self.rotation, tuple) else None
+    def _turn(self) -> tuple[bool, Any]:
+        """Whether the angle is learned, and the angle or its start in degrees, or None."""
+        first, *angle = self.rotation if isinstance(self.rotation, tuple) and self.rotation else (self.rotation,)
+        learns = isinstance(first, str) and first == LEARN and len(angle) < 2
+        return learns, next(iter(angle), None) if learns else self.rotation
 
     @property
     def measure(self) -> Spectrum:
@@ -195,12 +188,12 @@ class Stationary(Kernel):
     @property
     def starts(self) -> Mapping[str, Any]:
         """The starting lengthscale and the angle, if they were given."""
-        return {"lengthscale": self.lengthscale, **({"rotation": self._degrees} if self.is_rotated else {})}
+        return {"lengthscale": self.lengthscale, **({"rotation": self._turn[1]} if self.is_rotated else {})}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with starts, also of a learned angle."""
         angle = starts.get("rotation")
-        learned = {"rotation": (LEARN, angle)} if self._learns_rotation and angle is not None else {}
+        learned = {"rotation": (LEARN, math.fmod(angle, TURN))} if self._turn[0] and angle is not None else {}
         return replace(self, **{**starts, **learned})
 
     @property
@@ -241,10 +234,10 @@ class Stationary(Kernel):
         if self.is_rotated:
             spread = spread.square().mean().sqrt().expand(2)
             start, one = spread * spread.new_tensor([2.0, 1.0]), torch.ones_like(spread[0])
-            angle = math.radians(self._degrees or 0.0) * one
+            angle = math.radians(self._turn[1] or 0.0) * one
             bounds = angle - 2 * math.pi, angle + 2 * math.pi
             others["rotation"] = Hyperparameter(
-                angle, math.degrees(1.0) * one, bounds, is_fixed=not self._learns_rotation, is_positive=False
+                angle, math.degrees(1.0) * one, bounds, is_fixed=not self._turn[0], is_positive=False
             )
         bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
         return {"lengthscale": Hyperparameter(start, unit, bounds, saturates=True), **others}

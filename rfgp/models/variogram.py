@@ -10,14 +10,14 @@ semivariance, so that no tolerance of angles biases the mean.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError
@@ -95,18 +95,13 @@ class Variogram:
 
 
 def variogram(
-    state: GPState,
-    term: str | None,
-    max_distance: float | None,
-    num_bins: int,
-    num_pairs: int,
-    seed: int | None,
+    state: GPState, term: str | None, max_distance: float | None, num_bins: int, num_pairs: int, seed: int | None
 ) -> Variogram:
     """Return the variogram of the rows and of the model, as `rfgp.GP.variogram`.
 
     Args:
         state: The state of the model. Of an average, the model with the largest weight.
-        term: The name of the term whose columns are the positions. If None, the first stationary one.
+        term: The name of the term whose columns are the positions. If None, the first with a stationary kernel.
         max_distance: The largest distance. If None, it depends on the rows and the model.
         num_bins: The number of bins of a direction.
         num_pairs: The number of pairs of rows that are drawn, if there are more.
@@ -114,159 +109,104 @@ def variogram(
 
     Raises:
         NotFittedError: If the rows are not known.
-        InvalidArgumentError: If there is no stationary term, or the noise has not one variance.
+        InvalidArgumentError: If no term has a stationary kernel, there are several targets, or the noise has not one
+            variance.
         DataError: If all rows are at one position.
     """
     num_bins, num_pairs = check_count("num_bins", num_bins), check_count("num_pairs", num_pairs)
     state = largest(state)
     block = gathered(state.require_rows(purpose="a variogram")).standardized_block
-    model = _Model.of(state, term)
-    if block.num_outputs > 1:
-        raise InvalidArgumentError(f"A variogram requires one target, got {block.num_outputs}. Fit one model for each.")
-    with torch.no_grad():
-        residual = _residual(state, block.inputs, block.targets[:, 0], model.removed)
-        noise = block.noise_diag(state.hyperparameters.standardized("noise").double()).mean()
-    along = model.along(block.inputs)
-    extents = np.ptp(along, axis=0) * model.lengths
+    terms = _terms(state, term, block.num_outputs)
+    columns, parameters = terms[0].column_indices[0], state.hyperparameters
+    names = [str(state.spec.schema.keys[i]) for i in columns]
+    values = {path: parameters.standardized(path).detach().double() for path in parameters.space.names}
+    own, unit = of_prefix(values, terms[0].prefixes[0]), state.scaling.targets.scale.double() ** 2
+    if terms[0].term.factors[0].is_rotated:
+        angle = math.degrees(own["rotation"])
+        names = [f"{turned % 180:.0f} degrees" for turned in (angle, angle + 90)]
+    axes = rotated(torch.eye(len(columns), dtype=torch.float64), own.get("rotation")).mT  # a unit vector in each row
+    scale = state.scaling.inputs.scale.double()[columns]
+    lengths = (own["lengthscale"] * scale).numpy()
+    along = ((block.inputs[:, columns].double() * scale) @ axes.mT).numpy() / lengths
+    extents = np.ptp(along, axis=0) * lengths
     if not extents.any():
         raise DataError("A variogram requires rows at different positions, got one position.")
-    unit = float(state.scaling.targets.scale) ** 2
-    shape = (1, num_bins) if model.is_isotropic else (len(extents), num_bins)
-    ranges = np.array([model.practical_range(axis) for axis in range(shape[0])])
-    cutoffs = np.minimum((extents.max(keepdims=True) if model.is_isotropic else extents) / 2, 2 * ranges)
+    if getattr(terms[0].measure, "is_isotropic", False) and np.allclose(lengths, lengths[0]):
+        names, extents = ["distance"], extents.max(keepdims=True)
+
+    def covariance(axis: int, distances: Floats) -> Floats:
+        points = torch.zeros(len(distances), block.inputs.shape[1], dtype=torch.float64)
+        points[:, columns] = torch.from_numpy(distances)[:, None] * axes[axis] / scale
+        zero = torch.zeros_like(points[:1])
+        return np.asarray(unit * sum(one.covariance(zero, points, values)[0] for one in terms))
+
+    nugget, variance = float(unit * block.noise_diag(values["noise"]).mean()), float(covariance(0, np.zeros(1))[0])
+    reached = [lambda h, k=k: covariance(k, h) - (1 - REACHED) * variance for k in range(len(names))]
+    ranges = np.array([_root(function, length) for function, length in zip(reached, lengths, strict=False)])
+    cutoffs = np.minimum(extents / 2, 2 * ranges)
     if max_distance is not None:
         cutoffs = np.full_like(cutoffs, positive("max_distance", max_distance))
-
-    first, second = _pairs(len(residual), num_pairs, state.spec.options.seed if seed is None else seed)
-    apart = along[first] - along[second]
-    axis = np.zeros(len(apart), dtype=np.int64) if model.is_isotropic else np.abs(apart).argmax(1)
-    distance = np.linalg.norm(apart, axis=1) * model.lengths[axis]
-    bins = np.minimum(distance / cutoffs[axis] * num_bins, num_bins - 1e-9).astype(np.int64) + num_bins * axis
-    inside = distance <= cutoffs[axis]
-    squares = 0.5 * (residual[first] - residual[second]) ** 2
-    counts, *sums = (
-        np.bincount(bins[inside], weights, math.prod(shape)).reshape(shape)
-        for weights in (None, distance[inside], squares[inside])
-    )
-    with np.errstate(invalid="ignore"):
-        distances, semivariances = (total / counts for total in sums)
     grid = np.linspace(0, cutoffs, MODEL_POINTS, axis=1)
-    nugget, partial = unit * float(noise), unit * model.variance
-    curves = [nugget + partial - unit * model.covariance(k, distances) for k, distances in enumerate(grid)]
-    names = ("distance",) if model.is_isotropic else model.directions
-    return Variogram(
-        *(names, distances, semivariances, counts, grid, np.stack(curves), nugget, nugget + partial, ranges),
-        *(tuple(t.name for t in model.terms), model.removed, len(residual), len(first)),
-    )
+    model = np.stack([nugget + variance - covariance(k, distances) for k, distances in enumerate(grid)])
+
+    rows = (block.targets[:, 0] - values["mean"].reshape(())) * unit.sqrt()
+    if others := tuple(one.name for one in state.spec.terms if one not in terms):
+        rows = rows - predicted(state, block.inputs, OutputFormat(False, rows)).of(*others).mean
+    generator = random.numpy_generator(state.spec.options.seed if seed is None else seed, random.Role.SAMPLE)
+    pairs = _pairs(len(rows), num_pairs, generator)
+    found = _binned(along, rows.numpy(), pairs, lengths[: len(names)], cutoffs, num_bins)
+    of_terms = tuple(one.name for one in terms), others
+    sill = nugget + variance
+    return Variogram(tuple(names), *found, grid, model, nugget, sill, ranges, *of_terms, len(rows), len(pairs[0]))
 
 
-def _residual(state: GPState, inputs: Tensor, targets: Tensor, removed: Sequence[str]) -> Floats:
-    """Return targets (n,) less the mean and the posterior means of some terms, in the user's units."""
-    scale, mean = float(state.scaling.targets.scale), state.hyperparameters.standardized("mean").reshape(())
-    residual = scale * (targets - mean).double().cpu().numpy()
-    if removed:
-        residual = residual - predicted(state, inputs, OutputFormat(True, targets)).of(*removed).mean
-    return np.asarray(residual)
+def _terms(state: GPState, name: str | None, num_outputs: int) -> list[BoundTerm]:
+    """Return the term of positions, and other stationary terms on its columns."""
+    spec = state.spec
+    if not spec.is_gaussian or state.scale_model is not None or num_outputs > 1:
+        raise InvalidArgumentError(
+            "A variogram requires one target and a Gaussian likelihood with one noise variance, got "
+            f"{counted(num_outputs, 'target')} and {spec.options.likelihood!r}. Use likelihood='gaussian'."
+        )
+    stationary = [term for term in spec.terms if term.measure is not None]
+    main = next((term for term in stationary if name in (None, term.name)), None)
+    if main is None:
+        got = ", ".join(term.name for term in spec.terms) if name is None else name
+        raise InvalidArgumentError(
+            f"A variogram requires a term with one stationary kernel, such as k.Matern(('x', 'y')), got {got!r}."
+        )
+    return [main, *(one for one in stationary if one is not main and set(one.columns) <= set(main.columns))]
 
 
-def _pairs(count: int, most: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return all pairs of different rows, or some that are drawn with replacement."""
+def _root(function: Callable[[Floats], Floats], length: float) -> float:
+    """Return the distance at which a decreasing function is 0, or infinity."""
+    far = float(length)
+    while function(np.array([far]))[0] > 0 and math.isfinite(far):
+        far *= 2
+    return float(brentq(lambda h: function(np.array([h]))[0], 0.0, far)) if math.isfinite(far) else far
+
+
+def _pairs(count: int, most: int, generator: np.random.Generator) -> tuple[Any, Any]:
+    """Return the rows of all pairs, or of some that are drawn with replacement."""
     if count * (count - 1) // 2 <= most:
         first, second = np.triu_indices(count, 1)
         return first, second
-    generator = random.numpy_generator(seed, random.Role.SAMPLE)
     first = generator.integers(count, size=most)
     return first, (first + generator.integers(1, count, size=most)) % count
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """The stationary terms of positions.
-
-    Attributes:
-        terms: The terms. The axes are those of the first.
-        removed: The names of all other terms.
-        values: The hyperparameters by path.
-        axes: The directions of the axes in standardized inputs, a unit vector of the user's space in each row, (c, D).
-        lengths: The lengthscales of the axes, (c,), in the user's units.
-        directions: Their names.
-        is_isotropic: Whether the first term is the same function of distance in all directions.
-    """
-
-    terms: tuple[BoundTerm, ...]
-    removed: tuple[str, ...]
-    values: dict[str, Tensor]
-    axes: Tensor
-    lengths: Floats
-    directions: tuple[str, ...]
-    is_isotropic: bool
-
-    @classmethod
-    def of(cls, state: GPState, name: str | None) -> "_Model":
-        """Return the terms on the columns of a named term, or of the first stationary one."""
-        spec, parameters = state.spec, state.hyperparameters
-        if not spec.is_gaussian or state.scale_model is not None:
-            raise InvalidArgumentError(
-                "A variogram requires a Gaussian likelihood with one noise variance, because that is the nugget. Use "
-                'likelihood="gaussian".'
-            )
-        stationary = [term for term in spec.terms if all(f.measure is not None for f in term.term.factors)]
-        found = next((term for term in stationary if name in (None, term.name)), None)
-        if found is None:
-            raise InvalidArgumentError(
-                f"A variogram requires a stationary term of positions, such as k.Matern(('x', 'y')), got "
-                f"{', '.join(repr(t.name) for t in spec.terms) if name is None else repr(name)}."
-            )
-        others = [term for term in stationary if term is not found and set(term.columns) <= set(found.columns)]
-        terms = (found, *others)
-        values = {path: parameters.standardized(path).detach().double() for path in parameters.space.quantities}
-        scale, keys = state.scaling.inputs.scale.double(), spec.schema.keys
-        rows, lengths, names = list[Tensor](), list[Tensor](), list[str]()
-        for _, indices, prefix in found.parts():
-            own = of_prefix(values, prefix)
-            turned = rotated(torch.eye(len(indices), dtype=torch.float64), own.get("rotation")).mT
-            names += [str(keys[i]) for i in indices]
-            if "rotation" in own:
-                angle = math.degrees(own["rotation"]) % 180
-                names[-2:] = [f"{a:.0f} degrees" for a in (angle, (angle + 90) % 180)]
-            rows.append(torch.zeros(len(indices), len(scale), dtype=torch.float64))
-            rows[-1][:, indices] = turned / scale[indices]
-            lengths.append(own["lengthscale"].expand(len(indices)) * scale[indices])
-        length = torch.cat(lengths).numpy()
-        alone = len(found.parts()) == 1 and found.term.factors[0].measure.is_isotropic
-        return cls(
-            terms,
-            tuple(term.name for term in spec.terms if term not in terms),
-            values,
-            torch.cat(rows),
-            length,
-            tuple(names),
-            alone and bool(np.allclose(length, length[0])),
-        )
-
-    def along(self, inputs: Tensor) -> Floats:
-        """Return the coordinates of standardized inputs (n, D) along the axes, in lengthscales, (n, c)."""
-        inverse = self.axes / self.axes.square().sum(1, keepdim=True)
-        return np.asarray((inputs.detach().double() @ inverse.mT).numpy() / self.lengths)
-
-    @property
-    def variance(self) -> float:
-        """The sum of the variances of the terms, standardized."""
-        return float(self.covariance(0, np.zeros(1))[0])
-
-    def covariance(self, axis: int, distances: Floats) -> Floats:
-        """Return the covariance of the terms at distances (m,) along an axis, (m,), standardized."""
-        points = torch.from_numpy(distances)[:, None] * self.axes[axis]
-        zero = torch.zeros_like(points[:1])
-        return np.asarray(sum(term.covariance(zero, points, self.values)[0] for term in self.terms))
-
-    def practical_range(self, axis: int) -> float:
-        """Return the distance along an axis at which the covariance is 5 % of the variance, in the user's units."""
-        left, far = (1 - REACHED) * self.variance, float(self.lengths[axis])
-
-        def excess(distance: float) -> float:
-            return float(self.covariance(axis, np.array([distance]))[0]) - left
-
-        while excess(far) > 0 and math.isfinite(far):
-            far *= 2
-        return float(brentq(excess, 0.0, far)) if math.isfinite(far) else far
+def _binned(
+    along: Floats, rows: Floats, pairs: tuple[Any, Any], lengths: Floats, cutoffs: Floats, num_bins: int
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return mean distances, mean semivariances and numbers of pairs, (k, b) each."""
+    first, second = pairs
+    apart = along[first] - along[second]
+    axis = np.abs(apart).argmax(1) if len(lengths) > 1 else np.zeros(len(apart), dtype=np.int64)
+    distance = np.linalg.norm(apart, axis=1) * lengths[axis]
+    inside = distance <= cutoffs[axis]
+    distance, axis, squares = distance[inside], axis[inside], (0.5 * (rows[first] - rows[second]) ** 2)[inside]
+    bins = np.minimum((distance / cutoffs[axis] * num_bins).astype(np.int64), num_bins - 1) + num_bins * axis
+    shape = len(lengths), num_bins
+    counts, *sums = (np.bincount(bins, w, math.prod(shape)).reshape(shape) for w in (None, distance, squares))
+    with np.errstate(invalid="ignore"):
+        return sums[0] / counts, sums[1] / counts, counts

@@ -397,7 +397,7 @@ def conditioned(kernel, approximation):
 
 
 INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
-WRONG_ANGLES = (np.nan, np.inf, True, "lern", np.array([1.0, 2.0]), ("learn", "30"), ("learn",), ())
+WRONG_ANGLES = (np.nan, np.inf, True, "lern", np.array([1.0, 2.0]), ("learn", "30"), (), 10**400)
 REFUSED = [
     (lambda: k.RBF(lengthscale="long"), INVALID, "lengthscale must be a number"),
     (lambda: k.RBF(()), INVALID, "at least one"),
