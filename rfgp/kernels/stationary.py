@@ -147,7 +147,7 @@ class Stationary(Kernel):
     spectrum: Any = "gaussian"
     ard: bool = field(default=True, kw_only=True)
     lengthscale: Any = field(default=None, kw_only=True)
-    rotation: Any = field(default=None, kw_only=True)
+    rotation: Any = field(default=None, kw_only=True, metadata={"since": "0.2.0"})
     has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
