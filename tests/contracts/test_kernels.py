@@ -486,24 +486,58 @@ def test_a_turned_map_has_the_same_fit_at_another_angle():
     assert angle == pytest.approx(70, abs=8)
 
 
-@pytest.mark.parametrize("name", ["RandomFeatures", "InducingPoints", "EquispacedFourier"])
-def test_features_are_those_of_turned_rows(name):
-    """The draws, points and frequencies are along the axes of the lengthscales. A square lattice is not."""
-    rows = np.random.default_rng(0).normal(size=(60, 2))
-    turned = rows @ np.array([[COS, SIN], [-SIN, COS]]).T
-    options = {"EquispacedFourier": {"tolerance": 1e-7}}.get(name, {"seed": 0})
-    prior = [
-        rfgp.GP(
-            kernel,
-            approximation=getattr(rfgp, name)(**options),
-            start={"outputscale": 1.0, "noise": 0.1},
-            standardize=False,
-        )
-        .condition(X, np.ones(60))
-        .prior_covariance(X[:9])
-        for kernel, X in (
-            (k.RBF((0, 1), lengthscale=(2.0, 0.7), rotation=30), rows),
-            (k.RBF((0, 1), lengthscale=(2.0, 0.7)), turned),
-        )
-    ]
-    assert_allclose(*(matrix.detach() for matrix in prior), atol=1e-5)
+def of_turned_rows(approximation, lengthscale, act):
+    """Return the results of a rotated kernel, and those of the kernel along columns of turned rows."""
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    y, results = np.sin(rows @ [1.0, 2.0]), []
+    for rotation, turn in ((30, np.eye(2)), (None, np.array([[COS, -SIN], [SIN, COS]]))):
+        kernel = k.RBF((0, 1), lengthscale=lengthscale, rotation=rotation)
+        start = {"outputscale": 1.0, "noise": 0.1, "mean": 0.0}
+        gp = rfgp.GP(kernel, approximation=approximation, start=start, standardize=False, seed=0)
+        results.append(act(gp, rows @ turn, y))
+    return results
+
+
+@pytest.mark.parametrize(
+    "approximation",
+    [rfgp.RandomFeatures(16), rfgp.InducingPoints(12, method="sor"), rfgp.Vecchia(3, seed=0)],
+    ids=lambda one: type(one).__name__,
+)
+def test_draws_points_and_neighbors_are_those_of_turned_rows(approximation):
+    found, expected = of_turned_rows(
+        approximation, (2.0, 0.3), lambda gp, X, y: gp.condition(X, y).predict(X[:9] + 0.01 * X[9:18]).mean
+    )
+    assert_allclose(found, expected, atol=1e-6)
+
+
+def test_frequencies_of_the_columns_give_the_features():
+    """Searches of learned frequencies use them in place of the features."""
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    kernel = k.RBF((0, 1), lengthscale=(2.0, 0.3), rotation=30)
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5), start={"noise": 0.1}, seed=0)
+    block = gp.condition(rows, rows[:, 0]).state.prior().weights[0]
+    frequencies, columns, amplitudes = block.fourier(*block.parameters)
+    angles = torch.tensor(rows)[:, columns] @ frequencies.mT
+    expected = torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()], 1)
+    assert_allclose(block.features(torch.tensor(rows), *block.parameters).detach(), expected.detach(), atol=1e-12)
+
+
+@pytest.mark.parametrize("rotation", [45, 120])
+def test_a_lattice_holds_a_long_narrow_kernel_across_it(rotation):
+    """Its periods and bandwidths are those of the ellipse."""
+    rows = np.random.default_rng(0).uniform(size=(50, 2))
+    kernel = k.RBF((0, 1), lengthscale=(1.0, 0.15), rotation=rotation)
+    lattice, start = rfgp.EquispacedFourier(tolerance=1e-6), {"outputscale": 1.0, "noise": 1.0}
+    gp = rfgp.GP(kernel, approximation=lattice, start=start, seed=0).condition(rows, rows[:, 0])
+    assert_allclose(gp.prior_covariance(rows).detach(), kernel.matrix(rows), atol=2e-4)
+
+
+@pytest.mark.slow
+def test_functions_outside_a_lattice_have_the_covariance_of_the_kernel():
+    rows = np.random.default_rng(0).uniform(size=(50, 2))
+    kernel = k.RBF((0, 1), lengthscale=(1.0, 0.2), rotation=45)
+    lattice, start = rfgp.EquispacedFourier(max_features=300), {"outputscale": 1.0, "noise": 1.0}
+    gp = rfgp.GP(kernel, approximation=lattice, start=start, seed=0).condition(rows, rows[:, 0])
+    outside = np.array([[1.3, 1.3], [1.5, 1.5], [1.4, 1.2]])
+    draws = gp.sample_functions(1500, seed=0)(outside)
+    assert_allclose(np.cov(draws.T), gp.predict(outside).covariance, atol=0.15)
