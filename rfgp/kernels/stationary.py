@@ -118,7 +118,8 @@ LEARN, TURN = "learn", 360
 class Stationary(Kernel):
     """The stationary kernel k(x, z) = E cos(omega . (x - z) / lengthscale).
 
-    The distribution of omega is a spectrum of `rfgp.spectra`.
+    The distribution of omega is a spectrum of `rfgp.spectra`. With a rotation by the angle a, the difference d = x - z
+    has the components cos(a) d_1 + sin(a) d_2, in the first lengthscale, and cos(a) d_2 - sin(a) d_1, in the second.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
@@ -142,6 +143,9 @@ class Stationary(Kernel):
         >>> kernel = k.Stationary("t", spectrum="product-laplace", lengthscale=2.0)
         >>> kernel.matrix({"t": [0.0, 2.0]}).shape
         torch.Size([2, 2])
+        >>> turned = k.Matern(("x", "y"), nu=0.5, lengthscale=(2.0, 1.0), rotation=45)  # 2 lengthscales apart
+        >>> round(turned.matrix({"x": [0.0, 8**0.5], "y": [0.0, 8**0.5]})[0, 1].item(), 6)
+        0.135335
     """
 
     spectrum: Any = "gaussian"
