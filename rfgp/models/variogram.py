@@ -179,11 +179,10 @@ def _terms(state: GPState, name: str | None, num_outputs: int) -> list[BoundTerm
 
 
 def _root(function: Callable[[Floats], Floats], length: float) -> float:
-    """Return the distance at which a decreasing function is 0, or infinity."""
-    far = float(length)
-    while function(np.array([far]))[0] > 0 and math.isfinite(far):
-        far *= 2
-    return float(brentq(lambda h: function(np.array([h]))[0], 0.0, far)) if math.isfinite(far) else far
+    """Return the distance at which a decreasing function is 0, or infinity beyond 1e9 lengths."""
+    far = np.asarray(length * 10.0 ** np.arange(10), dtype=np.float64)
+    below = far[function(far) <= 0]
+    return float(brentq(lambda h: function(np.array([h]))[0], 0.0, below[0])) if len(below) else math.inf
 
 
 def _pairs(count: int, most: int, generator: np.random.Generator) -> tuple[Any, Any]:

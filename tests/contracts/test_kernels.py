@@ -500,7 +500,7 @@ def of_turned_rows(approximation, lengthscale, act):
 
 @pytest.mark.parametrize(
     "approximation",
-    [rfgp.RandomFeatures(16), rfgp.InducingPoints(12, method="sor"), rfgp.Vecchia(3, seed=0)],
+    [rfgp.RandomFeatures(16, coupling="iid"), rfgp.InducingPoints(12, method="sor"), rfgp.Vecchia(3, seed=0)],
     ids=lambda one: type(one).__name__,
 )
 def test_draws_points_and_neighbors_are_those_of_turned_rows(approximation):
@@ -514,7 +514,7 @@ def test_frequencies_of_the_columns_give_the_features():
     """Searches of learned frequencies use them in place of the features."""
     rows = np.random.default_rng(0).normal(size=(20, 2))
     kernel = k.RBF((0, 1), lengthscale=(2.0, 0.3), rotation=30)
-    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5), start={"noise": 0.1}, seed=0)
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5, coupling="iid"), start={"noise": 0.1}, seed=0)
     block = gp.condition(rows, rows[:, 0]).state.prior().weights[0]
     frequencies, columns, amplitudes = block.fourier(*block.parameters)
     angles = torch.tensor(rows)[:, columns] @ frequencies.mT
